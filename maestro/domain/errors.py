@@ -1,0 +1,101 @@
+"""Every error Maestro raises on purpose; the class name is the failure type in Temporal and the ``error`` in JSON."""
+
+from datetime import timedelta
+
+
+class MaestroError(Exception):
+    """The base of all our errors.
+
+    ``public`` is a fixed sentence without user text, prompts or secrets: it alone may enter a workflow history.
+    ``str(error)`` may say more and stays in logs, rows and answers to the operator.
+    """
+
+    public = "Maestro could not do this."
+    retryable = False
+    retry_after: timedelta | None = None
+
+
+class ConfigurationError(MaestroError):
+    """The configuration is wrong; the message names the key and the fix."""
+
+    public = "The configuration is wrong."
+
+
+class DataFolderBusy(MaestroError):
+    """Another process owns the data folder."""
+
+    public = "Another Maestro process uses this data folder."
+
+
+class PortTaken(MaestroError):
+    """A port is in use by something that is not ours; the message names the port and its setting."""
+
+    public = "A port is already in use."
+
+
+class TemporalUnavailable(MaestroError):
+    """The Temporal server cannot be reached or did not become healthy."""
+
+    public = "Temporal cannot be reached."
+    retryable = True
+
+
+class NewerDatabase(MaestroError):
+    """The store was written by a newer release; this one does not touch it."""
+
+    public = "The database was written by a newer version of Maestro."
+
+
+class StoreUnreadable(MaestroError):
+    """The database file cannot be opened or is not a Maestro store."""
+
+    public = "The database cannot be opened."
+
+
+class Backlogged(MaestroError):
+    """The inbox is full; the sender is told to come back, and nothing was stored."""
+
+    public = "Too many messages are waiting."
+    retryable = True
+
+
+class InvalidMessage(MaestroError):
+    """An incoming message breaks a rule; the text names which."""
+
+    public = "The message is not valid."
+
+
+class NotFound(MaestroError):
+    """The thing asked for does not exist."""
+
+    public = "Not found."
+
+
+class Conflict(MaestroError):
+    """The thing asked for does not fit the present state; the message says which."""
+
+    public = "This does not fit the present state."
+
+
+class Forbidden(MaestroError):
+    """The caller may not do this."""
+
+    public = "Not allowed."
+
+
+class Stopped(MaestroError):
+    """A person stopped the job (decision 16)."""
+
+    public = "Stopped by a person."
+
+
+class Quarantined(MaestroError):
+    """The job crashed its process too often in one step (decision 9)."""
+
+    public = "Quarantined: one step crashed its process too often."
+
+
+class NoAgent(MaestroError):
+    """The agent of this job is gone or not active."""
+
+    public = "The agent of this job is not active."
