@@ -1,0 +1,193 @@
+"""What a connector is and what it may ask for: three methods, a context, and typed outcomes of a send."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from starlette.routing import BaseRoute
+
+from maestro.domain.errors import MaestroError
+from maestro.domain.messages import Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
+
+
+class LengthUnit(StrEnum):
+    """How a platform counts the length of a message."""
+
+    CODE_POINTS = "code points"
+    UTF16 = "utf-16 units"
+
+
+class Idempotency(StrEnum):
+    """What a platform offers so that a repeated send is not seen twice."""
+
+    NATIVE = "native"
+    RECONCILE = "reconcile"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a platform can do; lengths in ``unit``, the interval in seconds."""
+
+    max_length: int
+    unit: LengthUnit
+    typing_interval: float
+    idempotency: Idempotency
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The word of the store that a message is kept; only now may the platform be acknowledged."""
+
+    message_id: str
+    job_id: str | None
+    duplicate: bool
+
+
+class Role(StrEnum):
+    """What a person on the web connector is allowed to be (decision 19)."""
+
+    OWNER = "owner"
+    USER = "user"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who is at the other end; chosen by the server, never by the client."""
+
+    user_id: str
+    user_name: str
+    role: Role
+
+
+class ConnectorState(StrEnum):
+    """How a connector is doing, for doctor and dashboard."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class ConnectorContext(Protocol):
+    """All a connector may ask of Maestro; every method is safe to call from the event loop."""
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Commit the message; raises ``Backlogged`` when the inbox is full and ``InvalidMessage`` when it breaks a rule."""
+        ...
+
+    async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+        """Return what was sent to this channel after the given delivery, oldest first."""
+        ...
+
+    async def open_channel(self, address: Address, user_id: str) -> bool:
+        """Give the channel to this user if nobody has it; false when it is somebody else's (decision 19)."""
+        ...
+
+    async def redeem(self, ticket: str) -> Identity | None:
+        """Exchange a dashboard ticket, once, for the identity behind it; None when unknown, used or expired."""
+        ...
+
+    async def keep_upload(self, user_id: str, upload: "Upload") -> Attachment:
+        """Keep an uploaded file under a new id that only this user can refer to."""
+        ...
+
+    async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the user's uploads by id; raises ``InvalidMessage`` naming an id that is not theirs."""
+        ...
+
+    async def report(self, state: ConnectorState, detail: str = "") -> None:
+        """Tell operators how the connector is doing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A received file before it is kept; ``path`` is moved away by whoever keeps it, ``size`` in bytes."""
+
+    path: Path
+    filename: str
+    content_type: str
+    size: int
+
+
+class Connector(Protocol):
+    """One account on one platform."""
+
+    platform: str
+    account: str
+    capabilities: Capabilities
+
+    async def run(self) -> None:
+        """Receive until cancelled; raises only when it cannot go on."""
+        ...
+
+    async def send(self, message: OutgoingMessage) -> Receipt:
+        """Hand one chunk to the platform; raises a ``SendFailure``."""
+        ...
+
+    async def typing(self, address: Address) -> None:
+        """Show once that an answer is being written; called again every ``typing_interval``."""
+        ...
+
+
+@runtime_checkable
+class HasRoutes(Protocol):
+    """A connector that serves HTTP itself."""
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return the routes, mounted under ``/platforms/<platform>`` unless the connector is the web one."""
+        ...
+
+
+class Scope(StrEnum):
+    """What a permanent failure is about."""
+
+    MESSAGE = "message"
+    CHANNEL = "channel"
+    ACCOUNT = "account"
+
+
+class SendFailure(MaestroError):
+    """The base of what can go wrong with a send; each subclass says whether the platform may have the message."""
+
+    public = "The platform did not take the message."
+
+
+class NotDispatched(SendFailure):
+    """Surely not sent; trying again is free."""
+
+    public = "The platform could not be reached."
+    retryable = True
+
+
+class RetryableSend(SendFailure):
+    """The platform asked to come back after ``retry_after``."""
+
+    public = "The platform asked to try again."
+    retryable = True
+
+    def __init__(self, message: str, after: timedelta) -> None:
+        super().__init__(message)
+        self.retry_after = after
+
+
+class AmbiguousSend(SendFailure):
+    """The platform may or may not have it."""
+
+    public = "It is unknown whether the platform has the message."
+    retryable = True
+
+
+class PermanentSend(SendFailure):
+    """Trying again is pointless; ``scope`` says what is broken."""
+
+    public = "The platform refused the message for good."
+
+    def __init__(self, message: str, scope: Scope) -> None:
+        super().__init__(message)
+        self.scope = scope

@@ -1,0 +1,74 @@
+"""What can go wrong with a model call, told apart by what to do about it (facts: one class per action)."""
+
+from datetime import timedelta
+
+from maestro.domain.errors import MaestroError
+
+
+class LLMFailure(MaestroError):
+    """The base of failed model calls; ``public`` never carries prompt, key or the provider's own text."""
+
+    public = "The model call failed."
+
+
+class RateLimited(LLMFailure):
+    """The provider asked to wait; ``retry_after`` says how long when it told us."""
+
+    public = "The provider is limiting requests."
+    retryable = True
+
+    def __init__(self, message: str, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class QuotaExhausted(LLMFailure):
+    """The account has no credit left or reached its spending limit."""
+
+    public = "The account's quota is used up."
+    retryable = True
+
+
+class AuthenticationFailed(LLMFailure):
+    """The key is wrong, expired or lacks the right."""
+
+    public = "The provider refused the account's key."
+
+
+class ProviderUnavailable(LLMFailure):
+    """5xx, a reset, a bad body: the provider's side failed."""
+
+    public = "The provider failed to answer."
+    retryable = True
+
+
+class ModelTimeout(LLMFailure):
+    """No whole answer within the total deadline."""
+
+    public = "The provider did not answer in time."
+    retryable = True
+
+
+class ContextOverflow(LLMFailure):
+    """The prompt is larger than the model's window."""
+
+    public = "The prompt does not fit the model's context window."
+
+
+class BadRequest(LLMFailure):
+    """The provider refuses this request whenever it is sent."""
+
+    public = "The provider refused the request."
+
+
+class EmptyResponse(LLMFailure):
+    """The model answered with nothing."""
+
+    public = "The model gave an empty answer."
+    retryable = True
+
+
+class NoAccount(LLMFailure):
+    """There is no account that could answer on this platform (decision 23)."""
+
+    public = "No model account is configured for this platform."

@@ -1,0 +1,60 @@
+"""The prompt and the answer of one model call, as values (specification 003, steps 6 and 10)."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from maestro.domain.values import Value
+
+
+class Role(StrEnum):
+    """Who speaks in a prompt."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class ImageRef(Value):
+    """An image by reference: the media store's digest and its type; the transport loads the bytes."""
+
+    digest: str
+    content_type: str
+
+
+class PromptMessage(Value):
+    """One turn of a prompt."""
+
+    role: Role
+    content: str
+    images: tuple[ImageRef, ...] = ()
+
+
+class CallKey(Value):
+    """Which model call of which job; the number counts the job's calls from 1."""
+
+    job_id: str
+    number: int = Field(ge=1)
+
+
+class LLMRequest(Value):
+    """One model call: exactly one leading system message, then alternating turns."""
+
+    key: CallKey
+    model: str = ""
+    messages: tuple[PromptMessage, ...]
+    max_output_tokens: int = Field(gt=0)
+
+
+class LLMResponse(Value):
+    """What the model said and what it took; ``cost_usd`` is None when the price is unknown."""
+
+    content: str
+    model: str
+    provider: str
+    account: str
+    input_tokens: int = Field(ge=0)
+    output_tokens: int = Field(ge=0)
+    cost_usd: float | None = None
+    duration_ms: int = Field(ge=0)
+    finish_reason: str = ""
