@@ -41,6 +41,7 @@ class LLMRequest(Value):
     """One model call: exactly one leading system message, then alternating turns."""
 
     key: CallKey
+    platform: str
     model: str = ""
     messages: tuple[PromptMessage, ...]
     max_output_tokens: int = Field(gt=0)
