@@ -1,0 +1,46 @@
+# Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
+.DEFAULT_GOAL := help
+.PHONY: help set-up up test check format lock clean
+
+BIN := .venv/bin
+export PYTHON
+# One worker per core; `@pytest.mark.xdist_group` keeps tests that share one costly server in one worker.
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "  ARGS=... goes to maestro or pytest; PYTHON=... names the Python to use (3.11, 3.12 or 3.13)."
+
+set-up: ## Create .venv from the pinned requirements (every target does this when it is needed)
+	@python=$$(scripts/find-python) && "$$python" scripts/set_up.py
+
+up: set-up ## Run Maestro: Temporal, worker, connectors, API and dashboard
+	@exec $(BIN)/maestro up $(ARGS)
+
+test: set-up ## Run every check and every test
+	@browser=$$(scripts/find-browser) || exit 1; \
+	$(MAKE) --no-print-directory check && \
+	MAESTRO_TEST_CHROMIUM="$$browser" $(PYTEST) $(ARGS)
+
+check: set-up ## Run formatter, linter, types, import contracts and the architecture test
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest --quiet tests/unit/test_architecture.py
+
+format: set-up ## Format the code and fix what ruff can fix
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+# uv lives only here: one file that fits every supported Python and platform is more than pip can resolve.
+lock: set-up ## Pin the requirements with hashes; ARGS=--upgrade moves them all to the newest allowed
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev \
+	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+	  --output-file requirements.lock $(ARGS) pyproject.toml
+	$(BIN)/python -m pip uninstall --quiet --yes uv
+
+clean: ## Remove the environment and every cache; your data stays
+	rm -rf .venv .venv.lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
