@@ -1,0 +1,87 @@
+"""The rules a single setting must keep, each with the sentence an operator reads when it does not."""
+
+import re
+from collections.abc import Hashable, Iterable
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a socket bound to this host can only be reached from this machine.
+
+    A name other than ``localhost`` counts as reachable: what it resolves to may change after we looked.
+    """
+    name = host.strip().removeprefix("[").removesuffix("]").lower()
+    if name == "localhost":
+        return True
+    try:
+        address = ip_address(name)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped.is_loopback
+    return address.is_loopback
+
+
+def repeated(items: Iterable[Item]) -> Item | None:
+    """The first item that occurs a second time, or nothing."""
+    seen: set[Item] = set()
+    for item in items:
+        if item in seen:
+            return item
+        seen.add(item)
+    return None
+
+
+def _matching(pattern: str, expectation: str) -> AfterValidator:
+    """A rule for a text; the expectation never quotes the value, which may be a misplaced secret."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            raise ValueError(f"expected {expectation}")
+        return text
+
+    return AfterValidator(check)
+
+
+def _named(value: object) -> object:
+    # Path("") is the current folder: an empty dataDir would scatter the data wherever Maestro was started.
+    if value == "":
+        raise ValueError("expected a folder; leave the key out for the default")
+    return value
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError("the home folder of ~ is not known here; write the whole path") from None
+
+
+Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
+Host = Annotated[str, _matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
+HostName = Annotated[str, _matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
+ServerAddress = Annotated[str, _matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]
+HttpUrl = Annotated[str, _matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
+Origin = Annotated[str, _matching(r"https?://[^\s/*]+", "an origin without a path, such as https://app.example.org")]
+DatabaseUrl = Annotated[
+    str,
+    _matching(
+        r"(|sqlite:///(?!:memory:).+)",
+        "an empty text (SQLite in dataDir) or sqlite:///PATH; other databases are not supported yet",
+    ),
+]
+Slug = Annotated[
+    str, _matching(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and hyphens, no hyphen first")
+]
+OptionalSlug = Annotated[str, _matching(r"(|[a-z0-9][a-z0-9-]{0,62})", "the slug of an agent, or nothing")]
+Word = Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, such as assistant or web")]
+Name = Annotated[str, _matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
+Identifier = Annotated[str, _matching(r"\S{1,256}", "an id without blanks")]
+OwnerId = Annotated[str, _matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]

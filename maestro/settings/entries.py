@@ -1,0 +1,100 @@
+"""What stands in the lists of the configuration: agents, their channels, and accounts at providers of models."""
+
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.settings.checks import HttpUrl, Identifier, Name, Slug, Word, repeated
+from maestro.settings.section import NO_SECRET, Section
+
+DEFAULT_MODELS = {
+    "anthropic": "claude-haiku-4-5",
+    "openai": "gpt-4o-mini",
+    "gemini": "gemini-2.5-flash",
+    "openrouter": "anthropic/claude-sonnet-4",
+    "ollama": "qwen2.5-coder:7b",
+    "demo": "demo",
+}
+
+
+class AgentSettings(Section):
+    """One agent."""
+
+    slug: Slug = Field(description="its short name, unique; people mention it as `@slug`")
+    name: str = Field(default="", max_length=64, description="the name people see; empty: the slug")
+    role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
+    description: str = Field(default="", description="what it is for, in a sentence")
+    model: str = Field(default="", description="the model it prefers; empty: the account's")
+    system_prompt: str = Field(default="", description="its own instructions to the model")
+
+    @property
+    def display_name(self) -> str:
+        """The name people see."""
+        return self.name or self.slug
+
+
+class ChannelSettings(Section):
+    """One channel that belongs to an agent."""
+
+    platform: Word = Field(description="the platform, such as `discord`")
+    account: Identifier = Field(default=DEFAULT_ACCOUNT, description="which of our accounts on that platform")
+    channel: Identifier = Field(description="the platform's id of the channel")
+    agent: Slug = Field(description="the slug of the agent that answers there")
+    permissions: Literal["full", "read_only", "notify_only"] = Field(
+        default="full", description="only with `full` may users talk to the agent"
+    )
+    key_by_user: bool = Field(default=False, description="whether each user has a conversation of their own")
+
+
+class AccountSettings(Section):
+    """One account at a provider of models."""
+
+    name: Name = Field(description="a name of your choice, unique")
+    type: Literal["api_key"] = Field(default="api_key", description="how it is used")
+    provider: Word = Field(
+        description="`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, "
+        "or `demo`, the built-in model that works offline"
+    )
+    model: str = Field(default="", description="the model; empty: the provider's default, where Maestro knows one")
+    api_key: SecretStr = Field(default=NO_SECRET, description='its key, best as `"env:NAME"`')
+    base_url: HttpUrl = Field(default="", description="another server that speaks the provider's protocol")
+    priority: int = Field(default=20, ge=0, le=1000, description="the order in which accounts are tried, lowest first")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_model(cls, data: object) -> object:
+        """Fill in the provider's default, so that ``model`` always names one."""
+        if not isinstance(data, dict) or data.get("model", "") != "":
+            return data
+        return {**data, "model": DEFAULT_MODELS.get(str(data.get("provider")), "")}
+
+    @model_validator(mode="after")
+    def _model_named(self) -> Self:
+        if not self.model:
+            raise ValueError("model must be set: Maestro knows no default for this provider")
+        return self
+
+
+def unique_agents(agents: tuple[AgentSettings, ...]) -> tuple[AgentSettings, ...]:
+    """Two agents may not share a slug."""
+    twice = repeated(agent.slug for agent in agents)
+    if twice is not None:
+        raise ValueError(f"two agents have the slug {twice}; rename one")
+    return agents
+
+
+def unique_channels(channels: tuple[ChannelSettings, ...]) -> tuple[ChannelSettings, ...]:
+    """A channel belongs to one agent."""
+    twice = repeated((binding.platform, binding.account, binding.channel) for binding in channels)
+    if twice is not None:
+        raise ValueError(f"the channel {'/'.join(twice)} is bound twice; keep one binding")
+    return channels
+
+
+def unique_accounts(accounts: tuple[AccountSettings, ...]) -> tuple[AccountSettings, ...]:
+    """Two accounts may not share a name."""
+    twice = repeated(account.name for account in accounts)
+    if twice is not None:
+        raise ValueError(f"two accounts have the name {twice}; rename one")
+    return accounts

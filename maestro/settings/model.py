@@ -1,0 +1,212 @@
+"""What can be set: one frozen section per part of Maestro, each key with its default, unit and meaning."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from maestro.settings.checks import (
+    DatabaseUrl,
+    Folder,
+    Host,
+    HostName,
+    HttpUrl,
+    Identifier,
+    OptionalSlug,
+    Origin,
+    OwnerId,
+    ServerAddress,
+    is_loopback,
+)
+from maestro.settings.entries import (
+    AccountSettings,
+    AgentSettings,
+    ChannelSettings,
+    unique_accounts,
+    unique_agents,
+    unique_channels,
+)
+from maestro.settings.section import NO_SECRET, Section
+
+HEARTBEAT_EMBEDDED = timedelta(seconds=3)
+HEARTBEAT_REMOTE = timedelta(seconds=30)  # each heartbeat is a billable action in a cloud
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
+
+
+class StoreSettings(Section):
+    """Where everything is kept."""
+
+    url: DatabaseUrl = Field(
+        default="", description="`sqlite:///PATH`; empty: SQLite at `<dataDir>/maestro.db`. Other databases come later"
+    )
+
+
+class TemporalSettings(Section):
+    """The engine that runs the workflows."""
+
+    address: ServerAddress = Field(default="", description="`host:port` of a Temporal server; empty: an embedded one")
+    namespace: Identifier = Field(default="default", description="the namespace on that server")
+    tls: bool = Field(default=False, description="whether the connection to `address` is encrypted")
+    api_key: SecretStr = Field(default=NO_SECRET, description="the API key for `address`, as Temporal Cloud wants it")
+    port: Port = Field(default=7233, description="the port of the embedded server")
+    ui_port: Port = Field(default=8233, description="the port of the embedded server's Web UI")
+    ui_url: HttpUrl = Field(default="", description="where the Web UI is when `address` is set; empty: no links to it")
+    task_queue: Identifier = Field(default="maestro", description="the name of the task queue")
+    heartbeat_seconds: float = Field(
+        default=0,
+        ge=0,
+        le=3600,
+        description="seconds without a sign of life after which an activity is repeated; "
+        "0: 3 when embedded, 30 with an `address`",
+    )
+
+    @property
+    def embedded(self) -> bool:
+        """Whether Maestro runs the Temporal server itself."""
+        return not self.address
+
+    @property
+    def heartbeat(self) -> timedelta:
+        """How long an activity may be silent before it counts as lost (decision 26)."""
+        if self.heartbeat_seconds:
+            return timedelta(seconds=self.heartbeat_seconds)
+        return HEARTBEAT_EMBEDDED if self.embedded else HEARTBEAT_REMOTE
+
+
+class WebuiSettings(Section):
+    """The dashboard, the REST API and MCP."""
+
+    enabled: bool = Field(default=True, description="whether the dashboard and the API are served")
+    host: Host = Field(default="localhost", description="the address to bind; beyond this machine `password` is needed")
+    port: Port = Field(default=8080, description="the port of dashboard, REST API and MCP")
+    password: SecretStr = Field(
+        default=NO_SECRET,
+        description="the password of user `maestro`; empty: none is asked. Here the file beats the environment",
+    )
+    session_hours: float = Field(default=12, gt=0, le=8760, description="hours until a login has to be repeated")
+    allowed_hosts: tuple[HostName, ...] = Field(
+        default=(), description="host names by which browsers may reach the dashboard, besides `host` and loopback"
+    )
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        """Decision 19: what others can reach needs a password."""
+        if self.enabled and not self.password and not is_loopback(self.host):
+            raise ValueError(
+                "webui.host lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) must be set; "
+                'or set webui.host to "localhost"'
+            )
+        return self
+
+
+class WebSettings(Section):
+    """The web connector: chat over WebSocket and HTTP."""
+
+    enabled: bool = Field(default=True, description="whether the web connector runs")
+    host: Host = Field(default="localhost", description="the address to bind; beyond this machine `apiKey` is needed")
+    port: Port = Field(default=5070, description="the port of the web connector")
+    api_key: SecretStr = Field(default=NO_SECRET, description="the key programs present; empty: none is asked")
+    allowed_origins: tuple[Origin, ...] = Field(
+        default=(), description="origins of web pages that may connect, besides the dashboard's own"
+    )
+    max_frame_bytes: ByteCount = Field(default=1024**2, description="bytes of the largest WebSocket frame taken")
+    max_upload_bytes: ByteCount = Field(default=10 * 1024**2, description="bytes of the largest upload taken")
+    auth_timeout_seconds: Seconds = Field(default=5, description="seconds a new connection has to say who it is")
+    typing_seconds: Seconds = Field(default=5, description="seconds between two signs that an agent is typing")
+
+    @model_validator(mode="after")
+    def _guarded(self) -> Self:
+        """Decision 19: what others can reach needs a key."""
+        if self.enabled and not self.api_key and not is_loopback(self.host):
+            raise ValueError(
+                'web.host lets other machines in, so web.apiKey must be set; or set web.host to "localhost"'
+            )
+        return self
+
+
+class OwnerSettings(Section):
+    """Whose word always counts."""
+
+    ids: tuple[OwnerId, ...] = Field(default=(), description="the owners on each platform, as `platform:userId`")
+
+
+class LlmSettings(Section):
+    """The models and what a call may cost in time and tokens."""
+
+    accounts: Annotated[tuple[AccountSettings, ...], AfterValidator(unique_accounts)] = Field(
+        default=(), description="the accounts to call; empty: those whose keys are found in the environment"
+    )
+    total_timeout_seconds: Seconds = Field(default=180, description="seconds a call may take in all")
+    max_output_tokens: int = Field(default=4096, ge=1, le=1_000_000, description="tokens of the longest answer")
+
+
+class JobSettings(Section):
+    """How work is started, repeated and given up."""
+
+    max_attempts: int = Field(default=3, ge=1, le=100, description="attempts of a model call that the provider failed")
+    backoff_base_minutes: float = Field(
+        default=2, gt=0, le=1440, description="minutes before the second attempt; each further wait is twice as long"
+    )
+    crash_limit: int = Field(
+        default=10, ge=1, le=1000, description="crashes within one step after which a job is quarantined"
+    )
+    max_pending: int = Field(
+        default=10_000, ge=1, le=10_000_000, description="waiting messages beyond which new ones are refused"
+    )
+    stop_poll_seconds: Seconds = Field(default=0.5, description="seconds between two looks whether a job was stopped")
+    reconcile_seconds: Seconds = Field(
+        default=60, description="seconds between two comparisons of open jobs with Temporal"
+    )
+    dispatch_seconds: Seconds = Field(
+        default=0.2, description="seconds between two looks for messages another process took in"
+    )
+    drain_seconds: float = Field(
+        default=20, ge=0, le=3600, description="seconds running work may take to finish when Maestro is told to end"
+    )
+
+
+class LogSettings(Section):
+    """What is written to the log."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least level shown")
+    format: Literal["text", "json"] = Field(default="text", description="`text` for people, `json` for collectors")
+
+
+class RoutingSettings(Section):
+    """Who answers."""
+
+    fallback_agent: OptionalSlug = Field(
+        default="", description="the slug of the agent that answers where no rule names one; empty: nobody does"
+    )
+
+
+class Settings(Section):
+    """Everything that can be set."""
+
+    data_dir: Folder = Field(
+        default=Path("data"), description="the folder for everything Maestro keeps, from the folder it is started in"
+    )
+    store: StoreSettings = StoreSettings()
+    temporal: TemporalSettings = TemporalSettings()
+    webui: WebuiSettings = WebuiSettings()
+    web: WebSettings = WebSettings()
+    owner: OwnerSettings = OwnerSettings()
+    agents: Annotated[tuple[AgentSettings, ...], AfterValidator(unique_agents)] = Field(
+        default=(AgentSettings(slug="conductor", role="conductor"),), description="the agents"
+    )
+    channels: Annotated[tuple[ChannelSettings, ...], AfterValidator(unique_channels)] = Field(
+        default=(), description="channels that belong to an agent"
+    )
+    llm: LlmSettings = LlmSettings()
+    jobs: JobSettings = JobSettings()
+    logs: LogSettings = LogSettings()
+    routing: RoutingSettings = RoutingSettings()
+
+    @property
+    def database_url(self) -> str:
+        """Where the store is, with the default filled in."""
+        return self.store.url or f"sqlite:///{self.data_dir / 'maestro.db'}"
