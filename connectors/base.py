@@ -9,8 +9,8 @@ from typing import Protocol, runtime_checkable
 
 from starlette.routing import BaseRoute
 
-from maestro.domain.errors import MaestroError
-from maestro.domain.messages import Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
+from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
 
 
 class LengthUnit(StrEnum):
@@ -36,15 +36,6 @@ class Capabilities:
     unit: LengthUnit
     typing_interval: float
     idempotency: Idempotency
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """The word of the store that a message is kept; only now may the platform be acknowledged."""
-
-    message_id: str
-    job_id: str | None
-    duplicate: bool
 
 
 class Role(StrEnum):
@@ -156,6 +147,7 @@ class SendFailure(MaestroError):
     """The base of what can go wrong with a send; each subclass says whether the platform may have the message."""
 
     public = "The platform did not take the message."
+    patience = Patience.PLATFORM
 
 
 class NotDispatched(SendFailure):

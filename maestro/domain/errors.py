@@ -1,6 +1,15 @@
 """Every error Maestro raises on purpose; the class name is the failure type in Temporal and the ``error`` in JSON."""
 
 from datetime import timedelta
+from enum import StrEnum
+
+
+class Patience(StrEnum):
+    """Who we are waiting for when something fails, which decides how long and how often."""
+
+    PROVIDER = "provider"
+    PLATFORM = "platform"
+    OURSELVES = "ourselves"
 
 
 class MaestroError(Exception):
@@ -13,6 +22,7 @@ class MaestroError(Exception):
     public = "Maestro could not do this."
     retryable = False
     retry_after: timedelta | None = None
+    patience = Patience.OURSELVES
 
 
 class ConfigurationError(MaestroError):
@@ -99,3 +109,16 @@ class NoAgent(MaestroError):
     """The agent of this job is gone or not active."""
 
     public = "The agent of this job is not active."
+
+
+class StepTaken(MaestroError):
+    """Another attempt of the same step finished first; a repeat finds its result."""
+
+    public = "Another attempt finished this step first."
+    retryable = True
+
+
+class JobEnded(MaestroError):
+    """The job ended while one of its steps was still under way; the step must not act any more."""
+
+    public = "The job has ended already."

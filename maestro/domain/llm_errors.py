@@ -2,13 +2,14 @@
 
 from datetime import timedelta
 
-from maestro.domain.errors import MaestroError
+from maestro.domain.errors import MaestroError, Patience
 
 
 class LLMFailure(MaestroError):
     """The base of failed model calls; ``public`` never carries prompt, key or the provider's own text."""
 
     public = "The model call failed."
+    patience = Patience.PROVIDER
 
 
 class RateLimited(LLMFailure):

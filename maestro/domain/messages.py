@@ -64,3 +64,11 @@ class Receipt(Value):
     """The platform's word that it has the message."""
 
     platform_message_id: str
+
+
+class Accepted(Value):
+    """The word of the store that a message is kept; only now may the platform be acknowledged."""
+
+    message_id: str
+    job_id: str
+    duplicate: bool

@@ -23,10 +23,20 @@ class ImageRef(Value):
 
 
 class PromptMessage(Value):
-    """One turn of a prompt."""
+    """One turn of a prompt; ``message_id`` names the stored message it repeats, if it does."""
 
     role: Role
     content: str
+    images: tuple[ImageRef, ...] = ()
+    message_id: int | None = None
+
+
+class Turn(Value):
+    """One turn of a stored prompt: its text by message id or by the digest of a kept part."""
+
+    role: Role
+    message_id: int | None = None
+    digest: str = ""
     images: tuple[ImageRef, ...] = ()
 
 

@@ -1,0 +1,59 @@
+"""Agents, and which channel is bound to which."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, SQLModel, UniqueConstraint
+
+from maestro.domain.columns import UtcDateTime, text_of
+
+CONDUCTOR = "conductor"
+
+
+class AgentStatus(StrEnum):
+    """Only an active agent answers."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
+
+
+class Permission(StrEnum):
+    """What users may do in a bound channel (decision 3)."""
+
+    FULL = "full"
+    READ_ONLY = "read_only"
+    NOTIFY_ONLY = "notify_only"
+
+
+class Agent(SQLModel, table=True):
+    """Who answers; ``model`` is ``provider/model``, empty for the account's own."""
+
+    __tablename__ = "agents"
+
+    id: int | None = Field(default=None, primary_key=True)
+    slug: str = Field(unique=True)
+    name: str
+    role: str = "assistant"
+    description: str = ""
+    system_prompt: str = ""
+    model: str = ""
+    status: AgentStatus = Field(default=AgentStatus.ACTIVE, sa_type=text_of(AgentStatus))
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class AgentChannel(SQLModel, table=True):
+    """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own."""
+
+    __tablename__ = "agent_channels"
+    __table_args__ = (UniqueConstraint("platform", "account", "channel"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    agent_id: int = Field(foreign_key="agents.id", index=True)
+    platform: str
+    account: str
+    channel: str
+    permission: Permission = Field(default=Permission.FULL, sa_type=text_of(Permission))
+    key_by_user: bool = False
+    client_id: int | None = None

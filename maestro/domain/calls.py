@@ -1,0 +1,64 @@
+"""The record of every model call: what was sent, what came back, what it cost (design invariant 5)."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, LargeBinary, SQLModel, UniqueConstraint
+
+from maestro.domain.columns import UtcDateTime, text_of
+
+
+class CallState(StrEnum):
+    """``sent`` is committed before the request leaves; interrupted means that the process died while it waited."""
+
+    SENT = "sent"
+    ANSWERED = "answered"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class LLMCall(SQLModel, table=True):
+    """One attempt at one model call; ``request`` is the digest of what was sent, ``cost_usd`` None when unknown."""
+
+    __tablename__ = "llm_calls"
+    __table_args__ = (UniqueConstraint("job_id", "number", "attempt"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    number: int
+    attempt: int
+    state: CallState = Field(sa_type=text_of(CallState))
+    request: str
+    content: str = ""
+    provider: str = ""
+    model: str = ""
+    account: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    finish_reason: str = ""
+    error: str = ""
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    duration_ms: int | None = None
+
+
+class Prompt(SQLModel, table=True):
+    """What a job says to the model, as references: parts by digest, history by message id."""
+
+    __tablename__ = "prompts"
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id", unique=True)
+    turns: str
+    tokens: int
+    created_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class PromptPart(SQLModel, table=True):
+    """A compressed text kept once, by the SHA-256 of its content."""
+
+    __tablename__ = "prompt_parts"
+
+    digest: str = Field(primary_key=True)
+    body: bytes = Field(sa_type=LargeBinary)

@@ -1,0 +1,51 @@
+"""Column types that the tables share."""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import DateTime, String, TypeDecorator
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC, kept in SQLite as sortable ISO 8601 text so that an operator can read and compare it."""
+
+    impl = String
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Any) -> Any:
+        """Use the database's own type where it knows time zones."""
+        if dialect.name == "sqlite":
+            return dialect.type_descriptor(String(32))
+        return dialect.type_descriptor(DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> Any:
+        """Refuse a naive time: nobody could say when that was."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone cannot be stored")
+        moment = value.astimezone(UTC)
+        return moment.isoformat(timespec="microseconds") if dialect.name == "sqlite" else moment
+
+    def process_result_value(self, value: Any, dialect: Any) -> datetime | None:
+        """Give back an aware time."""
+        if value is None or isinstance(value, datetime):
+            return value
+        return datetime.fromisoformat(value)
+
+
+def text_of(words: type[StrEnum]) -> Any:
+    """Return a column type that keeps a word of this enumeration as the text a person would type in a query."""
+
+    class EnumText(TypeDecorator[StrEnum]):
+        impl = String
+        cache_ok = True
+
+        def process_bind_param(self, value: StrEnum | None, dialect: Any) -> Any:
+            return None if value is None else str(words(value))
+
+        def process_result_value(self, value: Any, dialect: Any) -> StrEnum | None:
+            return None if value is None else words(value)
+
+    return EnumText

@@ -1,0 +1,71 @@
+"""The row that makes a message ours: written before the platform is told that we have it."""
+
+from datetime import datetime
+
+from pydantic import TypeAdapter
+from sqlmodel import Field, SQLModel, UniqueConstraint
+
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.messages import Address, Attachment, IncomingMessage
+
+_ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
+
+
+class InboxRow(SQLModel, table=True):
+    """One received message; unique by platform, account, channel and the platform's message id."""
+
+    __tablename__ = "inbox"
+    __table_args__ = (UniqueConstraint("platform", "account", "channel", "message_id"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    platform: str
+    account: str
+    channel: str
+    thread: str = ""
+    message_id: str
+    user_id: str
+    user_name: str = ""
+    content: str = ""
+    attachments: str = "[]"
+    is_direct: bool = False
+    is_owner: bool = False
+    from_bot: bool = False
+    reply_to: str = ""
+    sent_at: datetime = Field(sa_type=UtcDateTime)
+    received_at: datetime = Field(sa_type=UtcDateTime)
+    job_id: str = Field(index=True)
+
+    @classmethod
+    def of(cls, message: IncomingMessage, job_id: str, received_at: datetime) -> "InboxRow":
+        """Turn a message into its row."""
+        return cls(
+            platform=message.address.platform,
+            account=message.address.account,
+            channel=message.address.channel,
+            thread=message.address.thread,
+            message_id=message.id,
+            attachments=_ATTACHMENTS.dump_json(message.attachments).decode(),
+            received_at=received_at,
+            job_id=job_id,
+            **message.model_dump(exclude={"id", "address", "attachments"}),
+        )
+
+    def message(self) -> IncomingMessage:
+        """Turn the row back into the message it keeps."""
+        return IncomingMessage(
+            id=self.message_id,
+            address=Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread),
+            user_id=self.user_id,
+            user_name=self.user_name,
+            content=self.content,
+            sent_at=self.sent_at,
+            attachments=self.files(),
+            is_direct=self.is_direct,
+            is_owner=self.is_owner,
+            from_bot=self.from_bot,
+            reply_to=self.reply_to,
+        )
+
+    def files(self) -> tuple[Attachment, ...]:
+        """Return the attachments, by reference."""
+        return _ATTACHMENTS.validate_json(self.attachments)

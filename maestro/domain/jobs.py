@@ -1,0 +1,191 @@
+"""A job is one piece of work with one outcome; its id is the id of its workflow (design invariants 3 to 9)."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
+
+from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.messages import Address
+from maestro.domain.values import Value
+
+
+class JobKind(StrEnum):
+    """What made the job."""
+
+    MESSAGE = "message"
+    HEARTBEAT = "heartbeat"
+    CRON = "cron"
+    WEBHOOK = "webhook"
+    DELEGATION = "delegation"
+
+
+class JobStatus(StrEnum):
+    """Where the job stands; the last five are ends (invariant 9)."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    DROPPED = "dropped"
+    MERGED = "merged"
+
+    @property
+    def ended(self) -> bool:
+        """Say whether nothing more will happen by itself."""
+        return self not in OPEN
+
+
+OPEN = frozenset({JobStatus.PENDING, JobStatus.RUNNING, JobStatus.WAITING})
+"""The statuses of a job that still has something to do."""
+
+
+class Priority:
+    """From 1, soonest, to 10 (decision 1)."""
+
+    OWNER = 1
+    CONDUCTOR = 3
+    DELEGATION = 4
+    MESSAGE = 5
+    SCHEDULED = 10
+
+
+class Job(SQLModel, table=True):
+    """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one."""
+
+    __tablename__ = "queue"
+    __table_args__ = (
+        Index("ix_queue_status_turn", "status", "turn"),
+        Index(
+            "ix_queue_open_lane",
+            "lane",
+            "turn",
+            sqlite_where=text("status IN ('pending', 'running')"),
+            postgresql_where=text("status IN ('pending', 'running')"),
+        ),
+    )
+
+    id: str = Field(primary_key=True)
+    kind: JobKind = Field(default=JobKind.MESSAGE, sa_type=text_of(JobKind))
+    status: JobStatus = Field(default=JobStatus.PENDING, sa_type=text_of(JobStatus))
+    priority: int = Priority.MESSAGE
+    lane: str | None = None
+    turn: int | None = Field(default=None, index=True)
+    inbox_id: int | None = Field(default=None, foreign_key="inbox.id", index=True)
+    platform: str
+    account: str
+    channel: str
+    thread: str = ""
+    agent_id: int | None = Field(default=None, foreign_key="agents.id", index=True)
+    conversation_id: int | None = Field(default=None, foreign_key="conversations.id", index=True)
+    answer_id: int | None = None
+    notice: str = ""
+    run: int = 1
+    attempts: int = 0
+    max_attempts: int = 3
+    error: str = ""
+    reason: str = ""
+    stop_requested: bool = False
+    restarted_from: str | None = Field(default=None, index=True)
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    completed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+    @property
+    def address(self) -> Address:
+        """Where the answer goes."""
+        return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
+
+
+class StepState(StrEnum):
+    """What became of one attempt at a step; interrupted means that its process died."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+class JobStep(SQLModel, table=True):
+    """One attempt at one step; ``result`` is the JSON of references it returned."""
+
+    __tablename__ = "job_steps"
+    __table_args__ = (UniqueConstraint("job_id", "step", "attempt"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    step: str
+    activity: str
+    run: int
+    attempt: int
+    state: StepState = Field(sa_type=text_of(StepState))
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    result: str = ""
+    error: str = ""
+    detail: str = ""
+
+
+class StepRef(Value):
+    """The one payload of an activity: which step of which job."""
+
+    job_id: str
+    step: str
+
+
+class Ending(Value):
+    """How a job ended, for its row and its search attributes."""
+
+    status: JobStatus
+    error: str = ""
+    reason: str = ""
+
+
+class JobRef(Value):
+    """The one payload of a workflow: which job, its run, and how fast it goes (seconds)."""
+
+    job_id: str
+    run: int
+    heartbeat_seconds: float
+    model_seconds: float
+
+
+class RetryRules(Value):
+    """How often and after how long a failed step is tried again; delays are seconds."""
+
+    provider_attempts: int
+    provider_base: float
+    platform_attempts: int
+    platform_base: float
+    own_attempts: int
+    crashes: int
+
+
+LONGEST_PLATFORM_WAIT = timedelta(minutes=1)
+
+
+def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> timedelta | None:
+    """Return the wait before the next attempt after the given number of failures, or None to give up.
+
+    A provider gets ``provider_attempts`` with waits of ``base``, doubled each time, or what it asked for
+    (specification 003, step 14; decision 9). A platform is tried more often and sooner. A fault of our own gets
+    a few quick repeats. An error that says it is not retryable gets none.
+    """
+    known = error if isinstance(error, MaestroError) else None
+    if known is not None and not known.retryable:
+        return None
+    patience = known.patience if known else Patience.OURSELVES
+    asked = known.retry_after if known else None
+    attempts, base = {
+        Patience.PROVIDER: (rules.provider_attempts, timedelta(seconds=rules.provider_base)),
+        Patience.PLATFORM: (rules.platform_attempts, timedelta(seconds=rules.platform_base)),
+        Patience.OURSELVES: (rules.own_attempts, timedelta(seconds=1)),
+    }[patience]
+    if failures >= attempts:
+        return None
+    wait: timedelta = base * 2 ** (failures - 1)
+    return asked or (min(wait, LONGEST_PLATFORM_WAIT) if patience is Patience.PLATFORM else wait)

@@ -1,0 +1,70 @@
+"""Who may speak on the web connector, what they opened and uploaded (decision 19), and who did what."""
+
+from datetime import datetime
+
+from sqlmodel import Field, SQLModel
+
+from maestro.domain.columns import UtcDateTime
+
+
+class WebTicket(SQLModel, table=True):
+    """A browser's single-use way in; only the SHA-256 of the ticket is kept."""
+
+    __tablename__ = "web_tickets"
+
+    digest: str = Field(primary_key=True)
+    user_id: str
+    user_name: str
+    role: str
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class ChannelOwner(SQLModel, table=True):
+    """A channel belongs to who opened it."""
+
+    __tablename__ = "channel_owners"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    user_id: str
+    opened_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class UploadedFile(SQLModel, table=True):
+    """A file somebody uploaded; the bytes are in the media store under ``digest``."""
+
+    __tablename__ = "uploads"
+
+    id: str = Field(primary_key=True)
+    user_id: str = Field(index=True)
+    digest: str
+    filename: str
+    content_type: str
+    size: int
+    created_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class ConnectorStatus(SQLModel, table=True):
+    """What a connector last said of itself."""
+
+    __tablename__ = "connectors"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    state: str
+    detail: str = ""
+    changed_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class AuditEntry(SQLModel, table=True):
+    """Who did what to what; never holds a secret or a message."""
+
+    __tablename__ = "audit_log"
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime, index=True)
+    actor: str
+    action: str
+    subject: str = ""
+    detail: str = ""

@@ -1,0 +1,55 @@
+"""Agents and the channels bound to them."""
+
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+
+from maestro.domain.agents import Agent, AgentChannel, AgentStatus
+from maestro.domain.errors import NotFound
+from maestro.domain.messages import Address
+from maestro.store.repository import Repository
+
+
+class Agents(Repository):
+    """All agents."""
+
+    def all(self) -> Sequence[Agent]:
+        """Return every agent by slug."""
+        return self._session.exec(select(Agent).order_by(Agent.slug)).all()
+
+    def active(self) -> Sequence[Agent]:
+        """Return the agents that may answer, oldest first."""
+        return self._session.exec(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id))).all()
+
+    def get(self, agent_id: int | None) -> Agent:
+        """Return an agent that must exist."""
+        agent = self._session.get(Agent, agent_id)
+        if agent is None:
+            raise NotFound(f"agent {agent_id} does not exist")
+        return agent
+
+    def by_slug(self, slug: str) -> Agent | None:
+        """Return the agent of this name, if there is one."""
+        return self._session.exec(select(Agent).where(Agent.slug == slug)).first()
+
+    def put(self, agent: Agent) -> Agent:
+        """Add or change an agent."""
+        agent.updated_at = self._now
+        self._session.add(agent)
+        self._session.flush()
+        return agent
+
+    def binding(self, address: Address) -> AgentChannel | None:
+        """Return how the channel is bound, if it is."""
+        return self._session.exec(
+            select(AgentChannel).where(
+                AgentChannel.platform == address.platform,
+                AgentChannel.account == address.account,
+                AgentChannel.channel == address.channel,
+            )
+        ).first()
+
+    def bind(self, binding: AgentChannel) -> None:
+        """Add or change a binding."""
+        self._session.add(binding)
+        self._session.flush()

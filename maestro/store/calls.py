@@ -1,0 +1,96 @@
+"""Model calls: the request before it leaves, the answer before anybody acts on it (design invariant 5)."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func
+from sqlmodel import col, select, update
+
+from maestro.domain.calls import CallState, LLMCall
+from maestro.domain.prompts import CallKey, LLMResponse
+from maestro.store.repository import Repository
+
+
+class Calls(Repository):
+    """All attempts at all model calls."""
+
+    def answered(self, key: CallKey) -> LLMCall | None:
+        """Return the answer we hold for this call, the first one if there were two."""
+        return self._session.exec(
+            select(LLMCall)
+            .where(LLMCall.job_id == key.job_id, LLMCall.number == key.number, LLMCall.state == CallState.ANSWERED)
+            .order_by(col(LLMCall.attempt))
+        ).first()
+
+    def sent(self, key: CallKey, request: str) -> int:
+        """Note that a request, given by its digest, is about to leave; return the number of this attempt.
+
+        An earlier attempt still marked as sent belonged to a process that died: it is marked as interrupted.
+        """
+        self._session.exec(
+            update(LLMCall)
+            .where(
+                col(LLMCall.job_id) == key.job_id,
+                col(LLMCall.number) == key.number,
+                col(LLMCall.state) == CallState.SENT,
+            )
+            .values(state=CallState.INTERRUPTED, finished_at=self._now)
+        )
+        attempt = self._last_attempt(key) + 1
+        self._session.add(
+            LLMCall(
+                job_id=key.job_id,
+                number=key.number,
+                attempt=attempt,
+                state=CallState.SENT,
+                request=request,
+                started_at=self._now,
+            )
+        )
+        return attempt
+
+    def held_request(self, key: CallKey) -> str | None:
+        """Return the digest of the request an earlier attempt of this call sent."""
+        return self._session.exec(
+            select(LLMCall.request)
+            .where(LLMCall.job_id == key.job_id, LLMCall.number == key.number)
+            .order_by(col(LLMCall.attempt).desc())
+        ).first()
+
+    def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
+        """Commit what the model said under the key of its request."""
+        self._finish(key, attempt, state=CallState.ANSWERED, **response.model_dump())
+
+    def failed(self, key: CallKey, attempt: int, error: str) -> None:
+        """Note that the attempt failed; ``error`` is the name of its class."""
+        self._finish(key, attempt, state=CallState.FAILED, error=error)
+
+    def failures(self, key: CallKey) -> int:
+        """Count the failed attempts of this call."""
+        return self._session.exec(
+            select(func.count())
+            .select_from(LLMCall)
+            .where(LLMCall.job_id == key.job_id, LLMCall.number == key.number, LLMCall.state == CallState.FAILED)
+        ).one()
+
+    def of(self, job_id: str) -> Sequence[LLMCall]:
+        """Return every attempt of a job's calls in order."""
+        return self._session.exec(
+            select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.number), col(LLMCall.attempt))
+        ).all()
+
+    def _last_attempt(self, key: CallKey) -> int:
+        last = self._session.exec(
+            select(func.max(LLMCall.attempt)).where(LLMCall.job_id == key.job_id, LLMCall.number == key.number)
+        ).one()
+        return last or 0
+
+    def _finish(self, key: CallKey, attempt: int, **values: object) -> None:
+        self._session.exec(
+            update(LLMCall)
+            .where(
+                col(LLMCall.job_id) == key.job_id,
+                col(LLMCall.number) == key.number,
+                col(LLMCall.attempt) == attempt,
+            )
+            .values(finished_at=self._now, **values)
+        )

@@ -1,0 +1,123 @@
+"""Conversations and messages, with counters that equal the sum of the rows."""
+
+from collections.abc import Sequence
+
+from sqlmodel import col, select, update
+
+from maestro.domain.conversations import Conversation, ConversationStatus, Message, conversation_key
+from maestro.domain.errors import NotFound
+from maestro.domain.messages import Address
+from maestro.domain.prompts import Role
+from maestro.store.repository import Repository
+
+
+class Conversations(Repository):
+    """All conversations."""
+
+    def get(self, conversation_id: int | None) -> Conversation:
+        """Return a conversation that must exist."""
+        conversation = self._session.get(Conversation, conversation_id)
+        if conversation is None:
+            raise NotFound(f"conversation {conversation_id} does not exist")
+        return conversation
+
+    def active(self, key: str) -> Conversation | None:
+        """Return the open conversation of this key."""
+        return self._session.exec(
+            select(Conversation).where(Conversation.key == key, Conversation.status == ConversationStatus.ACTIVE)
+        ).first()
+
+    def open(self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool) -> Conversation:
+        """Return the open conversation of agent and channel, or begin one with this user (id and name)."""
+        user_id, user_name = user
+        key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
+        found = self.active(key)
+        if found is not None:
+            return found
+        conversation = Conversation(
+            key=key,
+            agent_id=agent_id,
+            user_id=user_id,
+            user_name=user_name,
+            started_at=self._now,
+            last_message_at=self._now,
+            **address.model_dump(),
+        )
+        self._session.add(conversation)
+        self._session.flush()
+        return conversation
+
+    def close_all(self, address: Address, user_id: str | None) -> int:
+        """Close the open conversations of a channel, or only this user's; return how many there were."""
+        statement = (
+            update(Conversation)
+            .where(
+                col(Conversation.platform) == address.platform,
+                col(Conversation.account) == address.account,
+                col(Conversation.channel) == address.channel,
+                col(Conversation.thread) == address.thread,
+                col(Conversation.status) == ConversationStatus.ACTIVE,
+            )
+            .values(status=ConversationStatus.CLOSED)
+        )
+        if user_id is not None:
+            statement = statement.where(col(Conversation.user_id) == user_id)
+        return self._session.exec(statement).rowcount
+
+    def message_of_inbox(self, inbox_id: int | None) -> Message | None:
+        """Return the user's message that this inbox row became."""
+        return self._session.exec(select(Message).where(Message.inbox_id == inbox_id)).first()
+
+    def answer_of_job(self, job_id: str) -> Message | None:
+        """Return the assistant's message of this job."""
+        return self._session.exec(
+            select(Message).where(Message.job_id == job_id, Message.role == Role.ASSISTANT)
+        ).first()
+
+    def message(self, message_id: int | None) -> Message:
+        """Return a message that must exist."""
+        message = self._session.get(Message, message_id)
+        if message is None:
+            raise NotFound(f"message {message_id} does not exist")
+        return message
+
+    def messages(self, ids: Sequence[int]) -> dict[int, Message]:
+        """Return messages by id."""
+        rows = self._session.exec(select(Message).where(col(Message.id).in_(ids))).all()
+        return {row.id: row for row in rows if row.id is not None}
+
+    def add(self, message: Message) -> Message:
+        """Record a message and count it."""
+        self._session.add(message)
+        self._session.exec(
+            update(Conversation)
+            .where(col(Conversation.id) == message.conversation_id)
+            .values(
+                total_tokens_estimate=col(Conversation.total_tokens_estimate) + message.token_estimate,
+                message_count=col(Conversation.message_count) + 1,
+                last_message_at=self._now,
+            )
+        )
+        self._session.flush()
+        return message
+
+    def supersede(self, job_ids: Sequence[str]) -> None:
+        """Take the answers of these jobs out of the conversation's future: a restart answers in their place."""
+        self._session.exec(
+            update(Message)
+            .where(col(Message.job_id).in_(job_ids), col(Message.role) == Role.ASSISTANT)
+            .values(superseded=True)
+        )
+
+    def newest(self, conversation_id: int, up_to: int, limit: int) -> Sequence[Message]:
+        """Return the messages up to and including one, newest first, without superseded answers."""
+        return self._session.exec(
+            select(Message)
+            .where(
+                Message.conversation_id == conversation_id,
+                col(Message.id) <= up_to,
+                col(Message.superseded).is_(False),
+            )
+            .order_by(col(Message.id).desc())
+            .limit(limit)
+        ).all()

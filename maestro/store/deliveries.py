@@ -1,0 +1,105 @@
+"""What goes out: chunks as rows, and the outbound lane of each channel."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, delete, select, update
+
+from maestro.domain.deliveries import Delivery, DeliveryState, OutboundLane, Purpose
+from maestro.domain.jobs import Job
+from maestro.domain.messages import Address, Receipt
+from maestro.store.repository import Repository
+
+UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING)
+
+
+class Deliveries(Repository):
+    """All chunks, and who may send where."""
+
+    def take_lane(self, lane: str, job_id: str) -> bool:
+        """Take the outbound lane of a channel for this job; true when it has it, now or already."""
+        self._session.exec(
+            insert(OutboundLane).values(lane=lane, job_id=job_id, taken_at=self._now).on_conflict_do_nothing()
+        )
+        holder = self._session.exec(select(OutboundLane.job_id).where(OutboundLane.lane == lane)).one()
+        return holder == job_id
+
+    def leave_lanes(self, job_id: str) -> None:
+        """Free every outbound lane this job holds."""
+        self._session.exec(delete(OutboundLane).where(col(OutboundLane.job_id) == job_id))
+
+    def held_by_ended_jobs(self) -> Sequence[str]:
+        """Return the ended jobs that still hold an outbound lane, which should never be."""
+        return self._session.exec(
+            select(OutboundLane.job_id)
+            .join(Job, col(Job.id) == OutboundLane.job_id)
+            .where(col(Job.completed_at).is_not(None))
+        ).all()
+
+    def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
+        """Return the chunks of a job in order."""
+        return self._session.exec(
+            select(Delivery).where(Delivery.job_id == job_id, Delivery.purpose == purpose).order_by(col(Delivery.seq))
+        ).all()
+
+    def add(self, chunk: Delivery) -> Delivery:
+        """Store a chunk before it is sent."""
+        self._session.add(chunk)
+        self._session.flush()
+        return chunk
+
+    def sending(self, delivery_id: int) -> None:
+        """Note that the platform is about to be called."""
+        self._session.exec(
+            update(Delivery)
+            .where(col(Delivery.id) == delivery_id)
+            .values(state=DeliveryState.SENDING, attempts=col(Delivery.attempts) + 1)
+        )
+
+    def sent(self, delivery_id: int, receipt: Receipt) -> None:
+        """Keep the platform's receipt."""
+        self._session.exec(
+            update(Delivery)
+            .where(col(Delivery.id) == delivery_id)
+            .values(
+                state=DeliveryState.SENT,
+                platform_message_id=receipt.platform_message_id,
+                sent_at=self._now,
+                error="",
+            )
+        )
+
+    def abandon(self, job_id: str) -> None:
+        """Mark what an ended job never sent."""
+        self._session.exec(
+            update(Delivery)
+            .where(col(Delivery.job_id) == job_id, col(Delivery.state).in_(UNSENT))
+            .values(state=DeliveryState.ABANDONED)
+        )
+
+    def revive(self, job_id: str) -> None:
+        """Let a resumed job send what it had to leave behind."""
+        self._session.exec(
+            update(Delivery)
+            .where(col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.ABANDONED)
+            .values(state=DeliveryState.PENDING)
+        )
+
+    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[Delivery]:
+        """Return what was sent to a channel after the given delivery, oldest first."""
+        return self._session.exec(
+            select(Delivery)
+            .where(
+                Delivery.platform == address.platform,
+                Delivery.account == address.account,
+                Delivery.channel == address.channel,
+                Delivery.state == DeliveryState.SENT,
+                col(Delivery.id) > after_id,
+            )
+            .order_by(col(Delivery.id))
+            .limit(limit)
+        ).all()
+
+    def of(self, job_id: str) -> Sequence[Delivery]:
+        """Return everything a job sent or meant to send."""
+        return self._session.exec(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id))).all()

@@ -1,0 +1,46 @@
+"""Opens the database: one writing connection per process, many reading ones (design section 7)."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
+
+BUSY_TIMEOUT_MS = 30_000
+READERS = 8
+
+
+def open_writer(path: Path) -> Engine:
+    """Return the engine for writing; its pool holds a single connection.
+
+    Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
+    """
+    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=("synchronous=FULL", "foreign_keys=ON"), size=1)
+
+
+def open_readers(path: Path) -> Engine:
+    """Return the engine for reading; its connections cannot write and never block a writer."""
+    return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
+
+
+def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}",
+        poolclass=QueuePool,
+        pool_size=size,
+        max_overflow=0,
+        pool_timeout=BUSY_TIMEOUT_MS / 1000,
+        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # The driver's own transaction handling would begin deferred; ours decides.
+        connection.isolation_level = None
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", *pragmas):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine

@@ -1,0 +1,18 @@
+"""${message}."""
+
+from alembic import op
+import sqlalchemy as sa
+${imports if imports else ""}
+
+revision = ${repr(up_revision)}
+down_revision = ${repr(down_revision)}
+
+
+def upgrade() -> None:
+    """Apply."""
+    ${upgrades if upgrades else "pass"}
+
+
+def downgrade() -> None:
+    """Take back."""
+    ${downgrades if downgrades else "pass"}

@@ -1,0 +1,77 @@
+"""Tickets, channels, uploads and connector states: who is who on the web connector (decision 19)."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, delete, select
+
+from maestro.domain.messages import Address
+from maestro.domain.people import ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
+from maestro.store.repository import Repository
+
+
+class People(Repository):
+    """Small tables about persons and connectors."""
+
+    def add_ticket(self, ticket: str, user: tuple[str, str, str], lifetime: timedelta) -> None:
+        """Keep the digest of a ticket for a user (id, name, role)."""
+        user_id, user_name, role = user
+        self._session.exec(delete(WebTicket).where(col(WebTicket.expires_at) < self._now))
+        self._session.add(
+            WebTicket(
+                digest=_digest(ticket),
+                user_id=user_id,
+                user_name=user_name,
+                role=role,
+                expires_at=self._now + lifetime,
+            )
+        )
+
+    def take_ticket(self, ticket: str) -> WebTicket | None:
+        """Use a ticket up; None when it is unknown, used or expired."""
+        found = self._session.get(WebTicket, _digest(ticket))
+        if found is None:
+            return None
+        self._session.delete(found)
+        return found if found.expires_at > self._now else None
+
+    def own_channel(self, address: Address, user_id: str) -> bool:
+        """Give a channel to a user if nobody has it; true when it is theirs."""
+        self._session.exec(
+            insert(ChannelOwner)
+            .values(
+                platform=address.platform,
+                account=address.account,
+                channel=address.channel,
+                user_id=user_id,
+                opened_at=self._now,
+            )
+            .on_conflict_do_nothing()
+        )
+        owner = self._session.get(ChannelOwner, (address.platform, address.account, address.channel))
+        return owner is not None and owner.user_id == user_id
+
+    def add_upload(self, upload: UploadedFile) -> None:
+        """Keep the record of an uploaded file."""
+        self._session.add(upload)
+
+    def uploads(self, ids: Sequence[str]) -> dict[str, UploadedFile]:
+        """Return uploads by id."""
+        rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
+        return {row.id: row for row in rows}
+
+    def connector_state(self, platform: str, account: str, state: str, detail: str) -> None:
+        """Keep what a connector says of itself."""
+        self._session.merge(
+            ConnectorStatus(platform=platform, account=account, state=state, detail=detail, changed_at=self._now)
+        )
+
+    def connectors(self) -> Sequence[ConnectorStatus]:
+        """Return the state of every connector."""
+        return self._session.exec(select(ConnectorStatus).order_by(ConnectorStatus.platform)).all()
+
+
+def _digest(ticket: str) -> str:
+    return hashlib.sha256(ticket.encode()).hexdigest()

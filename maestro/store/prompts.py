@@ -1,0 +1,74 @@
+"""Prompts as references, their parts kept once and compressed (decision 18)."""
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, select
+
+from maestro.domain.calls import Prompt, PromptPart
+from maestro.domain.conversations import Message
+from maestro.domain.errors import NotFound
+from maestro.domain.prompts import PromptMessage, Turn
+from maestro.store.repository import Repository
+
+
+class Prompts(Repository):
+    """What the models were told."""
+
+    def keep(self, text: str) -> str:
+        """Keep a text and return its SHA-256; the same text is kept once."""
+        raw = text.encode()
+        digest = hashlib.sha256(raw).hexdigest()
+        self._session.exec(
+            insert(PromptPart).values(digest=digest, body=zlib.compress(raw, 6)).on_conflict_do_nothing()
+        )
+        return digest
+
+    def text(self, digest: str) -> str:
+        """Return a kept text; raises ``NotFound``."""
+        part = self._session.get(PromptPart, digest)
+        if part is None:
+            raise NotFound(f"the prompt part {digest} does not exist")
+        return zlib.decompress(part.body).decode()
+
+    def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
+        """Turn a prompt into references, keeping every text that no message row holds."""
+        return tuple(
+            Turn(
+                role=message.role,
+                images=message.images,
+                message_id=message.message_id,
+                digest="" if message.message_id is not None else self.keep(message.content),
+            )
+            for message in messages
+        )
+
+    def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
+        """Turn references back into the very same prompt."""
+        ids = [turn.message_id for turn in turns if turn.message_id is not None]
+        rows = self._session.exec(select(Message.id, Message.content).where(col(Message.id).in_(ids))).all()
+        said = dict(rows)
+        return tuple(
+            PromptMessage(
+                role=turn.role,
+                images=turn.images,
+                message_id=turn.message_id,
+                content=said[turn.message_id] if turn.message_id is not None else self.text(turn.digest),
+            )
+            for turn in turns
+        )
+
+    def add(self, prompt: Prompt) -> Prompt:
+        """Store the prompt of a job."""
+        self._session.add(prompt)
+        self._session.flush()
+        return prompt
+
+    def of_job(self, job_id: str) -> Prompt:
+        """Return the prompt of a job; raises ``NotFound``."""
+        prompt = self._session.exec(select(Prompt).where(Prompt.job_id == job_id)).first()
+        if prompt is None:
+            raise NotFound(f"job {job_id} has no prompt yet")
+        return prompt

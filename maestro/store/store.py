@@ -1,0 +1,66 @@
+"""The store: everything durable that an operator may query, behind two kinds of transaction."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlmodel import Session
+
+from maestro.store.engine import open_readers, open_writer
+from maestro.store.schema import upgrade
+from maestro.store.transaction import Transaction
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    """Return the time, aware."""
+    return datetime.now(UTC)
+
+
+class Store:
+    """The database of one data folder; safe to share between threads."""
+
+    def __init__(self, path: Path, clock: Clock = utc_now) -> None:
+        self._clock = clock
+        self._writer = open_writer(path)
+        self._readers = open_readers(path)
+
+    @classmethod
+    def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
+        """Open the store and bring its tables up to this release.
+
+        Raises ``StoreUnreadable`` or ``NewerDatabase``, each with the fix.
+        """
+        upgrade(path)
+        return cls(path, clock)
+
+    @contextmanager
+    def begin(self) -> Iterator[Transaction]:
+        """Write: begins immediately, commits at the end of the block, rolls back on an exception."""
+        with (
+            self._writer.begin() as connection,
+            Session(connection, expire_on_commit=False, autoflush=False) as session,
+        ):
+            yield Transaction(session, self._clock())
+            session.flush()
+
+    @contextmanager
+    def view(self) -> Iterator[Transaction]:
+        """Read one consistent snapshot; writing raises."""
+        with (
+            self._readers.begin() as connection,
+            Session(connection, expire_on_commit=False, autoflush=False) as session,
+        ):
+            yield Transaction(session, self._clock())
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._writer.dispose()
+        self._readers.dispose()
+
+
+def _session(connection: Connection) -> Session:
+    return Session(connection, expire_on_commit=False, autoflush=False)

@@ -1,0 +1,33 @@
+"""Every table, imported so that the metadata is complete."""
+
+from sqlmodel import SQLModel
+
+from maestro.domain.agents import Agent, AgentChannel
+from maestro.domain.calls import LLMCall, Prompt, PromptPart
+from maestro.domain.conversations import Conversation, Message
+from maestro.domain.deliveries import Delivery, OutboundLane
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs import Job, JobStep
+from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
+
+TABLES = (
+    Agent,
+    AgentChannel,
+    AuditEntry,
+    ChannelOwner,
+    ConnectorStatus,
+    Conversation,
+    Delivery,
+    InboxRow,
+    Job,
+    JobStep,
+    LLMCall,
+    Message,
+    OutboundLane,
+    Prompt,
+    PromptPart,
+    UploadedFile,
+    WebTicket,
+)
+
+metadata = SQLModel.metadata

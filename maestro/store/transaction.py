@@ -1,0 +1,82 @@
+"""A transaction and the repositories that work inside it."""
+
+from datetime import datetime
+from functools import cached_property
+
+from sqlmodel import Session
+
+from maestro.domain.jobs import Ending
+from maestro.store.agents import Agents
+from maestro.store.audit import Audit
+from maestro.store.calls import Calls
+from maestro.store.conversations import Conversations
+from maestro.store.deliveries import Deliveries
+from maestro.store.inbox import Inbox
+from maestro.store.jobs import Jobs
+from maestro.store.people import People
+from maestro.store.prompts import Prompts
+from maestro.store.steps import Steps
+
+
+class Transaction:
+    """One transaction; ``now`` is the same for everything in it."""
+
+    def __init__(self, session: Session, now: datetime) -> None:
+        self.now = now
+        self._session = session
+
+    def close_job(self, job_id: str, ending: Ending) -> bool:
+        """End a job and free its places, inbound and outbound; false when it had ended already."""
+        self.deliveries.abandon(job_id)
+        self.deliveries.leave_lanes(job_id)
+        return self.jobs.end(job_id, ending)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Received messages."""
+        return Inbox(self._session, self.now)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """Jobs and their places in lanes."""
+        return Jobs(self._session, self.now)
+
+    @cached_property
+    def steps(self) -> Steps:
+        """The journal of every job's steps."""
+        return Steps(self._session, self.now)
+
+    @cached_property
+    def agents(self) -> Agents:
+        """Agents and their channels."""
+        return Agents(self._session, self.now)
+
+    @cached_property
+    def conversations(self) -> Conversations:
+        """Conversations and messages."""
+        return Conversations(self._session, self.now)
+
+    @cached_property
+    def prompts(self) -> Prompts:
+        """Prompts as references, and their parts."""
+        return Prompts(self._session, self.now)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Model calls."""
+        return Calls(self._session, self.now)
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        """What goes out."""
+        return Deliveries(self._session, self.now)
+
+    @cached_property
+    def people(self) -> People:
+        """Tickets, channels and uploads of the web connector."""
+        return People(self._session, self.now)
+
+    @cached_property
+    def audit(self) -> Audit:
+        """Who did what."""
+        return Audit(self._session, self.now)
