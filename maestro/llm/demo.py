@@ -1,0 +1,59 @@
+"""The built-in model that answers without any account, so that a fresh install talks back (decision 23)."""
+
+from maestro.domain.llm_errors import NoAccount
+from maestro.domain.prompts import LLMRequest, LLMResponse, Role
+from maestro.domain.tokens import estimate, estimate_messages
+
+DEMO = "demo"
+WEB = "web"
+QUOTE_LENGTH = 120
+"""Characters of the user's message that are quoted back."""
+
+
+class DemoClient:
+    """Answers deterministically, offline and free of charge, and says that it is only the demo model.
+
+    It speaks to the local person only: on the web connector while the server is bound to loopback. Anything else
+    needs a real account, so that nobody on a real platform ever talks to a stand-in.
+    """
+
+    def __init__(self, *, loopback: bool) -> None:
+        self._loopback = loopback
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer from the request alone; raises ``NoAccount`` anywhere but on the local web page."""
+        if not (self._loopback and request.platform == WEB):
+            raise NoAccount(
+                f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
+                "Set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart."
+            )
+        content = _answer(request)
+        return LLMResponse(
+            content=content,
+            model=DEMO,
+            provider=DEMO,
+            account=DEMO,
+            input_tokens=estimate_messages(request.messages),
+            output_tokens=estimate(content),
+            cost_usd=0.0,
+            duration_ms=0,
+            finish_reason="stop",
+        )
+
+
+def _answer(request: LLMRequest) -> str:
+    """Write the demo answer: a quote, what can be seen of the conversation, and how to get a real model."""
+    turns = [message for message in request.messages if message.role is not Role.SYSTEM]
+    said = next((turn.content for turn in reversed(turns) if turn.role is Role.USER), "")
+    seen = "1 message" if len(turns) == 1 else f"{len(turns)} messages"
+    return (
+        f'You said: "{_quote(said)}"\n\n'
+        f"I am Maestro's built-in demo model. I can see {seen} of this conversation, but I cannot think about "
+        "them. To talk to a real model, set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart Maestro."
+    )
+
+
+def _quote(text: str) -> str:
+    """Shorten a text to one line of at most ``QUOTE_LENGTH`` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1].rstrip() + "…"
