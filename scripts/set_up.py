@@ -44,7 +44,7 @@ def is_usable() -> bool:
 
 def pip_install(*arguments: str) -> None:
     """Install into the environment, with the bytecode compiled now and not at the first start."""
-    command = [PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--compile"]
+    command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--compile"]
     subprocess.run([*command, *arguments], cwd=ROOT, check=True)  # noqa: S603 - a fixed command
 
 

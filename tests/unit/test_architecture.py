@@ -1,0 +1,340 @@
+"""The rules of the house, checked over every file, and each rule against a file that breaks it."""
+
+import tomllib
+from collections.abc import Callable, Iterable
+from functools import cache, partial
+from importlib.metadata import packages_distributions
+
+import pytest
+
+from tests.unit.architecture import effects, sizes, state
+from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source, read
+
+# A migration records what was done to a table once; splitting it would tell the story worse.
+MIGRATIONS = "maestro/store/migrations/versions/"
+
+
+@cache
+def product() -> tuple[Source, ...]:
+    """Read the six packages."""
+    return read(*PACKAGES)
+
+
+@cache
+def everything() -> tuple[Source, ...]:
+    """Read the six packages, the tests and the scripts."""
+    return product() + read("tests", "scripts")
+
+
+def without_migrations(sources: Iterable[Source]) -> list[Source]:
+    """Leave out the recorded migrations."""
+    return [source for source in sources if not source.is_in(MIGRATIONS)]
+
+
+def check(rule: Rule, sources: Iterable[Source]) -> None:
+    """Fail with every breach and with the rule itself, as its docstring states it."""
+    fail_on([finding for source in sources for finding in rule(source)], rule)
+
+
+def fail_on(findings: list[Finding], rule: Callable[..., object]) -> None:
+    """Fail if there are findings; the message is the rule and one line for each."""
+    if findings:
+        pytest.fail("\n".join([rule.__doc__ or "", *map(str, findings)]), pytrace=False)
+
+
+def breaches(rule: Rule, text: str, path: str = "maestro/domain/example.py") -> int:
+    """Count what a rule finds in a text."""
+    return len(list(rule(Source(path, text))))
+
+
+# Sizes and names
+
+
+def test_files_are_short() -> None:
+    check(sizes.files_are_short, without_migrations(everything()))
+
+
+def test_a_long_file_is_found() -> None:
+    assert breaches(sizes.files_are_short, "x = 1\n" * 301) == 1
+    assert breaches(sizes.files_are_short, "x = 1\n" * 300) == 0
+    assert breaches(sizes.files_are_short, "x = 1\n" * 500, "tests/unit/test_x.py") == 0
+    assert breaches(sizes.files_are_short, "x = 1\n" * 501, "tests/unit/test_x.py") == 1
+
+
+def test_functions_are_short() -> None:
+    check(sizes.functions_are_short, without_migrations(product()))
+
+
+def test_a_long_function_is_found() -> None:
+    assert breaches(sizes.functions_are_short, "def f():\n" + "    x = 1\n" * 40) == 1
+    assert breaches(sizes.functions_are_short, "def f():\n" + "    x = 1\n" * 39) == 0
+    assert breaches(sizes.functions_are_short, "class C:\n async def f(self):\n" + "  x = 1\n" * 40) == 1
+
+
+def test_functions_have_few_parameters() -> None:
+    check(sizes.functions_have_few_parameters, product())
+
+
+def test_a_function_with_many_parameters_is_found() -> None:
+    rule = sizes.functions_have_few_parameters
+    assert breaches(rule, "def f(a, b, c, *, d, e, f): ...") == 1
+    assert breaches(rule, "def f(a, b, c, d, *e, **f): ...") == 1
+    assert breaches(rule, "class C:\n def f(self, a, b, c, d, e): ...") == 0
+    command = "@app.command()\ndef f(a, b, c, d, e, f): ..."
+    assert breaches(rule, command, "maestro/cli/up.py") == 0
+    assert breaches(rule, command) == 1
+
+
+def test_file_names_mean_something() -> None:
+    check(sizes.file_names_mean_something, everything())
+
+
+@pytest.mark.parametrize("path", ["maestro/utils.py", "maestro/llm/job_manager.py", "api/helpers/text.py"])
+def test_an_empty_name_is_found(path: str) -> None:
+    assert breaches(sizes.file_names_mean_something, "", path) == 1
+
+
+def test_a_name_that_only_looks_like_a_banned_one_is_fine() -> None:
+    assert breaches(sizes.file_names_mean_something, "", "maestro/domain/commonplace.py") == 0
+
+
+def test_modules_open_with_a_sentence() -> None:
+    check(sizes.modules_open_with_a_sentence, everything())
+
+
+def test_a_module_without_a_sentence_is_found() -> None:
+    assert breaches(sizes.modules_open_with_a_sentence, "x = 1") == 1
+    assert breaches(sizes.modules_open_with_a_sentence, "") == 0
+
+
+# State
+
+
+def test_modules_hold_no_state() -> None:
+    rule = state.modules_hold_no_state
+    frozen = state.frozen_classes(product())
+    # Alembic runs its env.py; nobody imports it.
+    sources = (source for source in product() if not source.is_in("maestro/store/migrations/env.py"))
+    fail_on([finding for source in sources for finding in rule(frozen, source)], rule)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "engine = create_engine('sqlite://')",
+        "STORE: Store = Store.open(path)",
+        "CLIENTS = tuple(Client(url) for url in URLS)",
+        "lock = threading.Lock()",
+        "_seen = {}",
+        "_seen: list[str] = []",
+        "_seen = defaultdict(list)",
+        "ENGINE = _build()\ndef _build() -> Engine: ...",
+        "connect()",
+        "if True:\n    connect()",
+        "def f():\n    global x\n    x = 1",
+    ],
+)
+def test_module_state_is_found(text: str) -> None:
+    assert breaches(partial(state.modules_hold_no_state, frozenset()), text) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PATTERN = re.compile('a')",
+        "log = structlog.get_logger(__name__)",
+        "WORDS = frozenset('a b'.split())",
+        "Name = Annotated[str, Field(max_length=3)]",
+        "TABLE = {'a': timedelta(seconds=1)}",
+        "router = APIRouter(prefix='/jobs')\nrouter.include_router(other)",
+        "KEY = SearchAttributeKey.for_keyword('agent')",
+        "BUILD = lambda: Engine()",
+        "KEYS = dict(_walk(Settings))\ndef _walk(section) -> Iterator[tuple[str, Key]]: ...",
+        "DEFAULT = Limits(size=3)",
+        "if __name__ == '__main__':\n    sys.exit(main())",
+        "__all__ = []",
+        "def f():\n    engine = create_engine()",
+    ],
+)
+def test_a_constant_is_not_state(text: str) -> None:
+    assert breaches(partial(state.modules_hold_no_state, frozenset({"Limits"})), text) == 0
+
+
+def test_frozen_classes_are_known_by_declaration_and_inheritance() -> None:
+    text = (
+        "@dataclass(frozen=True)\nclass A: ...\n"
+        "class B(BaseModel):\n model_config = ConfigDict(frozen=True)\n"
+        "class C(base.B): ...\nclass D(C): ...\nclass E(StrEnum): ...\n"
+        "@dataclass\nclass Not: ...\nclass Neither(BaseModel): ...\n"
+    )
+    assert state.frozen_classes([Source("a.py", text)]) == {"A", "B", "C", "D", "E"}
+
+
+def test_every_setting_is_read() -> None:
+    fail_on(list(state.unread_settings(product())), state.unread_settings)
+
+
+def test_an_unread_setting_is_found() -> None:
+    declared = Source(
+        "maestro/settings.py",
+        "class Limits(Section):\n"
+        " size: int = 3\n speed: int = 4\n seconds: int = 5\n KIND: ClassVar[str] = ''\n"
+        " @property\n def pause(self): return timedelta(seconds=self.seconds)\n"
+        " @property\n def unused(self): return self.size\n\n"
+        "print(limits.speed)",
+    )
+    reader = Source("maestro/intake.py", "def f(limits):\n    return limits.size, limits.pause")
+    assert [finding.message for finding in state.unread_settings([declared, reader])] == [
+        "Limits.speed is declared and never read",
+        "Limits.unused is declared and never read",
+    ]
+
+
+# Effects
+
+
+def test_async_code_leaves_the_store_alone() -> None:
+    check(effects.async_code_leaves_the_store_alone, product())
+
+
+def test_a_transaction_in_async_code_is_found() -> None:
+    rule = effects.async_code_leaves_the_store_alone
+    assert breaches(rule, "async def f(store):\n    with store.begin() as tx:\n        tx.x()") == 1
+    assert breaches(rule, "async def f(self):\n    def g():\n        return self._store.view()\n    return g") == 1
+    assert breaches(rule, "def f(store):\n    with store.begin() as tx:\n        tx.x()") == 0
+
+
+def test_only_settings_read_the_environment() -> None:
+    check(effects.only_settings_read_the_environment, product())
+
+
+@pytest.mark.parametrize("text", ["import os\nos.environ['A']", "import os\nos.getenv('A')", "from os import environ"])
+def test_reading_the_environment_is_found(text: str) -> None:
+    assert breaches(effects.only_settings_read_the_environment, text) == 1
+    assert breaches(effects.only_settings_read_the_environment, text, "maestro/settings.py") == 0
+
+
+def test_imports_stand_at_the_top() -> None:
+    check(effects.imports_stand_at_the_top, product())
+
+
+def test_an_import_inside_a_function_is_found() -> None:
+    rule = effects.imports_stand_at_the_top
+    assert breaches(rule, "def f():\n    import json") == 1
+    assert breaches(rule, "async def f():\n    from json import loads  # noqa: PLC0415") == 1
+    assert breaches(rule, "def f():\n    import litellm  # noqa: PLC0415 - takes three seconds") == 0
+
+
+def test_activities_have_no_try() -> None:
+    check(effects.activities_have_no_try, product())
+
+
+def test_a_try_in_an_activity_is_found() -> None:
+    text = "def f():\n    try:\n        g()\n    finally:\n        h()"
+    assert breaches(effects.activities_have_no_try, text, "activities/llm.py") == 1
+    assert breaches(effects.activities_have_no_try, text, "temporal/failures.py") == 0
+
+
+def test_broad_excepts_are_explained() -> None:
+    check(effects.broad_excepts_are_explained, product())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    f()\nexcept:\n    g()",
+        "try:\n    f()\nexcept Exception:  # noqa: BLE001\n    g()",
+        "try:\n    f()\nexcept (ValueError, BaseException) as error:\n    g()",
+        "with contextlib.suppress(Exception):\n    f()",
+    ],
+)
+def test_a_broad_except_without_a_reason_is_found(text: str) -> None:
+    assert breaches(effects.broad_excepts_are_explained, text) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    f()\nexcept ValueError:\n    g()",
+        "try:\n    f()\nexcept BaseException:\n    g()\n    raise",
+        "try:\n    f()\nexcept Exception:  # noqa: BLE001 - a scanner must never stop a post (section 7)\n    g()",
+        "try:\n    f()\n# Typing is a courtesy: it never fails a message.\nexcept Exception:\n    g()",
+    ],
+)
+def test_a_narrow_or_explained_except_is_fine(text: str) -> None:
+    assert breaches(effects.broad_excepts_are_explained, text) == 0
+
+
+def test_only_commands_print() -> None:
+    check(effects.only_commands_print, product())
+
+
+def test_a_print_is_found() -> None:
+    assert breaches(effects.only_commands_print, "print('x')") == 1
+    assert breaches(effects.only_commands_print, "print('x')", "maestro/cli/up.py") == 0
+
+
+def test_litellm_has_one_door() -> None:
+    check(effects.litellm_has_one_door, product())
+
+
+@pytest.mark.parametrize(
+    "text", ["import litellm", "from litellm.types import Usage", "importlib.import_module('litellm')"]
+)
+def test_litellm_elsewhere_is_found(text: str) -> None:
+    assert breaches(effects.litellm_has_one_door, text) == 1
+    assert breaches(effects.litellm_has_one_door, text, "maestro/llm/client.py") == 0
+
+
+def test_workflows_do_nothing_themselves() -> None:
+    check(effects.workflows_do_nothing_themselves, product())
+
+
+@pytest.mark.parametrize("text", ["import random", "from time import monotonic", "import os.path", "import httpx"])
+def test_an_effect_in_a_workflow_is_found(text: str) -> None:
+    assert breaches(effects.workflows_do_nothing_themselves, text, "workflows/message.py") == 1
+    assert breaches(effects.workflows_do_nothing_themselves, text) == 0
+
+
+# The project as a whole
+
+
+def layers_of(text: str) -> set[str]:
+    """Return every module that the layers contract names."""
+    contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    layers = [layer for contract in contracts if contract["type"] == "layers" for layer in contract["layers"]]
+    return {name.strip(" ()") for layer in layers for name in layer.split("|")}
+
+
+def without_a_place(sources: Iterable[Source], layers: set[str]) -> set[str]:
+    """Return the packages, and the direct children of ``maestro``, that no layer names."""
+    parts = [source.path.removesuffix(".py").split("/") for source in sources]
+    modules = {part[0] if part[0] != "maestro" else ".".join(part[:2]) for part in parts}
+    return modules - layers - {"maestro.__init__"}
+
+
+def test_every_module_has_a_place_in_the_layers() -> None:
+    homeless = without_a_place(product(), layers_of((ROOT / "pyproject.toml").read_text()))
+    assert not homeless, f"add to the layers in pyproject.toml: {sorted(homeless)}"
+
+
+def test_a_module_without_a_place_is_found() -> None:
+    layers = layers_of(
+        '[[tool.importlinter.contracts]]\ntype = "layers"\nlayers = ["api | temporal", "(maestro.domain)"]'
+    )
+    paths = ["api/app.py", "maestro/domain/jobs.py", "maestro/stray.py", "maestro/__init__.py", "workflows/job.py"]
+    assert without_a_place([Source(path, "") for path in paths], layers) == {"maestro.stray", "workflows"}
+
+
+def other_owners(owners: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return who else installs something under one of our top-level names, given the owners of every name."""
+    others = {name: sorted({*owners.get(name, [])} - {"maestro-agents"}) for name in PACKAGES}
+    return {name: found for name, found in others.items() if found}
+
+
+def test_no_other_distribution_owns_our_names() -> None:
+    assert not other_owners({name: list(found) for name, found in packages_distributions().items()})
+
+
+def test_another_owner_of_our_names_is_found() -> None:
+    assert other_owners({"api": ["maestro-agents", "rival"], "httpx": ["httpx"]}) == {"api": ["rival"]}

@@ -1,0 +1,53 @@
+"""The lock file: what the project asks for is pinned in it, with hashes, and nothing in it says where from."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.unit.architecture.source import ROOT
+
+LOCK = ROOT / "requirements.lock"
+
+
+def pinned(text: str) -> dict[str, str]:
+    """Return the version of each package that a lock file pins."""
+    found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in found}
+
+
+def asked_for() -> list[Requirement]:
+    """Return what the project needs to run, to be checked and to be built."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    texts = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    return [Requirement(text) for text in texts + project["build-system"]["requires"]]
+
+
+def unmet(requirements: list[Requirement], pins: dict[str, str]) -> Iterator[str]:
+    """Yield each requirement that the pins do not meet."""
+    for requirement in requirements:
+        version = pins.get(canonicalize_name(requirement.name))
+        if version is None or not requirement.specifier.contains(version, prereleases=True):
+            yield f"{requirement} (pinned: {version})"
+
+
+def test_every_requirement_is_pinned() -> None:
+    assert not list(unmet(asked_for(), pinned(LOCK.read_text()))), "run `make lock`"
+
+
+def test_a_missing_or_outgrown_pin_is_found() -> None:
+    requirements = [Requirement("a>=2"), Requirement("B.c"), Requirement("d==1")]
+    assert list(unmet(requirements, {"a": "1.9", "d": "1"})) == ["a>=2 (pinned: 1.9)", "B.c (pinned: None)"]
+
+
+def test_every_pin_has_a_hash() -> None:
+    without = [line for line in LOCK.read_text().splitlines() if "==" in line and not line.endswith("\\")]
+    assert not without
+
+
+def test_the_lock_names_no_place() -> None:
+    text = LOCK.read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*--(?!hash)", text, flags=re.MULTILINE)
