@@ -1,0 +1,63 @@
+"""What the web connector is told at start, and the limits it promises to clients."""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from maestro.domain.errors import ConfigurationError
+
+PLATFORM = "web"
+MAX_CONTENT = 32_000
+"""Code points in one message, in either direction."""
+MAX_USER_NAME = 80
+MAX_CLIENT_ID = 128
+MAX_ATTACHMENTS = 10
+DASHBOARD_CHANNEL = "dashboard-agent-"
+"""Channels under this prefix talk to one agent; they are the operator's alone (decision 2)."""
+
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class WebConfig:
+    """Structural settings of the web connector; sizes in bytes, times in seconds, origins as ``scheme://host[:port]``.
+
+    ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the
+    person at this machine is then the owner (decision 19). ``allowed_hosts`` are further names in the Host header,
+    beside localhost and ``host``. ``upload_dir`` is where files wait until they are kept; the system's folder if None.
+    """
+
+    signing_key: bytes = field(repr=False)
+    host: str = "localhost"
+    port: int = 5070
+    api_key: str = field(default="", repr=False)
+    local_owner: bool = False
+    allowed_origins: tuple[str, ...] = ()
+    dashboard_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    max_frame_bytes: int = MIB
+    max_upload_bytes: int = 20 * MIB
+    upload_dir: Path | None = None
+    auth_timeout: float = 5.0
+    queue_limit: int = 256
+
+    def __post_init__(self) -> None:
+        """Refuse what would let strangers in; raises ``ConfigurationError``."""
+        if len(self.signing_key) < 16:
+            raise ConfigurationError("The web connector's signing key must be at least 16 bytes.")
+        if not self.api_key and not is_loopback(self.host):
+            raise ConfigurationError(
+                f"web.host is {self.host!r}, which others can reach: set web.apiKey, or bind to localhost."
+            )
+        if self.local_owner and self.api_key:
+            raise ConfigurationError("The local person is the owner only while web.apiKey is empty.")
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach a bind to ``host``; a name other than localhost counts as public."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,130 @@
+"""The web connector: WebSocket chat, one-shot HTTP messages and uploads on one port."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Mount, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit
+from connectors.web.config import MAX_CONTENT, PLATFORM, WebConfig
+from connectors.web.endpoints import Endpoints
+from connectors.web.guard import Guard
+from connectors.web.identity import Doorman, ResumeTokens
+from connectors.web.listening import listen, server
+from connectors.web.receive import Reception
+from connectors.web.send import Hub
+from connectors.web.session import House, Session
+from maestro.domain.errors import MaestroError
+from maestro.domain.messages import DEFAULT_ACCOUNT, Address, OutgoingMessage, Receipt
+
+
+def utc_now() -> datetime:
+    """Return the time of day, in UTC."""
+    return datetime.now(UTC)
+
+
+class WebConnector:
+    """One server on one port; platform "web", account "default".
+
+    ``platforms`` are routes of other connectors (webhooks), served under ``/platforms/<name>`` and guarded by their
+    own signatures.
+    """
+
+    platform = PLATFORM
+    account = DEFAULT_ACCOUNT
+    capabilities = Capabilities(
+        max_length=MAX_CONTENT,
+        unit=LengthUnit.CODE_POINTS,
+        typing_interval=5.0,
+        idempotency=Idempotency.NATIVE,
+    )
+
+    def __init__(
+        self,
+        config: WebConfig,
+        context: ConnectorContext,
+        *,
+        platforms: Mapping[str, Sequence[BaseRoute]] | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        tokens = ResumeTokens(config.signing_key, clock)
+        self._config = config
+        self._context = context
+        self._platforms = dict(platforms or {})
+        self._hub = Hub()
+        self._house = House(
+            config=config,
+            context=context,
+            tokens=tokens,
+            doorman=Doorman(config, context, tokens),
+            reception=Reception(context, clock),
+            hub=self._hub,
+        )
+        self._settled = asyncio.Event()
+        self._failure: MaestroError | None = None
+        self._port = config.port
+
+    @property
+    def port(self) -> int:
+        """The port in use; differs from the configured one only where that is 0."""
+        return self._port
+
+    async def started(self) -> None:
+        """Return once the port accepts connections; raises what ``run`` raises if it never will."""
+        await self._settled.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    async def run(self) -> None:
+        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
+        await self._context.report(ConnectorState.STARTING)
+        try:
+            sockets = await asyncio.to_thread(listen, self._config.host, self._config.port)
+        except MaestroError as error:
+            self._failure = error
+            self._settled.set()
+            await self._context.report(ConnectorState.FAILED, str(error))
+            raise
+        self._port = sockets[0].getsockname()[1]
+        serving = server(self._app(), self._config.max_frame_bytes, self._announce)
+        task = asyncio.create_task(serving.serve(sockets))
+        try:
+            await asyncio.shield(task)
+        finally:
+            serving.should_exit = True  # sockets are closed with 1012, "service restart": clients come back
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            await self._context.report(ConnectorState.STOPPED)
+
+    def stop_accepting(self) -> None:
+        """Refuse new messages from now on; sockets stay and receive what is still being answered (drain)."""
+        self._house.reception.close()
+
+    async def send(self, message: OutgoingMessage) -> Receipt:
+        """Hand a chunk to every socket of its channel; who is away gets it on resuming. Never fails."""
+        self._hub.push(message)
+        return Receipt(platform_message_id=str(message.id))
+
+    async def typing(self, address: Address) -> None:
+        """Show the channel once that an answer is being written."""
+        self._hub.typing(address.channel)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""
+        webhooks = [Mount(f"/platforms/{name}", routes=list(routes)) for name, routes in self._platforms.items()]
+        return [WebSocketRoute("/", self._socket), *Endpoints(self._house).routes(), *webhooks]
+
+    async def _announce(self) -> None:
+        self._settled.set()
+        await self._context.report(ConnectorState.RUNNING, f"port {self._port}")
+
+    async def _socket(self, socket: WebSocket) -> None:
+        await Session(self._house, socket).serve()
+
+    def _app(self) -> Starlette:
+        return Starlette(routes=self.routes(), middleware=[Middleware(Guard, config=self._config)])

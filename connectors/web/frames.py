@@ -1,0 +1,182 @@
+"""The frames of the web protocol: what a client may say, checked, and what the server says, as JSON."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from connectors.web.config import MAX_ATTACHMENTS, MAX_CLIENT_ID, MAX_CONTENT, MAX_USER_NAME
+from maestro.domain.errors import InvalidMessage
+from maestro.domain.messages import OutgoingMessage
+
+CHANNEL = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+NUMBER = re.compile(r"[0-9]{1,19}")
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+MAX_ID = 2**63 - 1
+MAX_CREDENTIAL = 4096
+
+Fields = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """How a client says who it is; ``user_name`` is for display only."""
+
+    api_key: str = ""
+    ticket: str = ""
+    resume_token: str = ""
+    user_name: str = ""
+
+
+@dataclass(frozen=True)
+class Auth:
+    """The first frame; ``last_id`` None means that nothing old is wanted."""
+
+    credentials: Credentials
+    channel: str
+    last_id: int | None
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message as the client wrote it, within all limits; ``client_id`` may be empty."""
+
+    client_id: str
+    content: str
+    attachments: tuple[str, ...] = ()
+
+
+def decode(text: str | None) -> Fields:
+    """Return the JSON object of one frame or body; raises ``InvalidMessage`` for anything else."""
+    if text is None:
+        raise InvalidMessage("Send text frames; binary frames are not supported.")
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidMessage("The frame is not valid JSON.") from error
+    if not isinstance(fields, dict):
+        raise InvalidMessage("The frame must be a JSON object.")
+    return fields
+
+
+def auth(fields: Fields) -> Auth:
+    """Read an auth frame; raises ``InvalidMessage`` naming the field that is wrong."""
+    return Auth(credentials=credentials(fields), channel=channel(fields), last_id=_last_id(fields.get("lastId")))
+
+
+def credentials(fields: Fields) -> Credentials:
+    """Read who the client claims to be."""
+    return Credentials(
+        api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
+        ticket=_text(fields, "ticket", MAX_CREDENTIAL),
+        resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
+        user_name=_display_name(_text(fields, "userName", MAX_CREDENTIAL)),
+    )
+
+
+def channel(fields: Fields) -> str:
+    """Read the channel id; empty when the client wants a new one."""
+    value = _text(fields, "channelId", MAX_CREDENTIAL)
+    if value and not CHANNEL.fullmatch(value):
+        raise InvalidMessage("channelId must be 1 to 128 of the characters A-Z a-z 0-9 . _ : -")
+    return value
+
+
+def said(fields: Fields) -> Said:
+    """Read a message; raises ``InvalidMessage`` naming the limit it breaks."""
+    content = fields.get("content")
+    attachments = _attachments(fields.get("attachments"))
+    if not isinstance(content, str):
+        raise InvalidMessage("content must be a string")
+    content = clean(content)
+    if not content.strip() and not attachments:
+        raise InvalidMessage("The message is empty.")
+    if len(content) > MAX_CONTENT:
+        raise InvalidMessage(f"The message has {len(content)} characters; the limit is {MAX_CONTENT}.")
+    return Said(client_id=client_id(fields), content=content, attachments=attachments)
+
+
+def client_id(fields: Fields) -> str:
+    """Read the client's own id of a message; empty when it gives none."""
+    value = fields.get("clientId")
+    if value is None:
+        return ""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_CLIENT_ID or not value.isprintable():
+        raise InvalidMessage(f"clientId must be a string of 1 to {MAX_CLIENT_ID} printable characters")
+    return value
+
+
+def clean(text: str) -> str:
+    """Drop NUL and replace halves of surrogate pairs, which no store and no provider takes."""
+    return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
+
+
+def auth_ok(client: str, channel_id: str, user_id: str, resume_token: str) -> Fields:
+    """Return the answer to a good auth frame; ``client`` names this connection."""
+    return {
+        "type": "auth_ok",
+        "clientId": client,
+        "channelId": channel_id,
+        "userId": user_id,
+        "resumeToken": resume_token,
+    }
+
+
+def ack(message_id: str, *, duplicate: bool, client: str) -> Fields:
+    """Return the word that a message is kept."""
+    frame = {"type": "ack", "messageId": message_id, "duplicate": duplicate}
+    return {**frame, "clientId": client} if client else frame
+
+
+def delivery(message: OutgoingMessage) -> Fields:
+    """Return the frame of one chunk of an answer."""
+    frame = {
+        "type": "message",
+        "id": message.id,
+        "channelId": message.address.channel,
+        "content": message.content,
+    }
+    return {**frame, "replyTo": message.reply_to} if message.reply_to else frame
+
+
+def error(kind: str, message: str, client: str = "") -> Fields:
+    """Return the frame for something that did not work; ``client`` names the message it is about."""
+    frame = {"type": "error", "error": kind, "message": message}
+    return {**frame, "clientId": client} if client else frame
+
+
+def _text(fields: Fields, name: str, limit: int) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise InvalidMessage(f"{name} must be a string")
+    if len(value) > limit:
+        raise InvalidMessage(f"{name} is longer than {limit} characters")
+    return clean(value)
+
+
+def _display_name(name: str) -> str:
+    visible = "".join(character if character.isprintable() else " " for character in name)
+    return " ".join(visible.split())[:MAX_USER_NAME].strip()
+
+
+def _last_id(value: object) -> int | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and NUMBER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_ID:
+        raise InvalidMessage("lastId must be a whole number from 0 up")
+    return value
+
+
+def _attachments(value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(item, str) and 0 < len(item) <= 128 for item in value):
+        raise InvalidMessage("attachments must be a list of upload ids")
+    if len(value) > MAX_ATTACHMENTS:
+        raise InvalidMessage(f"A message carries at most {MAX_ATTACHMENTS} attachments.")
+    return tuple(dict.fromkeys(clean(item) for item in value))

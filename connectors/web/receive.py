@@ -1,0 +1,61 @@
+"""The way in: from what a client said to a committed message."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from ulid import ULID
+
+from connectors.base import ConnectorContext, Role
+from connectors.web.config import PLATFORM
+from connectors.web.errors import ChannelTaken, ShuttingDown
+from connectors.web.frames import Said
+from connectors.web.identity import Guest
+from maestro.domain.messages import Accepted, Address, IncomingMessage
+
+STOP = "/stop"
+
+
+class Reception:
+    """Takes messages for people who were let in; shared by sockets and HTTP."""
+
+    def __init__(self, context: ConnectorContext, clock: Callable[[], datetime]) -> None:
+        self._context = context
+        self._clock = clock
+        self._open = True
+
+    def close(self) -> None:
+        """Take no further message; what was acknowledged stays."""
+        self._open = False
+
+    async def open_channel(self, guest: Guest, channel: str) -> Address:
+        """Return the place where this person talks, a new one if ``channel`` is empty; raises ``ChannelTaken``."""
+        address = Address(platform=PLATFORM, channel=channel or f"web-{ULID()}")
+        if not guest.may_open(address.channel):
+            raise ChannelTaken("This channel is for the dashboard only.")
+        if not await self._context.open_channel(address, guest.identity.user_id):
+            raise ChannelTaken("The channel belongs to somebody else.")
+        return address
+
+    async def take(self, guest: Guest, address: Address, said: Said) -> Accepted:
+        """Commit a message; raises what ``ConnectorContext.accept`` raises, and ``ShuttingDown`` during a drain."""
+        if not self._open:
+            raise ShuttingDown
+        user = guest.identity
+        files = await self._context.uploads(user.user_id, said.attachments) if said.attachments else ()
+        message = IncomingMessage(
+            # The user is part of the id: two users may choose the same clientId.
+            id=f"{user.user_id}:{said.client_id or ULID()}",
+            address=address,
+            user_id=user.user_id,
+            user_name=user.user_name,
+            content=said.content,
+            sent_at=self._clock(),
+            attachments=files,
+            is_direct=True,
+            is_owner=user.role is Role.OWNER,
+        )
+        return await self._context.accept(message)
+
+    async def stop(self, guest: Guest, address: Address) -> Accepted:
+        """Ask the running job of this channel to stop (decision 16)."""
+        return await self.take(guest, address, Said(client_id="", content=STOP))

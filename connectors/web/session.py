@@ -1,0 +1,145 @@
+"""One socket from its first frame to its close."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.websockets import WebSocket, WebSocketDisconnect
+from ulid import ULID
+
+from connectors.base import ConnectorContext
+from connectors.web import frames
+from connectors.web.config import MAX_CLIENT_ID, WebConfig
+from connectors.web.errors import Close, TooSlow, Unauthorized, close_code, explain
+from connectors.web.frames import Fields
+from connectors.web.identity import Doorman, Guest, ResumeTokens
+from connectors.web.receive import Reception
+from connectors.web.send import Hub, Line
+from maestro.domain.errors import InvalidMessage, MaestroError
+from maestro.domain.messages import Address
+
+CLOSE_PATIENCE = 5.0
+"""Seconds a client that does not read gets to take the close frame."""
+
+
+@dataclass(frozen=True)
+class House:
+    """What every session of the connector shares."""
+
+    config: WebConfig
+    context: ConnectorContext
+    tokens: ResumeTokens
+    doorman: Doorman
+    reception: Reception
+    hub: Hub
+
+
+class Session:
+    """A client's connection; its frames are handled one after another."""
+
+    def __init__(self, house: House, socket: WebSocket) -> None:
+        self._house = house
+        self._socket = socket
+
+    async def serve(self) -> None:
+        """Authenticate the client, then talk until either side has had enough."""
+        await self._socket.accept()
+        try:
+            guest, address, auth = await self._enter()
+        except MaestroError as error:
+            await self._refuse(error)
+        except WebSocketDisconnect:
+            return
+        else:
+            await self._converse(guest, address, auth)
+
+    async def _enter(self) -> tuple[Guest, Address, frames.Auth]:
+        try:
+            async with asyncio.timeout(self._house.config.auth_timeout):
+                fields = frames.decode(await self._next())
+        except TimeoutError as error:
+            raise Unauthorized("No auth frame arrived in time.") from error
+        if fields.get("type") != "auth":
+            raise Unauthorized('Send {"type": "auth"} first.')
+        auth = frames.auth(fields)
+        guest = await self._house.doorman.admit(auth.credentials)
+        address = await self._house.reception.open_channel(guest, auth.channel)
+        return guest, address, auth
+
+    async def _refuse(self, error: MaestroError) -> None:
+        with contextlib.suppress(WebSocketDisconnect):
+            await self._socket.send_json(frames.error(type(error).__name__, explain(error)))
+            await self._socket.close(close_code(error), error.public)
+
+    async def _converse(self, guest: Guest, address: Address, auth: frames.Auth) -> None:
+        line = Line(self._house.config.queue_limit, auth.last_id or 0)
+        try:
+            # In the hub before the replay is read: nothing falls between the two.
+            with self._house.hub.listening(address.channel, line):
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(line.drain(self._socket.send_text))
+                    tasks.create_task(line.until_full())
+                    tasks.create_task(self._talk(guest, address, auth, line))
+        except* WebSocketDisconnect:
+            pass
+        except* TooSlow:
+            await self._drop()
+
+    async def _talk(self, guest: Guest, address: Address, auth: frames.Auth, line: Line) -> None:
+        token = self._house.tokens.issue(guest)
+        line.say(frames.auth_ok(str(ULID()), address.channel, guest.identity.user_id, token))
+        await self._resume(address, auth.last_id, line)
+        while True:
+            text = await self._next()
+            line.say(await self._answer(guest, address, text))
+
+    async def _resume(self, address: Address, last_id: int | None, line: Line) -> None:
+        if last_id is None:
+            line.catch_up(())
+            return
+        missed = await self._house.context.sent_since(address, last_id)
+        line.catch_up((*missed, *self._house.hub.recent(address.channel, last_id)))
+        line.say({"type": "resumed", "lastId": line.cursor})
+
+    async def _answer(self, guest: Guest, address: Address, text: str | None) -> Fields:
+        fields: Fields = {}
+        try:
+            fields = frames.decode(text)
+            return await self._act(guest, address, fields)
+        except MaestroError as error:
+            return frames.error(type(error).__name__, explain(error), _echo(fields))
+
+    async def _act(self, guest: Guest, address: Address, fields: Fields) -> Fields:
+        match fields.get("type"):
+            case "message":
+                said = frames.said(fields)
+                accepted = await self._house.reception.take(guest, address, said)
+                return frames.ack(accepted.message_id, duplicate=accepted.duplicate, client=said.client_id)
+            case "stop":
+                accepted = await self._house.reception.stop(guest, address)
+                return frames.ack(accepted.message_id, duplicate=accepted.duplicate, client="")
+            case "ping":
+                return {"type": "pong"}
+            case "auth":
+                raise InvalidMessage("This connection is already authenticated.")
+            case _:
+                raise InvalidMessage("Unknown frame type; use message, stop or ping.")
+
+    async def _next(self) -> str | None:
+        event = await self._socket.receive()
+        if event["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(event.get("code", 1005))
+        text = event.get("text")
+        return text if isinstance(text, str) else None
+
+    async def _drop(self) -> None:
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect):
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                await self._socket.close(Close.SLOW, "too slow; reconnect with lastId")
+
+
+def _echo(fields: Mapping[str, object]) -> str:
+    """Return the clientId of a frame that failed, so that the sender knows which message it was."""
+    client = fields.get("clientId")
+    return client if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""

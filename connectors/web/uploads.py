@@ -1,0 +1,137 @@
+"""Files that come over HTTP: capped while they stream, and known by their first bytes, never by their name."""
+
+import asyncio
+import codecs
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import BinaryIO
+
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import Request
+from starlette.types import Message
+
+from connectors.base import Upload
+from connectors.web.errors import TooLarge, UnsupportedMedia
+from maestro.domain.errors import InvalidMessage
+
+HEAD = 512
+ENVELOPE = 16 * 1024
+"""Bytes a multipart body may need beside the file itself."""
+MAX_FILENAME = 200
+BLOCK = 64 * 1024
+
+MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF87a", "image/gif"),
+    (0, b"GIF89a", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+    (0, b"%PDF-", "application/pdf"),
+    (0, b"OggS", "audio/ogg"),
+    (0, b"ID3", "audio/mpeg"),
+    (0, b"\xff\xfb", "audio/mpeg"),
+    (0, b"\xff\xf3", "audio/mpeg"),
+    (0, b"fLaC", "audio/flac"),
+    (8, b"WAVE", "audio/wav"),
+    (4, b"ftypM4A", "audio/mp4"),
+    (4, b"ftyp", "video/mp4"),
+    (0, b"\x1aE\xdf\xa3", "video/webm"),
+)
+MARKUP = (b"<!", b"<?", b"<html", b"<head", b"<body", b"<script", b"<svg", b"<iframe", b"<style", b"<title", b"<xml")
+
+
+class _Body:
+    """The request's bytes, counted; raises ``TooLarge`` as soon as they pass the cap."""
+
+    def __init__(self, request: Request, cap: int) -> None:
+        self._receive = request.receive
+        self._left = cap + ENVELOPE
+        self._cap = cap
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise too_large(self._cap)
+        return message
+
+
+def too_large(cap: int) -> TooLarge:
+    """Return the error that names the cap, given in bytes."""
+    return TooLarge(f"Too large; the limit is {cap} bytes.")
+
+
+async def receive_file(request: Request, cap: int, folder: Path | None) -> Upload:
+    """Stream the one file of a multipart body to disk.
+
+    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type we do not take, ``InvalidMessage`` for a
+    body without a file. The file belongs to the caller, who moves or deletes it.
+    """
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise UnsupportedMedia("Send the file as multipart/form-data.")
+    part = await _file_part(request, cap)
+    try:
+        if (part.size or 0) > cap:
+            raise too_large(cap)
+        return await asyncio.to_thread(store, part.file, part.filename or "", folder)
+    finally:
+        await part.close()
+
+
+async def _file_part(request: Request, cap: int) -> UploadFile:
+    counted = Request(request.scope, _Body(request, cap))
+    parser = MultiPartParser(counted.headers, counted.stream(), max_files=1, max_fields=8, max_part_size=ENVELOPE)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise InvalidMessage(f"The upload is malformed: {error.message}") from error
+    for value in form.values():
+        if isinstance(value, UploadFile):
+            return value
+    raise InvalidMessage("The upload carries no file.")
+
+
+def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
+    """Copy a file to a folder of ours after a look at its bytes; raises ``UnsupportedMedia``."""
+    content_type = sniff(source)
+    source.seek(0)
+    handle, path = tempfile.mkstemp(prefix="maestro-upload-", dir=folder)
+    with os.fdopen(handle, "wb") as target:
+        shutil.copyfileobj(source, target)
+        size = target.tell()
+    return Upload(path=Path(path), filename=safe_name(name), content_type=content_type, size=size)
+
+
+def sniff(source: BinaryIO) -> str:
+    """Return the content type the bytes themselves show; raises ``UnsupportedMedia`` for markup and the unknown."""
+    head = source.read(HEAD)
+    for offset, magic, content_type in MAGIC:
+        if head[offset:].startswith(magic) and (offset != 8 or head.startswith(b"RIFF")):
+            return content_type
+    if head.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith(MARKUP):
+        raise UnsupportedMedia("HTML, SVG and XML files are not accepted.")
+    source.seek(0)
+    if head and _is_text(source):
+        return "text/plain"
+    raise UnsupportedMedia("This kind of file is not accepted; send an image, audio, video, PDF or plain text.")
+
+
+def safe_name(name: str) -> str:
+    """Return the last part of a file name without control characters, at most 200 characters."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(character for character in last if character.isprintable()).strip()[:MAX_FILENAME] or "file"
+
+
+def _is_text(source: BinaryIO) -> bool:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        while block := source.read(BLOCK):
+            if "\0" in decoder.decode(block):
+                return False
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""A ConnectorContext without a store: what a connector did is there to look at."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from connectors.base import ConnectorState, Identity, Upload
+from maestro.domain.errors import Backlogged, InvalidMessage
+from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
+
+
+@dataclass
+class MemoryContext:
+    """Keeps messages, channels, tickets and uploads in dictionaries.
+
+    ``limit`` is the inbox size from which on messages are refused. ``before_accept`` and ``before_replay`` hold the
+    next call back until they are set, for tests about races.
+    """
+
+    limit: int = 10_000
+    inbox: list[IncomingMessage] = field(default_factory=list)
+    sent: list[OutgoingMessage] = field(default_factory=list)
+    owners: dict[Address, str] = field(default_factory=dict)
+    tickets: dict[str, Identity] = field(default_factory=dict)
+    files: dict[str, tuple[str, Attachment, bytes]] = field(default_factory=dict)
+    states: list[tuple[ConnectorState, str]] = field(default_factory=list)
+    before_accept: asyncio.Event | None = None
+    before_replay: asyncio.Event | None = None
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Keep the message, once per channel and id."""
+        if self.before_accept is not None:
+            await self.before_accept.wait()
+        known = {(kept.address, kept.id) for kept in self.inbox}
+        if (message.address, message.id) in known:
+            return Accepted(message_id=message.id, job_id="", duplicate=True)
+        if len(self.inbox) >= self.limit:
+            raise Backlogged
+        self.inbox.append(message)
+        return Accepted(message_id=message.id, job_id=f"message-{len(self.inbox)}", duplicate=False)
+
+    async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+        """Return what ``sent`` holds for this channel, oldest first."""
+        missed = [message for message in self.sent if message.address == address and message.id > after_id]
+        if self.before_replay is not None:
+            await self.before_replay.wait()
+        return sorted(missed, key=lambda message: message.id)
+
+    async def open_channel(self, address: Address, user_id: str) -> bool:
+        """Give the channel to whoever asks first."""
+        return self.owners.setdefault(address, user_id) == user_id
+
+    async def redeem(self, ticket: str) -> Identity | None:
+        """Take the ticket away and return who it was for."""
+        return self.tickets.pop(ticket, None)
+
+    async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
+        """Read the file into memory."""
+        kept = Attachment(
+            id=f"upload-{len(self.files) + 1}",
+            filename=upload.filename,
+            content_type=upload.content_type,
+            size=upload.size,
+        )
+        content = await asyncio.to_thread(Path(upload.path).read_bytes)
+        self.files[kept.id] = (user_id, kept, content)
+        return kept
+
+    async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the user's files by id."""
+        mine = {name: kept for name, (owner, kept, _) in self.files.items() if owner == user_id}
+        for name in ids:
+            if name not in mine:
+                raise InvalidMessage(f"There is no upload {name!r} of yours.")
+        return tuple(mine[name] for name in ids)
+
+    async def report(self, state: ConnectorState, detail: str = "") -> None:
+        """Remember how the connector says it is doing."""
+        self.states.append((state, detail))
