@@ -15,7 +15,7 @@ set-up: ## Create .venv from the pinned requirements (every target does this whe
 	@python=$$(scripts/find-python) && "$$python" scripts/set_up.py
 
 up: set-up ## Run Maestro: Temporal, worker, connectors, API and dashboard
-	@exec $(BIN)/maestro up $(ARGS)
+	@set -a; if [ -f .env ]; then . ./.env; fi; set +a; exec $(BIN)/maestro up $(ARGS)
 
 test: set-up ## Run every check and every test
 	@browser=$$(scripts/find-browser) || exit 1; \
