@@ -1,0 +1,87 @@
+"""What the environment says: settings in ``MAESTRO_*`` variables, and keys of providers."""
+
+import os
+import re
+from collections.abc import Mapping
+
+from pydantic import ValidationError
+
+from maestro.settings.entries import AccountSettings
+from maestro.settings.keys import LEAVES, PREFIX, VARIABLES, Location
+from maestro.settings.problems import refuse, translate, unknown_variable
+
+CONFIG_FILE = f"{PREFIX}_CONFIG"
+TESTS = f"{PREFIX}_TEST_"
+
+# Kubernetes describes a service called maestro or maestro-web to every container in variables that look like ours.
+_SERVICE_NAME = re.compile(rf"{PREFIX}(_\w+)?_(SERVICE_HOST|SERVICE_PORT\w*|PORT_\d+_(TCP|UDP|SCTP)\w*)")
+_SERVICE_PORT = re.compile(r"(tcp|udp|sctp)://\S*")
+
+# What each provider's usual variable holds, and when the account is tried.
+_PROVIDERS = (
+    ("ANTHROPIC_API_KEY", "anthropic", "apiKey", 20),
+    ("OPENAI_API_KEY", "openai", "apiKey", 50),
+    ("OPENROUTER_API_KEY", "openrouter", "apiKey", 60),
+    ("GEMINI_API_KEY", "gemini", "apiKey", 70),
+    ("OLLAMA_BASE_URL", "ollama", "baseUrl", 200),
+)
+
+
+def read_environment() -> Mapping[str, str]:
+    """The environment of this process; nothing else in Maestro touches it."""
+    return dict(os.environ)
+
+
+def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...]:
+    """The accounts that keys in the environment stand for, the first to try first; for when none is configured.
+
+    Raises ``ConfigurationError`` for a variable that cannot be what its name says.
+    """
+    return tuple(
+        _found_account(variable, {"name": provider, "provider": provider, field: text, "priority": priority})
+        for variable, provider, field, priority in _PROVIDERS
+        if (text := environment.get(variable, "").strip())
+    )
+
+
+def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
+    url = fields.get("baseUrl")
+    if isinstance(url, str) and "://" not in url:
+        fields["baseUrl"] = f"http://{url}"  # Ollama itself takes host:port as well
+    try:
+        return AccountSettings.model_validate(fields)
+    except ValidationError as error:
+        raise refuse(translate(error, (), {(): variable})) from None
+
+
+def _ours(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are meant for us; an empty one counts as not set, as container tools pass on empty ones."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(f"{PREFIX}_")
+        and value
+        and name != CONFIG_FILE
+        and not name.startswith(TESTS)
+        and _SERVICE_NAME.fullmatch(name) is None
+        and not (name.endswith("_PORT") and _SERVICE_PORT.fullmatch(value))
+    }
+
+
+def unknown_variables(environment: Mapping[str, str], referred: frozenset[str]) -> list[str]:
+    """A problem for each ``MAESTRO_*`` variable that neither sets a key nor is referred to by one."""
+    known = {*VARIABLES, CONFIG_FILE}
+    return [unknown_variable(name, known) for name in sorted(_ours(environment)) if name not in known | referred]
+
+
+def texts(environment: Mapping[str, str], problems: list[str]) -> dict[Location, tuple[str, str]]:
+    """For each key that the environment sets, its variable and the variable's text."""
+    ours = _ours(environment)
+    found: dict[Location, tuple[str, str]] = {}
+    for key in LEAVES:
+        names = [name for name in key.variables if name in ours]
+        if len(names) > 1:
+            problems.append(f"{' and '.join(names)} both set {key.path}; unset one")
+        if names:
+            found[key.location] = (names[0], ours[names[0]])
+    return found

@@ -1,0 +1,137 @@
+"""How the settings come together: default, then file, then environment, then command line."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Literal
+
+from pydantic import ValidationError
+
+from maestro.domain.errors import ConfigurationError
+from maestro.settings.environment import texts, unknown_variables
+from maestro.settings.file import find_file, read_file
+from maestro.settings.keys import KEYS, LEAVES, Key, Location
+from maestro.settings.model import Settings
+from maestro.settings.problems import describe, refuse, translate, unknown_key
+from maestro.settings.references import ENVIRONMENT, FILE, References, referred_variables, resolve
+from maestro.settings.texts import parse
+
+ValueOrigin = Literal["default", "file", "environment", "command line"]
+
+PASSWORD = KEYS["webui.password"]
+_ABSENT = object()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The settings, who gave each of them (by key, such as ``webui.port``), and the file that was read."""
+
+    settings: Settings
+    origins: Mapping[str, ValueOrigin]
+    file: Path | None
+
+
+def load(config_file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Loaded:
+    """Read the configuration; ``overrides`` are options of the command line by key, ``None`` where not given.
+
+    Raises ``ConfigurationError`` that names every problem found, its key and its fix, and no value.
+    """
+    file = find_file(config_file, environment)
+    draft = _Draft()
+    try:
+        if file is not None:
+            draft.add_file(file, environment)
+        draft.add_environment(environment)
+        draft.add_overrides(overrides, environment)
+        return Loaded(draft.settings(), MappingProxyType(draft.origins), file)
+    except RecursionError:
+        raise ConfigurationError("the configuration is nested too deeply; no key needs more than four levels") from None
+
+
+class _Draft:
+    """The configuration while it is put together layer by layer, and everything found wrong with it."""
+
+    def __init__(self) -> None:
+        self.origins: dict[str, ValueOrigin] = {key.path: "default" for key in LEAVES}
+        self._tree: dict[str, object] = {}
+        self._sources: dict[Location, str] = {}
+        self._referred: frozenset[str] = frozenset()
+        self._problems: list[str] = []
+        self._failed: set[Location] = set()
+
+    def add_file(self, file: Path, environment: Mapping[str, str]) -> None:
+        """Take the file as it is; its references start at its folder."""
+        tree = read_file(file, self._problems)
+        self._sources[()] = str(file)
+        self._referred = referred_variables(tree)
+        resolved = resolve(tree, (), References(environment, file.parent), self._report)
+        assert isinstance(resolved, dict)
+        self._tree = resolved
+        self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
+
+    def add_environment(self, environment: Mapping[str, str]) -> None:
+        """Lay the environment over the file, but for the password of the dashboard (decision 24)."""
+        references = References(environment, Path())
+        self._problems += unknown_variables(environment, self._referred)
+        for location, (variable, text) in texts(environment, self._problems).items():
+            key = KEYS[".".join(map(str, location))]
+            if key is PASSWORD and _lookup(self._tree, PASSWORD.location) not in (_ABSENT, ""):
+                continue
+            self._sources[location] = variable
+            self._place(key, resolve(self._parsed(key, text), location, references, self._report), "environment")
+
+    def add_overrides(self, overrides: Mapping[str, object], environment: Mapping[str, str]) -> None:
+        """Lay the options of the command line over everything."""
+        references = References(environment, Path())
+        for path, value in overrides.items():
+            location = tuple(path.split("."))
+            self._sources[location] = "command line"
+            if path not in self.origins:
+                self._report(location, unknown_key(location))
+            elif value is not None:
+                plain = str(value) if isinstance(value, Path) else value
+                self._place(KEYS[path], resolve(plain, location, references, self._report), "command line")
+
+    def settings(self) -> Settings:
+        """The settings, if nothing is wrong with them."""
+        try:
+            # Strict JSON: "8080" or true is no port, while a list still becomes a tuple.
+            settings = Settings.model_validate_json(json.dumps(self._tree), strict=True, by_alias=True, by_name=False)
+        except ValidationError as error:
+            self._problems += translate(error, self._failed, self._sources)
+        if self._problems:
+            raise refuse(self._problems)
+        return settings
+
+    def _report(self, location: Location, sentence: str) -> None:
+        self._failed.add(location)
+        self._problems.append(describe(location, sentence, self._sources))
+
+    def _parsed(self, key: Key, text: str) -> object:
+        if text.startswith((ENVIRONMENT, FILE)):
+            return text
+        try:
+            return parse(text, key.kind, key.entry is not None)
+        except ValueError as error:
+            self._report(key.location, str(error))
+            return None
+
+    def _place(self, key: Key, value: object, origin: ValueOrigin) -> None:
+        section: object = self._tree
+        *above, last = key.location
+        for name in above:
+            # Where the file has no object, the value has no place; validation reports the file.
+            section = section.setdefault(name, {}) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            section[last] = value
+            self.origins[key.path] = origin
+
+
+def _lookup(tree: object, location: Location) -> object:
+    for name in location:
+        if not isinstance(tree, dict) or name not in tree:
+            return _ABSENT
+        tree = tree[name]
+    return tree

@@ -1,0 +1,122 @@
+"""What is wrong with a configuration, in sentences that name the key and the fix and never show a value."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from maestro.domain.errors import ConfigurationError
+from maestro.settings.keys import KEYS, Location, pattern, show
+from maestro.settings.texts import EXPECTATIONS
+
+_OBJECT = "expected an object {{...}}"
+_SENTENCES = {
+    "missing": "is missing; add it",
+    "bool_type": f"expected {EXPECTATIONS[bool]}",
+    "int_type": f"expected {EXPECTATIONS[int]}",
+    "float_type": f"expected {EXPECTATIONS[float]}",
+    "finite_number": f"expected {EXPECTATIONS[float]}",
+    "string_type": "expected a text in quotes",
+    "path_type": "expected a text in quotes",
+    "tuple_type": "expected a list [...]",
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "literal_error": "expected {expected}",
+    "string_too_long": "must have at most {max_length} characters",
+    "value_error": "{error}",
+    "json_invalid": "a text in it is not UTF-8, or it is nested too deeply; correct it",
+}
+
+
+def _nodes() -> frozenset[str]:
+    """The pattern of every key, section and list entry."""
+    paths: set[str] = set()
+    for key in KEYS:
+        parts = key.split(".")
+        paths.update(".".join(parts[: depth + 1]) for depth in range(len(parts)))
+    return frozenset(path.removesuffix("[]") for path in paths)
+
+
+_NODES = _nodes()
+
+
+def _nearest(location: Location) -> list[str]:
+    """The keys an unknown one may be meant for: one spelt alike beside it, else the same name elsewhere."""
+    *above, last = location
+    parent = f"{pattern(tuple(above))}." if above else ""
+    siblings = [path[len(parent) :] for path in _NODES if path.startswith(parent)]
+    spelt = {name.lower(): name for name in siblings if "." not in name}
+    alike = difflib.get_close_matches(str(last).lower(), sorted(spelt), n=1)
+    if alike:
+        return [show((*above, spelt[alike[0]]))]
+    return sorted(path for path in _NODES if "[]" not in path and path.rpartition(".")[2] == last)
+
+
+def unknown_key(location: Location) -> str:
+    """The sentence about a key that does not exist."""
+    nearest = _nearest(location)
+    if not nearest:
+        return "unknown key; docs/configuration.md lists all of them"
+    return f"unknown key, did you mean {' or '.join(nearest)}?"
+
+
+def unknown_variable(name: str, known: Iterable[str]) -> str:
+    """The problem with a ``MAESTRO_*`` variable that sets nothing."""
+    nearest = difflib.get_close_matches(name, sorted(known), n=1)
+    if not nearest:
+        return f"{name}: unknown environment variable; unset it, docs/configuration.md lists all of them"
+    return f"{name}: unknown environment variable, did you mean {nearest[0]}?"
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return unknown_key(error["loc"])
+    known = _SENTENCES.get(error["type"])
+    return known.format(**error.get("ctx", {})) if known else str(error["msg"])
+
+
+def _source(location: Location, sources: Mapping[Location, str]) -> str | None:
+    """Who gave the value at or above this place, or nothing for a section with values from several."""
+    for depth in range(len(location), -1, -1):
+        if location[:depth] in sources:
+            return sources[location[:depth]]
+    return None
+
+
+def describe(location: Location, sentence: str, sources: Mapping[Location, str]) -> str:
+    """One problem in one line: who gave the value, which key, what to do."""
+    parts = (_source(location, sources), show(location), sentence)
+    return ": ".join(part for part in parts if part)
+
+
+def translate(error: ValidationError, failed: Iterable[Location], sources: Mapping[Location, str]) -> list[str]:
+    """Say what pydantic found, without its words and without values.
+
+    ``failed`` are places whose value could not be read at all: they have been reported already.
+    """
+    reported = set(failed)
+    return [
+        _describe_found(found, sources)
+        for found in error.errors(include_url=False, include_input=False)
+        if found["loc"] not in reported
+    ]
+
+
+def _describe_found(found: Mapping[str, Any], sources: Mapping[Location, str]) -> str:
+    location: Location = found["loc"]
+    # A rule about a whole section judges values that may come from anywhere, so no source is blamed.
+    whole_section = found["type"] == "value_error" and pattern(location) not in KEYS and pattern(location) in _NODES
+    return describe(location, _sentence(found), {} if whole_section else sources)
+
+
+def refuse(problems: list[str]) -> ConfigurationError:
+    """The error that tells all problems at once, a single one in a single line."""
+    if len(problems) == 1:
+        return ConfigurationError(problems[0])
+    lines = "".join(f"\n  {problem}" for problem in problems)
+    return ConfigurationError(f"the configuration has {len(problems)} problems:{lines}")

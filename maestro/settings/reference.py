@@ -1,0 +1,117 @@
+"""docs/configuration.md, written from the model so that it cannot fall behind it."""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+from pydantic_core import PydanticUndefined
+
+from maestro.settings.keys import KEYS, LEAVES, Key
+from maestro.settings.model import Settings
+from maestro.settings.section import Section
+
+REGENERATE = "python -m maestro.settings.reference docs/configuration.md"
+
+_INTRODUCTION = f"""\
+# Configuration
+
+<!-- Written from the code; do not edit. To write it again: {REGENERATE} -->
+
+Maestro runs without any configuration. To change something, write `maestro.json` (`maestro.example.json` is a start),
+set an environment variable, or both. Everything is read once, at start.
+
+**Which file**: the one given with `--config`, else the one named by `MAESTRO_CONFIG`, else `maestro.json` in the folder
+where Maestro is started.
+
+**Who wins**: the command line, then the environment, then the file, then the default. One exception:
+`MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
+
+**Secrets** need not stand in the file: `"env:NAME"` is replaced by that environment variable, `"file:PATH"` by the
+content of that file, without the end of its last line. This works for every value. Relative paths start at the folder
+of the configuration file, in an environment variable at the folder where Maestro is started.
+
+**Mistakes** are refused at start, all at once, each with its key and its fix: an unknown key, an unknown `MAESTRO_*`
+variable, a value of the wrong type or out of range. Not taken as settings are `MAESTRO_CONFIG`, `MAESTRO_TEST_*`,
+variables that the file refers to with `env:`, and the variables by which Kubernetes describes services.
+
+**In the environment**, every key is `MAESTRO_<SECTION>_<KEY>`, or `MAESTRO__<SECTION>__<KEY>` with two underscores.
+Lists are JSON; lists of texts may also be separated by commas. Empty variables count as not set.
+"""
+
+_FOUND_KEYS = """
+If `llm.accounts` is empty, the accounts are those found in the environment, tried in this order: `ANTHROPIC_API_KEY`,
+`OPENAI_API_KEY`, `OPENROUTER_API_KEY`, `GEMINI_API_KEY`, `OLLAMA_BASE_URL`. If there are none either, the built-in
+`demo` model answers, on the web connector only.
+"""
+
+
+def _shown(value: Any) -> str:
+    """A default as it would stand in the file."""
+    if isinstance(value, SecretStr):
+        value = value.get_secret_value()
+    if isinstance(value, tuple):
+        value = [_given(item) for item in value]
+    if isinstance(value, Path):
+        value = str(value)
+    return f"`{json.dumps(value)}`"
+
+
+def _given(item: Any) -> Any:
+    return item.model_dump(by_alias=True, exclude_unset=True) if isinstance(item, Section) else item
+
+
+def _limits(key: Key) -> str:
+    bounds = {
+        word: getattr(rule, name)
+        for rule in key.field.metadata
+        for name, word in (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
+        if hasattr(rule, name)
+    }
+    return "".join(f"; {word} {bound:g}" if bound < 10**6 else f"; {word} {bound}" for word, bound in bounds.items())
+
+
+def _meaning(key: Key) -> str:
+    return f"{key.field.description}{_limits(key)}".replace("|", r"\|")
+
+
+def _key_row(key: Key) -> str:
+    return f"| `{key.path}` | {_shown(key.field.default)} | `{key.variables[0]}` | {_meaning(key)} |\n"
+
+
+def _entry_row(key: Key) -> str:
+    default = "needed" if key.field.default is PydanticUndefined else _shown(key.field.default)
+    return f"| `{key.path.rpartition('.')[2]}` | {default} | {_meaning(key)} |\n"
+
+
+def _entries(key: Key) -> str:
+    prefix = f"{key.path}[]."
+    rows = "".join(_entry_row(below) for path, below in KEYS.items() if path.startswith(prefix))
+    return f"\nEach entry of `{key.path}`:\n\n| key | default | meaning |\n|---|---|---|\n{rows}"
+
+
+def _table(title: str, about: str, keys: Sequence[Key]) -> str:
+    rows = "".join(map(_key_row, keys))
+    lists = "".join(_entries(key) for key in keys if key.entry is not None)
+    return f"\n## {title}\n{about}\n| key | default | environment | meaning |\n|---|---|---|---|\n{rows}{lists}"
+
+
+def _part(name: str) -> str:
+    """The table of a section, or of a key that stands outside of all sections."""
+    field = Settings.model_fields[name]
+    keys = [key for key in LEAVES if key.names[0] == name]
+    model = field.annotation
+    described = isinstance(model, type) and issubclass(model, Section)
+    about = f"\n{model.__doc__}\n" if described and model is not None else ""
+    return _table(str(field.alias), about, keys) + (_FOUND_KEYS if name == "llm" else "")
+
+
+def reference() -> str:
+    """The whole page, as Markdown."""
+    return _INTRODUCTION + "".join(map(_part, Settings.model_fields))
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")
