@@ -1,5 +1,6 @@
 """What the environment says: settings in ``MAESTRO_*`` variables, and keys of providers."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:
     if isinstance(url, str) and "://" not in url:
         fields["baseUrl"] = f"http://{url}"  # Ollama itself takes host:port as well
     try:
-        return AccountSettings.model_validate(fields)
+        return AccountSettings.model_validate_json(json.dumps(fields), by_alias=True, by_name=False)
     except ValidationError as error:
         raise refuse(translate(error, (), {(): variable})) from None
 

@@ -70,7 +70,7 @@ def _limits(key: Key) -> str:
         for name, word in (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
         if hasattr(rule, name)
     }
-    return "".join(f"; {word} {bound:g}" if bound < 10**6 else f"; {word} {bound}" for word, bound in bounds.items())
+    return "".join(f"; {word} {bound:.15g}" for word, bound in bounds.items())
 
 
 def _meaning(key: Key) -> str:
