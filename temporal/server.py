@@ -1,0 +1,244 @@
+"""The Temporal server that Maestro brings along: started, adopted after a kill, kept alive and stopped."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from maestro.domain.errors import MaestroError, PortTaken, TemporalUnavailable
+from temporal.server_command import (
+    ENVIRONMENT,
+    HOST,
+    NAMESPACE,
+    SEARCH_ATTRIBUTES,
+    ServerConfig,
+    Timing,
+    find_binary,
+    server_command,
+)
+from temporal.server_health import register_search_attributes, until_ready
+from temporal.server_process import (
+    Record,
+    ServerProcess,
+    hold,
+    last_line,
+    look,
+    open_log,
+    program_version,
+    read_record,
+    release,
+)
+
+__all__ = ["NAMESPACE", "SEARCH_ATTRIBUTES", "EmbeddedServer", "ServerConfig", "Timing"]
+
+
+class EmbeddedServer:
+    """One Temporal server on this machine, with its data in the data folder.
+
+    The caller holds the lock of the data folder from before ``start`` until after ``stop``: the lock is what makes it
+    safe to end a server that an earlier run left behind.
+    """
+
+    def __init__(self, config: ServerConfig, report: Callable[[str], None]) -> None:
+        """``report`` gets one sentence for each change of state; it is called on the event loop."""
+        self._config = config
+        self._report = report
+        self._process: ServerProcess | None = None
+        self._supervision: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port of the gRPC service."""
+        return f"{HOST}:{self._config.port}"
+
+    @property
+    def ui_url(self) -> str:
+        """The address of the Web UI, without a slash at the end."""
+        return f"http://{HOST}:{self._config.ui_port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of the server last started or adopted; None before ``start`` and after ``stop``."""
+        return self._process.record.pid if self._process else None
+
+    async def start(self) -> None:
+        """Adopt the server of an earlier run or start one; return when it is healthy and supervised.
+
+        Raises PortTaken, and TemporalUnavailable when the program is missing, ends at once or does not become healthy.
+        After an error or a cancellation no server started here is left behind.
+        """
+        command, program = await asyncio.to_thread(self._wanted)
+        self._process = await self._adopt(command, program) or await self._launch(command, program)
+        self._supervision = asyncio.create_task(self._supervise(), name="temporal-server")
+
+    async def stop(self) -> None:
+        """End the supervision and the server, adopted or not; return when the process is gone."""
+        if self._supervision is not None:
+            self._supervision.cancel()
+            await asyncio.gather(self._supervision, return_exceptions=True)
+            self._supervision = None
+        if self._process is not None:
+            await self._end(self._process)
+            self._process = None
+
+    def _wanted(self) -> tuple[tuple[str, ...], str]:
+        """Return the command line the server should have, and the version of its program."""
+        binary = find_binary()
+        return server_command(self._config, binary), program_version(binary)
+
+    async def _adopt(self, command: tuple[str, ...], program: str) -> ServerProcess | None:
+        """Return the server an earlier run left behind if it is just as we would start it; end any other of ours."""
+        record = await asyncio.to_thread(read_record, self._config.record)
+        if record is None or not await asyncio.to_thread(record.exists):
+            return None
+        left_behind = ServerProcess(record)
+        if not await asyncio.to_thread(record.serves):
+            await self._let_die(left_behind)
+            return None
+        if (record.command, record.program) != (command, program):
+            self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
+        elif await self._still_healthy():
+            self._report(f"Using the Temporal server of an earlier run (pid {record.pid}) at {self.address}.")
+            return left_behind
+        else:
+            self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
+        await self._end(left_behind)
+        return None
+
+    async def _let_die(self, process: ServerProcess) -> None:
+        """Wait for a server killed together with us: until its last thread is gone it keeps its ports."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), self._config.timing.adopted_ready)
+
+    async def _still_healthy(self) -> bool:
+        try:
+            async with asyncio.timeout(self._config.timing.adopted_ready):
+                await until_ready(self.address, self.ui_url)
+                await register_search_attributes(self.address)
+        except (TimeoutError, TemporalUnavailable):
+            return False
+        return True
+
+    async def _launch(self, command: tuple[str, ...], program: str) -> ServerProcess:
+        """Start a server and return it healthy; on any failure, a cancellation included, none is left."""
+        await asyncio.to_thread(self._check_ports)
+        log = await asyncio.to_thread(open_log, self._config.log)
+        with log:
+            written = log.tell()
+            child = await hold(command, ENVIRONMENT, log)
+        process: ServerProcess | None = None
+        try:
+            record = await asyncio.to_thread(self._register, child.pid, command, program)
+            process = ServerProcess(record, child)
+            await release(child)
+            self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
+            await self._until_healthy(process, written)
+        except BaseException:  # a cancelled start, too, must leave no server behind
+            await self._abandon(child, process)
+            raise
+        self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
+        return process
+
+    def _register(self, pid: int, command: tuple[str, ...], program: str) -> Record:
+        seen = look(pid)
+        if seen is None:
+            raise TemporalUnavailable("The Temporal server was ended from outside while it was being started.")
+        ports = {"port": self._config.port, "ui_port": self._config.ui_port}
+        record = Record(pid=pid, started=seen.started, command=command, program=program, **ports)
+        record.save(self._config.record)
+        return record
+
+    async def _until_healthy(self, process: ServerProcess, written: int) -> None:
+        ended = asyncio.create_task(process.wait())
+        ready = asyncio.create_task(until_ready(self.address, self.ui_url))
+        limit = self._config.timing.ready
+        try:
+            await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if ended.done():
+                raise await asyncio.to_thread(self._why_it_ended, written)
+            if not ready.done():
+                raise TemporalUnavailable(
+                    f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log}."
+                )
+            await ready
+        finally:
+            ended.cancel()
+            ready.cancel()
+            await asyncio.gather(ended, ready, return_exceptions=True)
+        await register_search_attributes(self.address)
+
+    async def _supervise(self) -> None:
+        """Start the server again whenever it ends, each time later if it does not live long."""
+        timing = self._config.timing
+        clock = asyncio.get_running_loop().time
+        delay = timing.first_restart
+        while True:
+            assert self._process is not None
+            since = clock()
+            await self._process.wait()
+            if clock() - since >= timing.stable:
+                delay = timing.first_restart
+            self._report(f"The Temporal server (pid {self.pid}) has ended; starting it again in {delay:g} s.")
+            delay = await self._restart(delay)
+
+    async def _restart(self, delay: float) -> float:
+        """Try until a server runs; return the delay for the next death, in seconds."""
+        while True:
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, self._config.timing.longest_restart)
+            try:
+                # Looked up again: a new release is often installed over a running one.
+                command, program = await asyncio.to_thread(self._wanted)
+                self._process = await self._launch(command, program)
+            except (MaestroError, OSError) as error:  # a full disk or too many processes may pass, too
+                self._report(f"{error} Trying again in {delay:g} s.")
+            else:
+                return delay
+
+    async def _end(self, process: ServerProcess) -> None:
+        await process.end(self._config.timing.grace)
+        await asyncio.to_thread(self._config.record.unlink, missing_ok=True)
+
+    async def _abandon(self, child: asyncio.subprocess.Process, process: ServerProcess | None) -> None:
+        if process is not None:
+            await self._end(process)
+            return
+        if child.returncode is None:
+            child.kill()  # it has not become the server yet, so there is nothing to close
+        await child.wait()
+
+    def _check_ports(self) -> None:
+        self._check_port(self._config.port, self._config.port_setting)
+        self._check_port(self._config.ui_port, self._config.ui_port_setting)
+
+    @staticmethod
+    def _check_port(port: int, setting: str) -> None:
+        with socket.socket() as probe:
+            # As the server does it: connections of an earlier run that linger must not count as a listener.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError as error:
+                raise _port_taken(port, setting, error) from error
+
+    def _why_it_ended(self, written: int) -> MaestroError:
+        """Return the error for a server that ended before it was healthy, from the last line of its log."""
+        line = last_line(self._config.log, written)
+        if "can't set frontend port" in line:
+            return _port_taken(self._config.port, self._config.port_setting)
+        if "can't set UI port" in line:
+            return _port_taken(self._config.ui_port, self._config.ui_port_setting)
+        return TemporalUnavailable(
+            f"The Temporal server ended at once: {line or 'it wrote nothing'} (full log: {self._config.log}). "
+            f"If {self._config.database} is damaged or unreadable, move it away together with its -wal and -shm files "
+            "and start again: open jobs are resumed from Maestro's own database."
+        )
+
+
+def _port_taken(port: int, setting: str, error: OSError | None = None) -> PortTaken:
+    if error is not None and error.errno != errno.EADDRINUSE:
+        return PortTaken(f"Port {port} ({setting}) cannot be used: {error.strerror}. Choose another port there.")
+    return PortTaken(
+        f"Port {port} ({setting}) is already in use by another program. Stop that program or choose another port there."
+    )
