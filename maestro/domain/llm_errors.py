@@ -1,14 +1,29 @@
 """What can go wrong with a model call, told apart by what to do about it (facts: one class per action)."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from maestro.domain.errors import MaestroError, Patience
 
 
+@dataclass(frozen=True, slots=True)
+class CallSite:
+    """Where a call went: the provider, the account by its name, the model."""
+
+    provider: str
+    account: str
+    model: str
+
+
 class LLMFailure(MaestroError):
-    """The base of failed model calls; ``public`` never carries prompt, key or the provider's own text."""
+    """The base of failed model calls; neither ``public`` nor ``str`` carries prompt, key or the provider's own text.
+
+    ``site`` and ``status`` (HTTP) say where and how it failed; None when no request was sent or no answer came.
+    """
 
     public = "The model call failed."
+    site: CallSite | None = None
+    status: int | None = None
     patience = Patience.PROVIDER
 
 

@@ -1,0 +1,126 @@
+"""Turns whatever a failed model call raised into the one of our errors that says what to do about it.
+
+The class an exception has in litellm is no evidence: the same failure has another one with every provider. Evidence
+is what was seen on the wire; the chain of causes counts where nothing was seen.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from maestro.domain.llm_errors import (
+    AuthenticationFailed,
+    BadRequest,
+    CallSite,
+    ContextOverflow,
+    LLMFailure,
+    ModelTimeout,
+    ProviderUnavailable,
+    QuotaExhausted,
+    RateLimited,
+)
+from maestro.llm.retry_after import waiting_time
+from maestro.llm.wire import Exchange
+
+CAUSES_LIMIT = 16
+"""How deep a chain of causes is followed; it may be a circle."""
+
+_QUOTA = re.compile(
+    r"insufficient_quota|insufficient credits|credit balance|specified API usage limits|billing hard limit"
+    r"|key limit exceeded",
+    re.IGNORECASE,
+)
+# Gemini says this of a limit per minute too; then it says when to come back.
+_QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNORECASE)
+_BAD_KEY = re.compile(r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key", re.IGNORECASE)
+_CONTEXT = re.compile(
+    r"context_length_exceeded|context[ -](length|window|limit|size)|prompt is too long|input is too long"
+    r"|input token count|maximum number of tokens allowed|reduce the length of the messages",
+    re.IGNORECASE,
+)
+
+# Refusals that pass by themselves.
+_PASSING = frozenset((408, 409, 425))
+
+_ADVICE: Mapping[type[LLMFailure], str] = {
+    RateLimited: "A second account would answer meanwhile.",
+    QuotaExhausted: "Add credit or raise the limit at the provider, or add another account.",
+    AuthenticationFailed: "Check the account's apiKey and what it may use, and restart.",
+    ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
+    BadRequest: "Check the account's model and baseUrl, and that the model takes images if any were sent.",
+    ModelTimeout: "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds.",
+    ProviderUnavailable: "Check the provider's status page, and the account's baseUrl if it has one.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of a failed call: HTTP status (None: no answer), headers in lower case, text to recognise it by.
+
+    The text may hold prompts and keys; it is searched and never shown.
+    """
+
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+    timed_out: bool = False
+
+
+def evidence(error: BaseException, exchange: Exchange) -> Evidence:
+    """Gather what the wire and the chain of causes say about a failure."""
+    chain = list(_causes(error))
+    timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
+    if exchange.requests:
+        return Evidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out)
+    statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
+    told = (getattr(cause, "litellm_response_headers", None) for cause in chain)
+    headers: Mapping[str, str] = next(filter(None, told), {})
+    # The innermost status is the provider's; litellm's own mapping sits on top of it.
+    return Evidence(statuses[-1] if statuses else None, _lower(headers), " ".join(map(str, chain)), timed_out)
+
+
+def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
+    """Return our error for a failure, with none of its text; ``now`` turns dates into waiting times."""
+    wait = waiting_time(found.headers, found.text, now)
+    kind = _kind(found, told_to_wait=wait is not None)
+    answer = f"HTTP {found.status}" if found.status else "no answer"
+    asked = f" It asks to wait {wait.total_seconds():.0f} s." if wait is not None and kind.retryable else ""
+    where = f"{site.provider} account {site.account!r}, model {site.model!r}, {answer}"
+    failure = kind(f"{where}: {kind.public}{asked} {_ADVICE[kind]}")
+    failure.site, failure.status = site, found.status
+    failure.retry_after = wait if kind.retryable else None
+    return failure
+
+
+def _kind(found: Evidence, *, told_to_wait: bool) -> type[LLMFailure]:
+    """Choose the class by status; the text counts only where the provider refused the request."""
+    status = found.status or 0
+    if 300 <= status < 500 and status not in _PASSING:
+        return _kind_of_refusal(status, found.text, told_to_wait=told_to_wait)
+    return ModelTimeout if found.timed_out else ProviderUnavailable
+
+
+def _kind_of_refusal(status: int, text: str, *, told_to_wait: bool) -> type[LLMFailure]:
+    """Tell refusals apart: money first, for it hides behind 400, 403 and 429."""
+    if status == 402 or _QUOTA.search(text) or (not told_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)):
+        return QuotaExhausted
+    if status == 429:
+        return RateLimited
+    if status in (401, 403) or _BAD_KEY.search(text):
+        return AuthenticationFailed
+    return ContextOverflow if _CONTEXT.search(text) else BadRequest
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and what led to it, the outermost first."""
+    cause: BaseException | None = error
+    for _ in range(CAUSES_LIMIT):
+        if cause is None:
+            return
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _lower(headers: Mapping[str, str]) -> Mapping[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

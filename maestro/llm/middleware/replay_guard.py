@@ -1,0 +1,30 @@
+"""Never buys an answer that we hold (design invariant 5)."""
+
+import asyncio
+
+from maestro.domain.calls import LLMCall
+from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.llm.protocols import LLMClient
+from maestro.store.store import Store
+
+
+class ReplayGuard:
+    """Returns the stored answer of a call instead of asking again."""
+
+    def __init__(self, inner: LLMClient, store: Store) -> None:
+        self._inner = inner
+        self._store = store
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer from the store if an earlier attempt got that far."""
+        held = await asyncio.to_thread(self._held, request.key)
+        return held if held is not None else await self._inner.complete(request)
+
+    def _held(self, key: CallKey) -> LLMResponse | None:
+        with self._store.view() as tx:
+            call = tx.calls.answered(key)
+        return _response(call) if call else None
+
+
+def _response(call: LLMCall) -> LLMResponse:
+    return LLMResponse.model_validate(call.model_dump(include=set(LLMResponse.model_fields)))

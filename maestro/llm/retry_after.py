@@ -1,0 +1,41 @@
+"""Reads how long a provider asks to wait, in every form they have for it."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_GEMINI_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_ANTHROPIC_DATE = re.compile(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d))?")
+
+
+def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
+    """Return how long to wait, None when nothing readable says; a date gone by is no wait at all.
+
+    Headers, their names in lower case, go before the body: ``retry-after-ms``, ``retry-after`` in seconds or as a
+    date, Gemini's ``retryDelay`` and the date in Anthropic's spending-limit message (UTC).
+    """
+    milliseconds, after = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
+    if _NUMBER.fullmatch(milliseconds):
+        return timedelta(milliseconds=float(milliseconds))
+    if _NUMBER.fullmatch(after):
+        return timedelta(seconds=float(after))
+    if delay := _GEMINI_DELAY.search(text):
+        return timedelta(seconds=float(delay[1]))
+    moment = _moment(after, text)
+    return max(moment - now, timedelta()) if moment else None
+
+
+def _moment(after: str, text: str) -> datetime | None:
+    """Read the date of the header, or that of the text; None when neither is one."""
+    try:
+        if after:
+            moment = parsedate_to_datetime(after)
+        elif found := _ANTHROPIC_DATE.search(text):
+            moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}")
+        else:
+            return None
+    except ValueError:  # whatever the provider wrote there, it is no date
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
