@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from maestro.domain.values import Value
 
@@ -38,6 +38,10 @@ class Turn(Value):
     message_id: int | None = None
     digest: str = ""
     images: tuple[ImageRef, ...] = ()
+
+
+PROMPT_TURNS = TypeAdapter(tuple[Turn, ...])
+"""Reads and writes the turns of a stored prompt as JSON."""
 
 
 class CallKey(Value):

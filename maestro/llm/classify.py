@@ -65,6 +65,8 @@ class Evidence:
     headers: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
     timed_out: bool = False
+    cause: str = ""
+    """The innermost exception's class, which tells a refused connection from a name that does not resolve."""
 
 
 def evidence(error: BaseException, exchange: Exchange) -> Evidence:
@@ -72,12 +74,13 @@ def evidence(error: BaseException, exchange: Exchange) -> Evidence:
     chain = list(_causes(error))
     timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
     if exchange.requests:
-        return Evidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out)
+        return Evidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, type(chain[-1]).__name__)
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
     told = (getattr(cause, "litellm_response_headers", None) for cause in chain)
     headers: Mapping[str, str] = next(filter(None, told), {})
     # The innermost status is the provider's; litellm's own mapping sits on top of it.
-    return Evidence(statuses[-1] if statuses else None, _lower(headers), " ".join(map(str, chain)), timed_out)
+    status, text = statuses[-1] if statuses else None, " ".join(map(str, chain))
+    return Evidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__)
 
 
 def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
@@ -85,6 +88,8 @@ def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
     wait = waiting_time(found.headers, found.text, now)
     kind = _kind(found, told_to_wait=wait is not None)
     answer = f"HTTP {found.status}" if found.status else "no answer"
+    if found.cause and (found.status or 0) < 300:
+        answer += f" ({found.cause})"
     asked = f" It asks to wait {wait.total_seconds():.0f} s." if wait is not None and kind.retryable else ""
     where = f"{site.provider} account {site.account!r}, model {site.model!r}, {answer}"
     failure = kind(f"{where}: {kind.public}{asked} {_ADVICE[kind]}")

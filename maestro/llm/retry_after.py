@@ -5,17 +5,25 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
+LONGEST = timedelta(days=31)
+"""No provider bills by a longer period; what asks for more is a mistake."""
+
 _NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _GEMINI_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
 _ANTHROPIC_DATE = re.compile(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d))?")
 
 
 def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
-    """Return how long to wait, None when nothing readable says; a date gone by is no wait at all.
+    """Return how long to wait, at most ``LONGEST``, None when nothing readable says; a date gone by is no wait.
 
     Headers, their names in lower case, go before the body: ``retry-after-ms``, ``retry-after`` in seconds or as a
     date, Gemini's ``retryDelay`` and the date in Anthropic's spending-limit message (UTC).
     """
+    wait = _wait(headers, text, now)
+    return min(max(wait, timedelta()), LONGEST) if wait is not None else None
+
+
+def _wait(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
     milliseconds, after = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
     if _NUMBER.fullmatch(milliseconds):
         return timedelta(milliseconds=float(milliseconds))
@@ -24,7 +32,7 @@ def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timede
     if delay := _GEMINI_DELAY.search(text):
         return timedelta(seconds=float(delay[1]))
     moment = _moment(after, text)
-    return max(moment - now, timedelta()) if moment else None
+    return moment - now if moment else None
 
 
 def _moment(after: str, text: str) -> datetime | None:

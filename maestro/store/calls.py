@@ -64,6 +64,10 @@ class Calls(Repository):
         """Note that the attempt failed; ``error`` is the name of its class."""
         self._finish(key, attempt, state=CallState.FAILED, error=error)
 
+    def interrupted(self, key: CallKey, attempt: int) -> None:
+        """Note that the attempt was broken off before it was answered."""
+        self._finish(key, attempt, state=CallState.INTERRUPTED)
+
     def failures(self, key: CallKey) -> int:
         """Count the failed attempts of this call."""
         return self._session.exec(

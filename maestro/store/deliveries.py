@@ -78,12 +78,19 @@ class Deliveries(Repository):
         )
 
     def revive(self, job_id: str) -> None:
-        """Let a resumed job send what it had to leave behind."""
-        self._session.exec(
-            update(Delivery)
-            .where(col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.ABANDONED)
-            .values(state=DeliveryState.PENDING)
-        )
+        """Let a resumed job send what it had to leave behind.
+
+        Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending.
+        """
+        left = self._session.exec(
+            select(Delivery).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.ABANDONED)
+        ).all()
+        for chunk in left:
+            self._session.delete(chunk)
+        self._session.flush()
+        for chunk in left:
+            again = chunk.model_dump(exclude={"id", "state"})
+            self.add(Delivery(**again, state=DeliveryState.PENDING))
 
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[Delivery]:
         """Return what was sent to a channel after the given delivery, oldest first."""

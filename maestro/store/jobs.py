@@ -32,12 +32,16 @@ class Jobs(Repository):
             raise NotFound(f"job {job_id} does not exist")
         return job
 
+    def status(self, job_id: str) -> JobStatus:
+        """Return where a job stands now."""
+        return JobStatus(self._session.exec(select(Job.status).where(Job.id == job_id)).one())
+
     def pending(self) -> int:
         """Count the jobs that wait for their turn."""
         return self._session.exec(select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)).one()
 
-    def claim(self, limit: int, abandoned_before: datetime) -> Sequence[str]:
-        """Take up to ``limit`` jobs whose turn it is, most urgent first, so that only one dispatcher starts them.
+    def claimable(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
+        """Return up to ``limit`` pending jobs whose turn it is, most urgent first.
 
         A claim that led to nothing lapses: one made before ``abandoned_before`` counts as none.
         """
@@ -47,8 +51,8 @@ class Jobs(Repository):
             .group_by(Job.lane)
             .subquery()
         )
-        statement = (
-            select(Job.id)
+        return self._session.exec(
+            select(Job)
             .outerjoin(heads, (col(Job.lane) == heads.c.lane) & (col(Job.turn) == heads.c.turn))
             .where(
                 Job.status == JobStatus.PENDING,
@@ -57,11 +61,18 @@ class Jobs(Repository):
             )
             .order_by(col(Job.priority), col(Job.turn))
             .limit(limit)
-        )
-        ids = self._session.exec(statement).all()
-        if ids:
-            self._session.exec(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
-        return ids
+        ).all()
+
+    def claim(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
+        """Take jobs whose turn it is, so that no other dispatcher starts them as well."""
+        jobs = self.claimable(limit, abandoned_before)
+        ids = [job.id for job in jobs]
+        self._session.exec(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
+        return jobs
+
+    def forget_claims(self) -> None:
+        """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""
+        self._session.exec(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
     def unclaim(self, ids: Iterable[str]) -> None:
         """Give back claims that could not be used."""
@@ -134,9 +145,14 @@ class Jobs(Repository):
         """Return every job whose workflow should exist."""
         return self._session.exec(select(Job).where(Job.status == JobStatus.RUNNING)).all()
 
-    def restarts_of(self, job_id: str) -> Sequence[Job]:
-        """Return the jobs that restarted this one."""
-        return self._session.exec(select(Job).where(Job.restarted_from == job_id)).all()
+    def ancestors(self, job: Job) -> list[str]:
+        """Return the jobs that this one restarts, directly or through others, nearest first."""
+        found: list[str] = []
+        earlier = job.restarted_from
+        while earlier is not None and earlier not in found:
+            found.append(earlier)
+            earlier = self.get(earlier).restarted_from
+        return found
 
     def _next_turn(self) -> int:
         last = self._session.exec(select(func.max(Job.turn))).one()

@@ -73,6 +73,22 @@ class Steps(Repository):
         """Note that the attempt ended with an error; ``detail`` is for operators."""
         self._close(ref, state=StepState.FAILED, error=error, detail=detail)
 
+    def interrupt_others(self, ref: StepRef) -> None:
+        """Mark what another step of this job left running: nothing it still does may count."""
+        self._session.exec(
+            update(JobStep)
+            .where(
+                col(JobStep.job_id) == ref.job_id,
+                col(JobStep.step) != ref.step,
+                col(JobStep.state) == StepState.RUNNING,
+            )
+            .values(state=StepState.INTERRUPTED, finished_at=self._now)
+        )
+
+    def interrupt_all(self, job_id: str) -> None:
+        """Mark every running step of a job as interrupted."""
+        self.interrupt_others(StepRef(job_id=job_id, step=""))
+
     def of(self, job_id: str) -> Sequence[JobStep]:
         """Return the journal of a job in the order it was written."""
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()

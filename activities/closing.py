@@ -1,0 +1,31 @@
+"""Step 12 of a message: the failure path; the reason is kept, the person hears once, the lane goes on."""
+
+from collections.abc import Callable
+
+from temporalio import activity
+
+from activities.routing import Typing
+from maestro.domain.flow import CloseOutcome, CloseStep
+from maestro.domain.jobs import Ending, JobStatus
+from maestro.store.store import Store
+
+
+class ClosingActivities:
+    """Ends jobs that did not end with an answer (design invariant 9, decision 20)."""
+
+    def __init__(self, store: Store, typing: Typing, released: Callable[[], None]) -> None:
+        self._store = store
+        self._typing = typing
+        self._released = released
+
+    @activity.defn
+    def close_job(self, step: CloseStep) -> CloseOutcome:
+        """End the job with its reason and free its places."""
+        self._typing.stop(step.job_id)
+        with self._store.begin() as tx:
+            reason = next((row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error), "")
+            tx.steps.interrupt_others(step)
+            tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason))
+            outcome = tx.steps.done(step, CloseOutcome(status=JobStatus(tx.jobs.status(step.job_id))))
+        self._released()
+        return outcome

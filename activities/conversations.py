@@ -1,0 +1,55 @@
+"""Step 6 of a message: the conversation exists and holds the user's message once."""
+
+from temporalio import activity
+
+from maestro.domain.conversations import Message
+from maestro.domain.flow import ConversationOutcome
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs import Job, StepRef
+from maestro.domain.prompts import Role
+from maestro.domain.tokens import estimate
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+class ConversationActivities:
+    """Records what the user said (specification 003, step 4)."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @activity.defn
+    def record_message(self, ref: StepRef) -> ConversationOutcome:
+        """Record the message, keyed by its inbox row, so that a restarted job finds it instead of repeating it."""
+        with self._store.begin() as tx:
+            job = tx.jobs.get(ref.job_id)
+            message = tx.conversations.message_of_inbox(job.inbox_id) or _record(tx, job)
+            tx.jobs.update(job.id, conversation_id=message.conversation_id)
+            return tx.steps.done(
+                ref, ConversationOutcome(conversation_id=message.conversation_id, message_id=message.id or 0)
+            )
+
+
+def _record(tx: Transaction, job: Job) -> Message:
+    row = tx.inbox.get(job.inbox_id)
+    agent = tx.agents.get(job.agent_id)
+    binding = tx.agents.binding(job.address)
+    conversation = tx.conversations.open(
+        agent.id or 0,
+        job.address,
+        (row.user_id, row.user_name),
+        keyed_by_user=binding is not None and binding.key_by_user,
+    )
+    return tx.conversations.add(_message(row, job, conversation.id or 0, tx))
+
+
+def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> Message:
+    return Message(
+        conversation_id=conversation_id,
+        role=Role.USER,
+        content=row.content,
+        token_estimate=estimate(row.content),
+        inbox_id=row.id,
+        job_id=job.id,
+        created_at=tx.now,
+    )

@@ -1,0 +1,67 @@
+"""Step 4 of a message: who answers, or why nobody does; typing begins."""
+
+from typing import Protocol
+
+from temporalio import activity
+
+from maestro.domain.flow import RouteAction, RouteOutcome
+from maestro.domain.jobs import Ending, Job, JobStatus, StepRef
+from maestro.domain.messages import Address
+from maestro.domain.routing import may_talk, route
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+class Typing(Protocol):
+    """Shows and hides the typing indicator in the background."""
+
+    def start(self, job_id: str, address: Address) -> bool:
+        """Start the indicator if this process holds the connector; say whether it does."""
+        ...
+
+    def stop(self, job_id: str) -> None:
+        """Stop the indicator of a job; harmless when there is none."""
+        ...
+
+
+class RoutingActivities:
+    """Decides by pure rules over a snapshot of the store."""
+
+    def __init__(self, store: Store, typing: Typing) -> None:
+        self._store = store
+        self._typing = typing
+
+    @activity.defn
+    def choose_agent(self, ref: StepRef) -> RouteOutcome:
+        """Return who answers this message; a job without an answerer is closed as dropped (specification 003, step 2)."""
+        with self._store.begin() as tx:
+            job = tx.jobs.get(ref.job_id)
+            outcome = self._decide(tx, job)
+            if outcome.action is RouteAction.DROP:
+                tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
+            return tx.steps.done(ref, outcome)
+
+    @activity.defn
+    def show_typing(self, ref: StepRef) -> None:
+        """Start the indicator from the process that holds the connector (specification 003, step 3)."""
+        with self._store.view() as tx:
+            address = tx.jobs.get(ref.job_id).address
+        self._typing.start(ref.job_id, address)
+
+    def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
+        if job.notice:
+            return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
+        message = tx.inbox.get(job.inbox_id).message()
+        binding = tx.agents.binding(message.address)
+        chosen = route(message, binding, tx.agents.active())
+        refusal = may_talk(message, binding)
+        if chosen.agent is None or refusal is not None:
+            return RouteOutcome(action=RouteAction.DROP, reason=refusal or chosen.reason)
+        tx.jobs.update(job.id, agent_id=chosen.agent.id)
+        return RouteOutcome(
+            action=RouteAction.ANSWER,
+            agent=chosen.agent.slug,
+            reason=chosen.reason,
+            typing=self._typing.start(job.id, message.address),
+            media=bool(message.attachments),
+        )

@@ -1,0 +1,102 @@
+"""The payloads of the flow's steps: ids and words only, never text, so that no history holds what people say."""
+
+from enum import StrEnum
+
+from maestro.domain.deliveries import Purpose
+from maestro.domain.jobs import JobStatus, StepRef
+from maestro.domain.values import Value
+
+
+class RouteAction(StrEnum):
+    """What routing decided."""
+
+    ANSWER = "answer"
+    REPLY = "reply"
+    DROP = "drop"
+
+
+class RouteOutcome(Value):
+    """Who answers; ``typing`` says whether the indicator was started by the process that routed."""
+
+    action: RouteAction
+    agent: str = ""
+    reason: str = ""
+    typing: bool = False
+    media: bool = False
+
+
+class MediaOutcome(Value):
+    """How many files were fetched."""
+
+    files: int
+
+
+class ConversationOutcome(Value):
+    """Where the message was recorded."""
+
+    conversation_id: int
+    message_id: int
+
+
+class ContextOutcome(Value):
+    """The stored prompt."""
+
+    prompt_id: int
+    turns: int
+    tokens: int
+
+
+class ModelStep(StepRef):
+    """One model call; ``number`` counts the job's calls from 1."""
+
+    number: int
+
+
+class ModelOutcome(Value):
+    """What a model call took; the answer itself stays in the store."""
+
+    number: int
+    model: str
+    provider: str
+    account: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+class AnswerStep(StepRef):
+    """The model call whose answer is final."""
+
+    number: int
+
+
+class AnswerOutcome(Value):
+    """Where the answer was recorded."""
+
+    message_id: int
+
+
+class DeliverStep(StepRef):
+    """What to send, and whether the job is over once it is sent."""
+
+    purpose: Purpose
+    closes: bool
+
+
+class DeliverOutcome(Value):
+    """How many chunks were sent."""
+
+    chunks: int
+
+
+class CloseStep(StepRef):
+    """How an unsuccessful job ends; ``error`` is the name of a class."""
+
+    status: JobStatus
+    error: str = ""
+
+
+class CloseOutcome(Value):
+    """The job's final status; another one than asked for if it had ended already."""
+
+    status: JobStatus

@@ -1,0 +1,55 @@
+"""Which jobs may be replayed, and what a restart is (design invariant 4, specification 003 step 14)."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from maestro.domain.jobs import Job, JobStatus
+
+
+class ReplayMode(StrEnum):
+    """Resume goes on at the failed step and keeps every result; restart begins again as a new linked job."""
+
+    RESUME = "resume"
+    RESTART = "restart"
+
+
+RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
+
+
+def refusal(job: Job, mode: ReplayMode) -> str | None:
+    """Return why this job cannot be replayed this way, or None."""
+    if not job.status.ended:
+        return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
+    if mode is ReplayMode.RESUME and job.status not in RESUMABLE:
+        return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
+    if mode is ReplayMode.RESTART and (job.inbox_id is None or job.notice):
+        return f"job {job.id} answers no message; it can only be resumed."
+    return None
+
+
+def restarted(job: Job, new_id: str, now: datetime) -> Job:
+    """Return the job that answers the same message from the top."""
+    return Job(
+        id=new_id,
+        kind=job.kind,
+        priority=job.priority,
+        lane=job.lane,
+        inbox_id=job.inbox_id,
+        max_attempts=job.max_attempts,
+        restarted_from=job.id,
+        created_at=now,
+        **job.address.model_dump(),
+    )
+
+
+class JobControl(Protocol):
+    """What operators do with jobs; done by ``temporal.control``, used by the API and the command line."""
+
+    async def replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
+        """Replay an ended job and return the id of the job that runs now; raises ``NotFound`` or ``Conflict``."""
+        ...
+
+    async def cancel(self, job_id: str, actor: str) -> None:
+        """Stop an open job for good; raises ``NotFound`` or ``Conflict``."""
+        ...

@@ -1,0 +1,105 @@
+"""Accepts a message: one transaction, and only then may the platform be told that we have it (design section 4)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ulid import ULID
+
+from maestro.domain.control import ControlWord, control_word
+from maestro.domain.errors import Backlogged, InvalidMessage
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs import Job, Priority
+from maestro.domain.lanes import lane_of
+from maestro.domain.messages import Accepted, IncomingMessage, LaneKey
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+MAX_CONTENT_CHARS = 300_000
+
+
+@dataclass(frozen=True)
+class IntakeLimits:
+    """How many jobs may wait before new messages are refused, and how often a job's provider may fail."""
+
+    max_pending: int
+    max_attempts: int
+
+
+class Intake:
+    """The only way in: every message of every connector passes here once."""
+
+    def __init__(self, store: Store, limits: IntakeLimits, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._limits = limits
+        self._wake = wake
+
+    def accept(self, message: IncomingMessage) -> Accepted:
+        """Commit the message and its job, and wake the dispatcher; a message that came before changes nothing.
+
+        Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
+        """
+        _check(message)
+        with self._store.begin() as tx:
+            accepted = self._accept(tx, message)
+        if not accepted.duplicate:
+            self._wake()
+        return accepted
+
+    def _accept(self, tx: Transaction, message: IncomingMessage) -> Accepted:
+        known = tx.inbox.find(message)
+        if known is not None:
+            return Accepted(message_id=message.id, job_id=known.job_id, duplicate=True)
+        keyed = _keyed_by_user(tx, message)
+        lane = lane_of(message.address, message.user_id if keyed else None)
+        word = control_word(message.content)
+        if word is None:
+            self._refuse_if_full(tx)
+        job_id = f"message-{ULID()}"
+        row = tx.inbox.add(message, job_id)
+        tx.jobs.add(
+            Job(
+                id=job_id,
+                inbox_id=row.id,
+                priority=Priority.OWNER if message.is_owner else Priority.MESSAGE,
+                lane=None if word else lane,
+                notice=_obey(tx, word, row, lane) if word else "",
+                max_attempts=self._limits.max_attempts,
+                created_at=tx.now,
+                **message.address.model_dump(),
+            )
+        )
+        return Accepted(message_id=message.id, job_id=job_id, duplicate=False)
+
+    def _refuse_if_full(self, tx: Transaction) -> None:
+        waiting = tx.jobs.pending()
+        if waiting >= self._limits.max_pending:
+            raise Backlogged(
+                f"{waiting} messages are waiting already; this one was not taken. Please send it again in a while."
+            )
+
+
+def _check(message: IncomingMessage) -> None:
+    if not message.content.strip() and not message.attachments:
+        raise InvalidMessage("a message needs text or an attachment")
+    if len(message.content) > MAX_CONTENT_CHARS:
+        raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
+
+
+def _keyed_by_user(tx: Transaction, message: IncomingMessage) -> bool:
+    binding = tx.agents.binding(message.address)
+    return binding is not None and binding.key_by_user
+
+
+def _obey(tx: Transaction, word: ControlWord, row: InboxRow, lane: LaneKey) -> str:
+    """Do what a control word says and return what to tell the person (decision 16)."""
+    running = tx.jobs.running_in(lane)
+    if word is ControlWord.STOP:
+        stopped = [job_id for job_id in running if tx.jobs.request_stop(job_id)]
+        return "Stopped." if stopped else "Nothing is running here."
+    if word is ControlWord.STATUS:
+        waiting = tx.jobs.waiting_in(lane)
+        working = "I am working on an answer" if running else "Nothing is running here"
+        return f"{working}; {waiting} more waiting." if waiting else f"{working}."
+    message = row.message()
+    tx.conversations.close_all(message.address, message.user_id if _keyed_by_user(tx, message) else None)
+    return "A new conversation begins with your next message."

@@ -1,0 +1,77 @@
+"""What operators do with jobs: resume, restart, cancel (design invariant 4)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+from ulid import ULID
+
+from maestro.domain.errors import Conflict
+from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.replay import ReplayMode, refusal, restarted
+from maestro.store.store import Store
+
+CANCEL_TIMEOUT = 5.0
+
+ClientSource = Callable[[], Awaitable[Client | None]]
+
+
+class TemporalJobControl:
+    """Works on the store, where a dispatcher finds what is to do; only a running workflow is told directly."""
+
+    def __init__(self, store: Store, client: ClientSource, wake: Callable[[], None]) -> None:
+        self._store = store
+        self._client = client
+        self._wake = wake
+
+    async def replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
+        """Resume or restart an ended job and return the id of the job that runs now.
+
+        Raises ``NotFound``, and ``Conflict`` when the job's state does not allow it.
+        """
+        running = await asyncio.to_thread(self._replay, job_id, mode, actor)
+        self._wake()
+        return running
+
+    async def cancel(self, job_id: str, actor: str) -> None:
+        """Stop an open job for good; raises ``NotFound``, and ``Conflict`` when it has ended."""
+        status = await asyncio.to_thread(self._stop, job_id, actor)
+        if status is not JobStatus.PENDING:
+            await self._cancel_workflow(job_id)
+        self._wake()
+
+    async def _cancel_workflow(self, job_id: str) -> None:
+        """Interrupt the workflow's waits; without Temporal the row alone stops the job at its next step."""
+        client = await self._client()
+        if client is None:
+            return
+        try:
+            await asyncio.wait_for(client.get_workflow_handle(job_id).cancel(), CANCEL_TIMEOUT)
+        except (RPCError, TimeoutError):
+            return
+
+    def _replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
+        with self._store.begin() as tx:
+            job = tx.jobs.get(job_id)
+            reason = refusal(job, mode)
+            if reason is not None:
+                raise Conflict(reason)
+            tx.audit.add(actor, f"job.{mode}", job_id)
+            if mode is ReplayMode.RESUME:
+                tx.deliveries.revive(job_id)
+                return tx.jobs.reopen(job).id
+            again: Job = tx.jobs.add(restarted(job, f"{job.kind}-{ULID()}", tx.now))
+            tx.inbox.point_to(job.inbox_id or 0, again.id)
+            return again.id
+
+    def _stop(self, job_id: str, actor: str) -> JobStatus:
+        with self._store.begin() as tx:
+            job = tx.jobs.get(job_id)
+            if job.status.ended:
+                raise Conflict(f"job {job_id} is {job.status} already; there is nothing to cancel")
+            tx.audit.add(actor, "job.cancel", job_id)
+            tx.jobs.request_stop(job_id)
+            if job.status is JobStatus.PENDING:
+                tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
+            return job.status

@@ -1,0 +1,136 @@
+"""Starts a workflow for every job whose turn it is (design section 4, row 3)."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.common import (
+    Priority,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError
+
+from maestro.domain.jobs import Job, JobRef
+from maestro.store.store import Store
+from workflows.message import MessageWorkflow
+
+PLATFORM = SearchAttributeKey.for_keyword("Platform")
+KIND = SearchAttributeKey.for_keyword("Kind")
+CHANNEL = SearchAttributeKey.for_keyword("Channel")
+
+BATCH = 50
+CLAIM_LAPSES = timedelta(seconds=10)
+START_TIMEOUT = 5.0
+LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds: how often to look without being woken, between heartbeats at most, and per model call."""
+
+    look: float
+    heartbeat: float
+    model: float
+
+
+class Dispatcher:
+    """Looks when woken, and now and then by itself because other processes release lanes too."""
+
+    def __init__(self, store: Store, task_queue: str, pace: Pace, report: Callable[[str], None]) -> None:
+        self._store = store
+        self._task_queue = task_queue
+        self._pace = pace
+        self._report = report
+        self._woken = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def wake(self) -> None:
+        """Look soon; may be called from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._woken.set)
+
+    async def run(self, client: Client) -> None:
+        """Start jobs until cancelled; while Temporal is away they wait in the store, in order."""
+        await asyncio.to_thread(self._forget_claims)
+        pause = self._pace.look
+        while True:
+            self._woken.clear()
+            claimed = await asyncio.to_thread(self._claim)
+            if not claimed:
+                await self._rest(self._pace.look)
+            elif await self._start_all(client, claimed):
+                pause = self._pace.look
+            else:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _start_all(self, client: Client, jobs: Sequence[Job]) -> bool:
+        results = await asyncio.gather(*(self._start(client, job) for job in jobs))
+        failed = [job.id for job, started in zip(jobs, results, strict=True) if not started]
+        if failed:
+            await asyncio.to_thread(self._unclaim, failed)
+            self._report(f"Temporal did not take {len(failed)} job(s); they wait in the store")
+        return not failed
+
+    async def _start(self, client: Client, job: Job) -> bool:
+        try:
+            await asyncio.wait_for(self._begin(client, job), START_TIMEOUT)
+        except WorkflowAlreadyStartedError:
+            return True
+        except (RPCError, TimeoutError):
+            return False
+        return True
+
+    async def _begin(self, client: Client, job: Job) -> None:
+        """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
+        await client.start_workflow(
+            MessageWorkflow.run,
+            JobRef(
+                job_id=job.id,
+                run=job.run,
+                heartbeat_seconds=self._pace.heartbeat,
+                model_seconds=self._pace.model,
+            ),
+            id=job.id,
+            task_queue=self._task_queue,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"{job.kind} on {job.platform}, channel {job.channel}"[:200],
+            static_details=f"Job `{job.id}`, run {job.run}. Its steps, prompt and answer are in the job's row.",
+            search_attributes=TypedSearchAttributes(
+                [
+                    SearchAttributePair(PLATFORM, job.platform),
+                    SearchAttributePair(KIND, str(job.kind)),
+                    SearchAttributePair(CHANNEL, job.channel),
+                ]
+            ),
+            priority=Priority(priority_key=(job.priority + 1) // 2, fairness_key=job.channel[:64]),
+        )
+
+    def _forget_claims(self) -> None:
+        with self._store.begin() as tx:
+            tx.jobs.forget_claims()
+
+    def _claim(self) -> Sequence[Job]:
+        with self._store.view() as tx:
+            if not tx.jobs.claimable(1, tx.now - CLAIM_LAPSES):
+                return ()
+        with self._store.begin() as tx:
+            return tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES)
+
+    def _unclaim(self, ids: Sequence[str]) -> None:
+        with self._store.begin() as tx:
+            tx.jobs.unclaim(ids)

@@ -1,0 +1,118 @@
+"""Every step leaves a row, finds itself done, and says when it may be tried again: one interceptor for all steps."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel
+from temporalio import activity
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from maestro.domain.errors import JobEnded, Quarantined, Stopped
+from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, next_attempt_in
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+from temporal.failures import StepFailure
+
+DETAIL_CHARS = 500
+AFTER_A_STOP = ("deliver", "notice", "close")
+"""Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
+
+
+class StepJournal(Interceptor):
+    """Wraps every activity that takes a ``StepRef`` (design invariants 3, 4 and 6)."""
+
+    def __init__(self, store: Store, rules: RetryRules) -> None:
+        self._journal = Journal(store, rules)
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """Put the journal in front of the activity."""
+        return _Journaled(next, self._journal)
+
+
+class Journal:
+    """What is written before and after an attempt; each method is one transaction."""
+
+    def __init__(self, store: Store, rules: RetryRules) -> None:
+        self._store = store
+        self._rules = rules
+
+    def begin(self, ref: StepRef, name: str) -> str | None:
+        """Return what the finished step returned, or note that an attempt begins and return None.
+
+        Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
+        in it too often (decision 9).
+        """
+        with self._store.begin() as tx:
+            held = tx.steps.result(ref)
+            if held is not None:
+                return held
+            crashes = self._enter(tx, ref, name)
+        if crashes >= self._rules.crashes:
+            raise Quarantined(f"the process died {crashes} times in step {ref.step}")
+        return None
+
+    def failed(self, ref: StepRef, error: Exception) -> StepFailure:
+        """Note why the attempt failed and return what Temporal is told."""
+        with self._store.begin() as tx:
+            tx.steps.failed(ref, type(error).__name__, str(error)[:DETAIL_CHARS])
+            job = tx.jobs.get(ref.job_id)
+            failures = tx.steps.count(ref, job.run, StepState.FAILED)
+            tx.jobs.update(ref.job_id, attempts=failures)
+        return StepFailure(error, next_attempt_in(error, failures, self._rules))
+
+    def _enter(self, tx: Transaction, ref: StepRef, name: str) -> int:
+        job = tx.jobs.get(ref.job_id)
+        if job.status.ended and not ref.step.startswith("close"):
+            raise JobEnded(f"job {job.id} is {job.status}")
+        if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
+            raise Stopped(f"a person stopped job {job.id}")
+        if job.status is JobStatus.PENDING:
+            tx.jobs.started(job.id)
+        tx.steps.start(ref, name, job.run)
+        return tx.steps.count(ref, job.run, StepState.INTERRUPTED)
+
+
+class _Journaled(ActivityInboundInterceptor):
+    def __init__(self, following: ActivityInboundInterceptor, journal: Journal) -> None:
+        super().__init__(following)
+        self._journal = journal
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        result_type = get_type_hints(input.fn).get("return")
+        if isinstance(input.args[0], StepRef) and inspect.isclass(result_type) and issubclass(result_type, BaseModel):
+            wrap = _journaled_async if inspect.iscoroutinefunction(input.fn) else _journaled
+            input.fn = wrap(input.fn, self._journal, result_type)
+        return await super().execute_activity(input)
+
+
+def _journaled(
+    function: Callable[[StepRef], BaseModel], journal: Journal, result: type[BaseModel]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def attempt(ref: StepRef) -> BaseModel:
+        try:
+            held = journal.begin(ref, activity.info().activity_type)
+            return result.model_validate_json(held) if held is not None else function(ref)
+        # Design invariant 1: whatever a step raises, its row says so and the history gets a type and a fixed sentence.
+        except Exception as error:
+            raise journal.failed(ref, error) from None
+
+    return attempt
+
+
+def _journaled_async(
+    function: Callable[[StepRef], Awaitable[BaseModel]], journal: Journal, result: type[BaseModel]
+) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def attempt(ref: StepRef) -> BaseModel:
+        try:
+            held = await asyncio.to_thread(journal.begin, ref, activity.info().activity_type)
+            return result.model_validate_json(held) if held is not None else await function(ref)
+        # The same sentence of the design as above.
+        except Exception as error:
+            raise await asyncio.to_thread(journal.failed, ref, error) from None
+
+    return attempt

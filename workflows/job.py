@@ -1,0 +1,191 @@
+"""The tail that every kind of job shares: context, model, answer, delivery, and the failure path (design section 4)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.common import SearchAttributeKey
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from activities.closing import ClosingActivities
+    from activities.context import ContextActivities
+    from activities.delivery import DeliveryActivities
+    from activities.llm import LLMActivities
+    from activities.routing import RoutingActivities
+    from activities.tags import TagActivities
+    from maestro.domain.deliveries import Purpose
+    from maestro.domain.flow import AnswerStep, CloseOutcome, CloseStep, DeliverStep, ModelOutcome, ModelStep
+    from maestro.domain.jobs import JobRef, JobStatus, StepRef
+    from workflows import policies
+
+Outcome = TypeVar("Outcome")
+
+AGENT = SearchAttributeKey.for_keyword("Agent")
+CONVERSATION = SearchAttributeKey.for_keyword("Conversation")
+OUTCOME = SearchAttributeKey.for_keyword("Outcome")
+
+STOPPED = frozenset({"Stopped", "JobEnded"})
+FINAL_CALL = 1
+
+
+class JobRun:
+    """One run of one job: its steps under their names, what people see of it, and how it ends."""
+
+    def __init__(self, ref: JobRef) -> None:
+        self._ref = ref
+        self._status = JobStatus.RUNNING
+        self._found: dict[SearchAttributeKey[str], str] = {}
+        self._story: list[str] = []
+
+    async def to_its_end(self, flow: Awaitable[None]) -> str:
+        """Run the flow and return the job's status; whatever goes wrong, the job is closed with its reason.
+
+        Fails the workflow when the job failed, so that it is found among the failed ones in the Temporal Web UI.
+        """
+        try:
+            await flow
+        # Design invariant 9: a message never ends silently, not even by a fault in this very code.
+        except (Exception, asyncio.CancelledError) as error:
+            await self._fail(error)
+            self._publish()
+            if self._status is JobStatus.FAILED:
+                raise ApplicationError("The job failed.", type=_kind(error), non_retryable=True) from None
+            if is_cancelled_exception(error):
+                raise
+            return self._status
+        self._publish()
+        return self._status
+
+    async def answer(self) -> None:
+        """Build the context, ask the model, record the answer, deliver it."""
+        await self.local(ContextActivities.build_context, "context", "Build the prompt")
+        call: ModelOutcome = await self._regular(
+            LLMActivities.call_model,
+            ModelStep(job_id=self._ref.job_id, step=f"model-{FINAL_CALL}", number=FINAL_CALL),
+            timedelta(seconds=self._ref.model_seconds) + policies.SLACK,
+            f"Ask the model, call {FINAL_CALL}",
+        )
+        self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
+        step = AnswerStep(job_id=self._ref.job_id, step="tags", number=call.number)
+        await self._local(TagActivities.record_answer, step, "Act on the answer and record it")
+        await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
+        self.ended(JobStatus.COMPLETED)
+
+    async def reply(self) -> None:
+        """Send what Maestro itself has to say, such as the answer to a control word."""
+        await self._deliver(Purpose.NOTICE, "Reply to a control word", closes=True)
+        self.ended(JobStatus.COMPLETED)
+
+    async def local(self, activity: Callable[..., Outcome], step: str, summary: str) -> Outcome:
+        """Run a cheap step inside the workflow task."""
+        return await self._local(activity, StepRef(job_id=self._ref.job_id, step=step), summary)
+
+    def show_typing(self) -> None:
+        """Have the process that holds the connector show the indicator; nobody waits for it."""
+        workflow.start_activity_method(
+            RoutingActivities.show_typing,
+            StepRef(job_id=self._ref.job_id, step="typing"),
+            schedule_to_close_timeout=policies.SLACK,
+            retry_policy=policies.RETRY_AFTER_CRASH,
+            summary="Show the typing indicator",
+        )
+
+    def tell(self, line: str = "", *, agent: str = "", conversation: int = 0) -> None:
+        """Add a line to the details in the Temporal Web UI, and what the search attributes will say at the end."""
+        if agent:
+            self._found[AGENT] = agent
+        if conversation:
+            self._found[CONVERSATION] = str(conversation)
+        if line:
+            self._story.append(f"* {line}")
+            workflow.set_current_details("\n".join(self._story))
+
+    def ended(self, status: JobStatus) -> None:
+        """Note how the job ended; its row says the same already."""
+        self._status = status
+
+    async def _fail(self, error: BaseException) -> None:
+        kind = _kind(error)
+        stopped = is_cancelled_exception(error) or kind in STOPPED
+        if not stopped and _activity(error) != "deliver":
+            await self._notice()
+        step = CloseStep(
+            job_id=self._ref.job_id,
+            step=f"close-{self._ref.run}",
+            status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
+            error="" if stopped else kind,
+        )
+        closed: CloseOutcome = await self._local(ClosingActivities.close_job, step, "Close the job with its reason")
+        self.ended(closed.status)
+        self.tell(f"{closed.status}: {kind}")
+
+    async def _notice(self) -> None:
+        try:
+            await self._deliver(Purpose.NOTICE, "Tell the person that it failed", closes=False)
+        except ActivityError:
+            self.tell("the failure notice could not be sent")
+
+    async def _deliver(self, purpose: Purpose, summary: str, *, closes: bool) -> None:
+        step = DeliverStep(
+            job_id=self._ref.job_id,
+            step="deliver" if closes else "notice",
+            purpose=purpose,
+            closes=closes,
+        )
+        await self._regular(
+            DeliveryActivities.deliver, step, policies.DELIVERY, summary, None if closes else policies.NOTICE
+        )
+
+    async def _local(self, activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
+        result: Outcome = await workflow.execute_local_activity_method(
+            activity,
+            step,
+            start_to_close_timeout=policies.LOCAL_STEP,
+            retry_policy=policies.RETRY_AFTER_CRASH,
+            local_retry_threshold=policies.LOCAL_RETRY_IN_HISTORY,
+            summary=summary,
+        )
+        return result
+
+    async def _regular(
+        self,
+        activity: Callable[..., Any],
+        step: StepRef,
+        timeout: timedelta,
+        summary: str,
+        in_all: timedelta | None = None,
+    ) -> Any:
+        return await workflow.execute_activity_method(
+            activity,
+            step,
+            activity_id=step.step,
+            start_to_close_timeout=timeout,
+            schedule_to_close_timeout=in_all,
+            heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
+            retry_policy=policies.RETRY_AFTER_CRASH,
+            cancellation_type=policies.WAIT_FOR_CLEANUP,
+            summary=summary,
+        )
+
+    def _publish(self) -> None:
+        found = {**self._found, OUTCOME: str(self._status)}
+        workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items()])
+
+
+def _kind(error: BaseException) -> str:
+    """Return the name of the class behind an activity's failure."""
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if isinstance(cause, ApplicationError):
+        return cause.type or "ApplicationError"
+    return type(cause).__name__
+
+
+def _activity(error: BaseException) -> str:
+    return error.activity_type if isinstance(error, ActivityError) else ""
+
+
+def _cost(call: "ModelOutcome") -> str:
+    return "" if call.cost_usd is None else f", {call.cost_usd:.6f} USD"

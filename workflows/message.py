@@ -1,0 +1,38 @@
+"""The flow of one incoming message, step by step as the specification lists it (003)."""
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from activities.conversations import ConversationActivities
+    from activities.routing import RoutingActivities
+    from maestro.domain.flow import ConversationOutcome, RouteAction, RouteOutcome
+    from maestro.domain.jobs import JobRef, JobStatus
+    from workflows.job import JobRun
+
+
+@workflow.defn(name="MessageWorkflow")
+class MessageWorkflow:
+    """Answers one message once; its id is the job's."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        job = JobRun(ref)
+        return await job.to_its_end(self._answer(job))
+
+    async def _answer(self, job: JobRun) -> None:
+        route: RouteOutcome = await job.local(RoutingActivities.choose_agent, "route", "Who answers?")
+        job.tell(f"{route.action}: {route.reason}", agent=route.agent)
+        if route.action is RouteAction.DROP:
+            job.ended(JobStatus.DROPPED)
+            return
+        if route.action is RouteAction.REPLY:
+            await job.reply()
+            return
+        if not route.typing:
+            job.show_typing()
+        recorded: ConversationOutcome = await job.local(
+            ConversationActivities.record_message, "conversation", "Record the user's message"
+        )
+        job.tell(conversation=recorded.conversation_id)
+        await job.answer()
