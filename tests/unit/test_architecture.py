@@ -299,6 +299,18 @@ def test_an_effect_in_a_workflow_is_found(text: str) -> None:
     assert breaches(effects.workflows_do_nothing_themselves, text) == 0
 
 
+def test_connectors_do_not_know_each_other() -> None:
+    check(effects.connectors_do_not_know_each_other, product())
+
+
+@pytest.mark.parametrize("text", ["from connectors.slack.send import f", "from connectors import slack"])
+def test_a_connector_that_knows_another_is_found(text: str) -> None:
+    rule = effects.connectors_do_not_know_each_other
+    assert breaches(rule, text, "connectors/web/frames.py") == 1
+    assert breaches(rule, text, "connectors/slack/receive.py") == 0
+    assert breaches(rule, text, "connectors/registry.py") == 0
+
+
 # The project as a whole
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from tests.unit.architecture.source import Finding, Source, dotted
 
+PLATFORMS = ("discord", "slack", "telegram", "web", "whatsapp")
 TRANSACTIONS = ("begin", "view")
 ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
 EVERYTHING = frozenset({"Exception", "BaseException"})
@@ -83,12 +84,12 @@ def only_commands_print(source: Source) -> Iterator[Finding]:
 
 
 def imports(source: Source) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
-    """Yield every imported module with its place, those imported by name at run time too."""
+    """Yield every imported name, dotted, with its place; those imported by a text at run time too."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from ((node, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node, node.module
+            yield from ((node, f"{node.module}.{alias.name}") for alias in node.names)
         elif isinstance(node, ast.Call) and dotted(node.func).split(".")[-1] in ("import_module", "__import__"):
             words = (word.value for word in node.args if isinstance(word, ast.Constant))
             yield from ((node, word) for word in words if isinstance(word, str))
@@ -108,3 +109,13 @@ def workflows_do_nothing_themselves(source: Source) -> Iterator[Finding]:
         for node, name in imports(source):
             if name.split(".")[0] in NOT_IN_WORKFLOWS:
                 yield source.finding(node, f"{name} in a workflow: let an activity do it")
+
+
+def connectors_do_not_know_each_other(source: Source) -> Iterator[Finding]:
+    """A connector imports no other connector: a platform can be left out, and fails alone."""
+    here = source.path.split("/")[1] if source.is_in("connectors/") else ""
+    if here in PLATFORMS:
+        for node, name in imports(source):
+            package, _, rest = name.partition(".")
+            if package == "connectors" and rest.split(".")[0] in set(PLATFORMS) - {here}:
+                yield source.finding(node, f"{name} in the connector of {here}")

@@ -11,7 +11,7 @@ BUILT_IN = frozenset(
     {"bool", "bytes", "chr", "float", "frozenset", "int", "len", "max", "min", "object", "ord", "range"}
 )
 COMBINED = frozenset(
-    {"encode", "exists", "items", "joinpath", "keys", "round", "sorted", "str", "sum", "tuple", "values"}
+    {"encode", "exists", "items", "joinpath", "keys", "replace", "round", "sorted", "str", "sum", "tuple", "values"}
 )
 LIBRARY = frozenset({"Decimal", "MappingProxyType", "Path", "PurePath", "PurePosixPath", "UUID", "ZoneInfo", "compile"})
 LIBRARY_TOO = frozenset({"attrgetter", "date", "datetime", "files", "itemgetter", "timedelta"})
