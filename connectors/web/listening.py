@@ -44,6 +44,7 @@ def server(app: ASGIApp, max_frame_bytes: int, serving: Callable[[], Awaitable[N
         app,
         lifespan="off",
         log_config=None,
+        log_level="warning",  # at debug level the library would log frames, credentials included
         access_log=False,
         server_header=False,
         proxy_headers=False,

@@ -122,7 +122,11 @@ async def web_client(
     """
     wants_auth = auth.pop("auth", True)
     async with connect(
-        f"ws://{host}:{port}/", additional_headers=dict(headers or {}), compression=None, max_size=None
+        f"ws://{host}:{port}/",
+        additional_headers=dict(headers or {}),
+        compression=None,
+        max_size=None,
+        max_queue=None,  # with a bound, unread frames keep the library from seeing the close for 10 s
     ) as socket:
         client = WebClient(socket)
         if wants_auth:
