@@ -3,6 +3,7 @@
 import asyncio
 import codecs
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -40,7 +41,8 @@ MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1aE\xdf\xa3", "video/webm"),
 )
-MARKUP = (b"<!", b"<?", b"<html", b"<head", b"<body", b"<script", b"<svg", b"<iframe", b"<style", b"<title", b"<xml")
+MARKUP = re.compile(rb"\s*<[a-z!?/]", re.IGNORECASE)
+NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class _Body:
@@ -111,7 +113,7 @@ def sniff(source: BinaryIO) -> str:
     for offset, magic, content_type in MAGIC:
         if head[offset:].startswith(magic) and (offset != 8 or head.startswith(b"RIFF")):
             return content_type
-    if head.removeprefix(codecs.BOM_UTF8).lstrip().lower().startswith(MARKUP):
+    if MARKUP.match(head.removeprefix(codecs.BOM_UTF8)):
         raise UnsupportedMedia("HTML, SVG and XML files are not accepted.")
     source.seek(0)
     if head and _is_text(source):
@@ -129,7 +131,7 @@ def _is_text(source: BinaryIO) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         while block := source.read(BLOCK):
-            if "\0" in decoder.decode(block):
+            if NOT_IN_TEXT.search(decoder.decode(block)):
                 return False
         decoder.decode(b"", final=True)
     except UnicodeDecodeError:

@@ -1,0 +1,104 @@
+"""One socket's line: order, no doubles, and what happens when nobody reads."""
+
+import asyncio
+import json
+
+from connectors.web.errors import TooSlow
+from connectors.web.send import Hub, Line
+from maestro.domain.messages import Address, OutgoingMessage
+
+
+def message(number: int, channel: str = "c") -> OutgoingMessage:
+    """Return the delivery with this id."""
+    return OutgoingMessage(id=number, address=Address(platform="web", channel=channel), content="x")
+
+
+async def written(line: Line) -> list[int | str]:
+    """Return what is on the line: ids of deliveries, types of everything else."""
+    out: list[int | str] = []
+
+    async def send(text: str) -> None:
+        frame = json.loads(text)
+        out.append(frame.get("id", frame["type"]))
+
+    draining = asyncio.create_task(line.drain(send))
+    await asyncio.sleep(0.01)
+    draining.cancel()
+    return out
+
+
+async def is_full(line: Line) -> bool:
+    """Tell whether the line gave its client up."""
+    try:
+        async with asyncio.timeout(0.01):
+            await line.until_full()
+    except TooSlow:
+        return True
+    except TimeoutError:
+        pass
+    return False
+
+
+async def test_held_deliveries_and_missed_ones_merge_by_id() -> None:
+    line = Line(limit=10, cursor=2)
+    for number in (2, 5, 4):
+        line.push(message(number))
+    line.catch_up([message(3), message(4)])
+    line.push(message(5))
+    line.push(message(6))
+    assert await written(line) == [3, 4, 5, 6]
+    assert line.cursor == 6
+
+
+async def test_a_full_line_gives_up() -> None:
+    line = Line(limit=3, cursor=0)
+    line.catch_up(())
+    for number in range(1, 4):
+        line.push(message(number))
+    assert not await is_full(line)
+    line.push(message(4))
+    assert await is_full(line)
+
+
+async def test_too_much_during_a_replay_gives_up_too() -> None:
+    line = Line(limit=3, cursor=0)
+    for number in range(1, 5):
+        line.push(message(number))
+    assert await is_full(line)
+
+
+async def test_a_long_absence_is_not_a_slow_reader() -> None:
+    line = Line(limit=3, cursor=0)
+    line.catch_up(message(number) for number in range(1, 101))
+    line.say({"type": "resumed"})
+    assert not await is_full(line)
+    assert (await written(line))[-2:] == [100, "resumed"]
+
+
+async def test_typing_is_dropped_while_something_waits() -> None:
+    line = Line(limit=3, cursor=0)
+    line.hint({"type": "typing"})
+    line.catch_up(())
+    line.push(message(1))
+    line.hint({"type": "typing"})
+    assert await written(line) == [1]
+    line.hint({"type": "typing"})
+    assert await written(line) == ["typing"]
+
+
+async def test_the_hub_forgets_a_line_that_left() -> None:
+    hub, line = Hub(), Line(limit=3, cursor=0)
+    with hub.listening("c", line):
+        assert hub.clients == 1
+    assert hub.clients == 0
+    hub.push(message(1))
+    line.catch_up(())
+    assert await written(line) == []
+
+
+def test_the_hub_remembers_what_just_went_out() -> None:
+    hub = Hub()
+    for number in (1, 2, 3):
+        hub.push(message(number, "c" if number != 2 else "other"))
+    assert [kept.id for kept in hub.recent("c", 0)] == [1, 3]
+    assert [kept.id for kept in hub.recent("c", 1)] == [3]
