@@ -63,7 +63,8 @@ class DeliveryActivities:
         return DeliverOutcome(chunks=sent)
 
     async def _first(self, step: DeliverStep, capabilities: Capabilities) -> OutgoingMessage | None:
-        while (prepared := await asyncio.to_thread(self._prepare, step, capabilities)) is None:
+        # Another process may hold the lane, so there is no event to wait for: the row is all there is.
+        while (prepared := await asyncio.to_thread(self._prepare, step, capabilities)) is None:  # noqa: ASYNC110
             await asyncio.sleep(LANE_POLL_SECONDS)
         return prepared.first
 

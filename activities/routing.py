@@ -27,13 +27,14 @@ class Typing(Protocol):
 class RoutingActivities:
     """Decides by pure rules over a snapshot of the store."""
 
-    def __init__(self, store: Store, typing: Typing) -> None:
+    def __init__(self, store: Store, typing: Typing, fallback_agent: str) -> None:
         self._store = store
         self._typing = typing
+        self._fallback_agent = fallback_agent
 
     @activity.defn
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
-        """Return who answers this message; a job without an answerer is closed as dropped (specification 003, step 2)."""
+        """Return who answers this message; without an answerer the job is closed as dropped (specification 003, step 2)."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             outcome = self._decide(tx, job)
@@ -53,7 +54,7 @@ class RoutingActivities:
             return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
         message = tx.inbox.get(job.inbox_id).message()
         binding = tx.agents.binding(message.address)
-        chosen = route(message, binding, tx.agents.active())
+        chosen = route(message, binding, tx.agents.active(), self._fallback_agent)
         refusal = may_talk(message, binding)
         if chosen.agent is None or refusal is not None:
             return RouteOutcome(action=RouteAction.DROP, reason=refusal or chosen.reason)

@@ -68,7 +68,7 @@ class ConnectorContext(Protocol):
     """All a connector may ask of Maestro; every method is safe to call from the event loop."""
 
     async def accept(self, message: IncomingMessage) -> Accepted:
-        """Commit the message; raises ``Backlogged`` when the inbox is full and ``InvalidMessage`` when it breaks a rule."""
+        """Commit the message; raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a broken rule."""
         ...
 
     async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:

@@ -97,7 +97,7 @@ def _journaled(
             held = journal.begin(ref, activity.info().activity_type)
             return result.model_validate_json(held) if held is not None else function(ref)
         # Design invariant 1: whatever a step raises, its row says so and the history gets a type and a fixed sentence.
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - see above
             raise journal.failed(ref, error) from None
 
     return attempt
@@ -112,7 +112,7 @@ def _journaled_async(
             held = await asyncio.to_thread(journal.begin, ref, activity.info().activity_type)
             return result.model_validate_json(held) if held is not None else await function(ref)
         # The same sentence of the design as above.
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - see above
             raise await asyncio.to_thread(journal.failed, ref, error) from None
 
     return attempt

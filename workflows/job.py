@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -29,6 +30,14 @@ OUTCOME = SearchAttributeKey.for_keyword("Outcome")
 
 STOPPED = frozenset({"Stopped", "JobEnded"})
 FINAL_CALL = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a step may take: one attempt, and all of them together if that is bounded."""
+
+    once: timedelta
+    in_all: timedelta | None = None
 
 
 class JobRun:
@@ -65,7 +74,7 @@ class JobRun:
         call: ModelOutcome = await self._regular(
             LLMActivities.call_model,
             ModelStep(job_id=self._ref.job_id, step=f"model-{FINAL_CALL}", number=FINAL_CALL),
-            timedelta(seconds=self._ref.model_seconds) + policies.SLACK,
+            Limits(once=timedelta(seconds=self._ref.model_seconds) + policies.SLACK),
             f"Ask the model, call {FINAL_CALL}",
         )
         self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
@@ -135,9 +144,8 @@ class JobRun:
             purpose=purpose,
             closes=closes,
         )
-        await self._regular(
-            DeliveryActivities.deliver, step, policies.DELIVERY, summary, None if closes else policies.NOTICE
-        )
+        limits = Limits(once=policies.DELIVERY, in_all=None if closes else policies.NOTICE)
+        await self._regular(DeliveryActivities.deliver, step, limits, summary)
 
     async def _local(self, activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
         result: Outcome = await workflow.execute_local_activity_method(
@@ -150,20 +158,13 @@ class JobRun:
         )
         return result
 
-    async def _regular(
-        self,
-        activity: Callable[..., Any],
-        step: StepRef,
-        timeout: timedelta,
-        summary: str,
-        in_all: timedelta | None = None,
-    ) -> Any:
+    async def _regular(self, activity: Callable[..., Any], step: StepRef, limits: Limits, summary: str) -> Any:
         return await workflow.execute_activity_method(
             activity,
             step,
             activity_id=step.step,
-            start_to_close_timeout=timeout,
-            schedule_to_close_timeout=in_all,
+            start_to_close_timeout=limits.once,
+            schedule_to_close_timeout=limits.in_all,
             heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
             retry_policy=policies.RETRY_AFTER_CRASH,
             cancellation_type=policies.WAIT_FOR_CLEANUP,

@@ -30,6 +30,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     def process_result_value(self, value: Any, dialect: Any) -> datetime | None:
         """Give back an aware time."""
+        del dialect
         if value is None or isinstance(value, datetime):
             return value
         return datetime.fromisoformat(value)
@@ -43,9 +44,11 @@ def text_of(words: type[StrEnum]) -> Any:
         cache_ok = True
 
         def process_bind_param(self, value: StrEnum | None, dialect: Any) -> Any:
+            del dialect
             return None if value is None else str(words(value))
 
         def process_result_value(self, value: Any, dialect: Any) -> StrEnum | None:
+            del dialect
             return None if value is None else words(value)
 
     return EnumText

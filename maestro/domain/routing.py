@@ -18,11 +18,11 @@ class Route:
     reason: str
 
 
-def route(message: IncomingMessage, binding: AgentChannel | None, agents: Sequence[Agent]) -> Route:
+def route(message: IncomingMessage, binding: AgentChannel | None, agents: Sequence[Agent], fallback: str = "") -> Route:
     """Pick the agent that should answer; ``agents`` are the active ones, oldest first.
 
     First match wins: the channel's own agent; a mention ``@slug`` or ``@name`` as a whole token; a dashboard
-    channel of one agent; a direct message, which goes to the conductor.
+    channel of one agent; a direct message, which goes to the conductor; the ``fallback`` agent, if its slug is given.
     """
     by_id = {agent.id: agent for agent in agents}
     if binding is not None and binding.agent_id in by_id:
@@ -33,10 +33,14 @@ def route(message: IncomingMessage, binding: AgentChannel | None, agents: Sequen
     dashboard = _dashboard_agent(message, by_id)
     if dashboard is not None:
         return Route(dashboard, "the channel is the agent's own on the dashboard")
+    conductor = next((agent for agent in agents if agent.role == CONDUCTOR), None)
+    if message.is_direct and conductor is not None:
+        return Route(conductor, "a direct message goes to the conductor")
+    last = next((agent for agent in agents if fallback and agent.slug == fallback), None)
+    if last is not None:
+        return Route(last, "no rule names an agent, so the fallback agent answers")
     if message.is_direct:
-        conductor = next((agent for agent in agents if agent.role == CONDUCTOR), None)
-        reason = "a direct message goes to the conductor"
-        return Route(conductor, reason if conductor else "there is no active conductor")
+        return Route(None, "there is no active conductor")
     return Route(None, "no agent is bound to the channel and none is mentioned")
 
 

@@ -103,7 +103,8 @@ def _kind(found: Evidence, *, told_to_wait: bool) -> type[LLMFailure]:
     status = found.status or 0
     if 300 <= status < 500 and status not in _PASSING:
         return _kind_of_refusal(status, found.text, told_to_wait=told_to_wait)
-    return ModelTimeout if found.timed_out else ProviderUnavailable
+    # litellm calls some error statuses a timeout; ours is only the one that we waited for.
+    return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 
 def _kind_of_refusal(status: int, text: str, *, told_to_wait: bool) -> type[LLMFailure]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from weakref import WeakSet
 
 import httpx
 
@@ -23,6 +24,8 @@ from maestro.llm.wire import ObservedTransport, observed
 
 LoadImage = Callable[[ImageRef], bytes]
 """Reads the bytes of an image; may block, it is called in a thread."""
+
+Transports = WeakSet[ObservedTransport]
 
 READ_TIMEOUT = timedelta(minutes=10)
 """How long the provider may say nothing. A model thinks in silence, so this only ends what no deadline ends."""
@@ -58,7 +61,7 @@ class LiteLLMClient:
         self._accounts = tuple(accounts)
         self._load_image = load_image
         self._read_timeout = read_timeout
-        self._library: Future[Any] | None = None
+        self._library: Future[tuple[Any, Transports]] | None = None
 
     def warm_up(self) -> None:
         """Begin to import the library in a thread of its own; returns at once and may be called again."""
@@ -80,13 +83,14 @@ class LiteLLMClient:
         return outcome
 
     async def close(self) -> None:
-        """Close the connections that litellm keeps open."""
+        """Close the connections that litellm keeps open; its own function for that forgets the ones to OpenAI."""
         if self._library is not None:
-            litellm = await self._loaded()
-            await litellm.close_litellm_async_clients()
+            _, transports = await self._loaded()
+            while transports:
+                await transports.pop().aclose()
 
-    async def _loaded(self) -> Any:
-        """Return the library when its import has finished."""
+    async def _loaded(self) -> tuple[Any, Transports]:
+        """Return the library, and the transports it has built, when its import has finished."""
         self.warm_up()
         assert self._library is not None
         # Shielded: a call that is given up must not give up the import that others wait for.
@@ -123,7 +127,8 @@ class LiteLLMClient:
 
     async def _call(self, account: Account, arguments: dict[str, Any]) -> LLMResponse | LLMFailure:
         """Send the one request and return what came of it, a failure as a value."""
-        litellm = await self._loaded()
+        litellm, _ = await self._loaded()
+        _introduce(litellm, arguments["model"])
         started = time.monotonic()
         with observed() as exchange:
             try:
@@ -138,6 +143,13 @@ class LiteLLMClient:
 def _says_something(message: PromptMessage) -> bool:
     """Tell whether to send a message: an empty turn of the assistant would become a sentence of litellm's own."""
     return message.role is not Role.ASSISTANT or bool(message.content.strip())
+
+
+def _introduce(litellm: Any, model: str) -> None:
+    """Tell litellm that a Gemini newer than its table takes a system message; else it hands ours to the user."""
+    if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
+        known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
+        litellm.register_model({model: known})
 
 
 def _response(account: Account, answer: Any, duration: timedelta) -> LLMResponse:
@@ -159,7 +171,7 @@ def _response(account: Account, answer: Any, duration: timedelta) -> LLMResponse
     )
 
 
-def _import_litellm() -> Any:
+def _import_litellm() -> tuple[Any, Transports]:
     """Import litellm so that it stays quiet, offline and without retries.
 
     Imported by name in a function because it takes three seconds and 190 MB that only a process that calls models
@@ -173,19 +185,25 @@ def _import_litellm() -> Any:
         setattr(litellm, name, switch)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
-    _observe(importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler)
-    return litellm
+    return litellm, _observe(importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler)
 
 
-def _observe(handler: Any) -> None:
-    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``.
+def _observe(handler: Any) -> Transports:
+    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return those in use.
 
-    There is no supported way that holds for all providers; this method builds the transport of all of them.
+    There is no supported way that holds for all providers; this method builds the transport of all of them. The set
+    is kept on the class it belongs to, so that a second client of the same process finds it.
     """
+    known: Transports | None = getattr(handler, "_observed", None)
+    if known is not None:
+        return known
+    transports: Transports = WeakSet()
     create = handler._create_async_transport
 
-    def create_observed(*args: Any, **kwargs: Any) -> httpx.AsyncBaseTransport:
-        transport = create(*args, **kwargs) or httpx.AsyncHTTPTransport()
-        return transport if isinstance(transport, ObservedTransport) else ObservedTransport(transport)
+    def create_observed(*args: Any, **kwargs: Any) -> ObservedTransport:
+        transport = ObservedTransport(create(*args, **kwargs) or httpx.AsyncHTTPTransport())
+        transports.add(transport)
+        return transport
 
-    handler._create_async_transport = staticmethod(create_observed)
+    handler._create_async_transport, handler._observed = staticmethod(create_observed), transports
+    return transports

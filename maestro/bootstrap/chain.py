@@ -1,0 +1,30 @@
+"""The order of the middleware around every model call; it is written here and nowhere else."""
+
+from datetime import timedelta
+
+from maestro.llm.middleware.deadline import deadline
+from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.replay_guard import ReplayGuard
+from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
+from maestro.llm.middleware.validator import Validator
+from maestro.llm.protocols import LLMClient, chain
+from maestro.settings import Settings
+from maestro.store.store import Store
+
+
+def build_chain(transport: LLMClient, store: Store, settings: Settings) -> LLMClient:
+    """Return the client that activities call.
+
+    An answer that we hold is returned before anything else happens. Then a person can stop the call. What the
+    recorder commits is exactly what goes out, so nothing that changes a request may stand inside of it.
+    """
+    watch = StopWatch(store, settings.jobs.stop_poll_seconds)
+    limit = timedelta(seconds=settings.llm.total_timeout_seconds)
+    return chain(
+        transport,
+        lambda inner: ReplayGuard(inner, store),
+        lambda inner: StopGuard(inner, watch),
+        Validator,
+        lambda inner: Recorder(inner, store),
+        deadline(lambda: limit),
+    )

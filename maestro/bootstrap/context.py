@@ -1,0 +1,102 @@
+"""What connectors may ask of Maestro, done with the store (design section 3)."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ulid import ULID
+
+from connectors.base import ConnectorState, Identity, Role, Upload
+from maestro.domain.errors import InvalidMessage
+from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
+from maestro.domain.people import UploadedFile
+from maestro.intake import Intake
+from maestro.store.files import Files
+from maestro.store.store import Store
+
+RESUME_LIMIT = 1000
+
+
+class StoreContext:
+    """The context of one connector; every method hands its transaction to a thread."""
+
+    def __init__(self, platform: str, account: str, intake: Intake, store: Store, files: Files) -> None:
+        self._platform = platform
+        self._account = account
+        self._intake = intake
+        self._store = store
+        self._files = files
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Commit the message."""
+        return await asyncio.to_thread(self._intake.accept, message)
+
+    async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+        """Return what was sent to this channel after the given delivery, oldest first."""
+        return await asyncio.to_thread(self._sent_since, address, after_id)
+
+    async def open_channel(self, address: Address, user_id: str) -> bool:
+        """Give the channel to this user if nobody has it."""
+        return await asyncio.to_thread(self._open_channel, address, user_id)
+
+    async def redeem(self, ticket: str) -> Identity | None:
+        """Use a ticket up."""
+        return await asyncio.to_thread(self._redeem, ticket)
+
+    async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
+        """Keep an uploaded file for this user."""
+        return await asyncio.to_thread(self._keep_upload, user_id, upload)
+
+    async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the user's uploads."""
+        return await asyncio.to_thread(self._uploads, user_id, ids)
+
+    async def report(self, state: ConnectorState, detail: str = "") -> None:
+        """Keep the connector's state for operators."""
+        await asyncio.to_thread(self._report, state, detail)
+
+    def _sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+        with self._store.view() as tx:
+            found: list[OutgoingMessage] = []
+            while rows := tx.deliveries.sent_since(address, found[-1].id if found else after_id, RESUME_LIMIT):
+                found.extend(row.outgoing() for row in rows)
+            return found
+
+    def _open_channel(self, address: Address, user_id: str) -> bool:
+        with self._store.begin() as tx:
+            return tx.people.own_channel(address, user_id)
+
+    def _redeem(self, ticket: str) -> Identity | None:
+        with self._store.begin() as tx:
+            found = tx.people.take_ticket(ticket)
+        return Identity(found.user_id, found.user_name, Role(found.role)) if found else None
+
+    def _keep_upload(self, user_id: str, upload: Upload) -> Attachment:
+        digest = self._files.take(upload.path)
+        with self._store.begin() as tx:
+            record = UploadedFile(
+                id=f"upload-{ULID()}",
+                user_id=user_id,
+                digest=digest,
+                filename=upload.filename,
+                content_type=upload.content_type,
+                size=upload.size,
+                created_at=tx.now,
+            )
+            tx.people.add_upload(record)
+            return _attachment(record)
+
+    def _uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        with self._store.view() as tx:
+            found = tx.people.uploads(ids)
+        for upload_id in ids:
+            if upload_id not in found or found[upload_id].user_id != user_id:
+                raise InvalidMessage(f"attachment {upload_id} is not one of your uploads; send it to /api/upload first")
+        return tuple(_attachment(found[upload_id]) for upload_id in ids)
+
+    def _report(self, state: ConnectorState, detail: str) -> None:
+        with self._store.begin() as tx:
+            tx.people.connector_state(self._platform, self._account, state, detail)
+
+
+def _attachment(record: UploadedFile) -> Attachment:
+    return Attachment(id=record.id, filename=record.filename, content_type=record.content_type, size=record.size)

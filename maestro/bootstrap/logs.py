@@ -1,0 +1,34 @@
+"""Sets up the log: our own events and the libraries', in one form."""
+
+import logging
+from typing import Literal
+
+import structlog
+
+QUIET = ("httpx", "httpcore", "httpcore2", "LiteLLM", "uvicorn.access", "websockets")
+"""Libraries whose own lines carry addresses with keys in them, or one line per request."""
+
+
+def configure_logs(level: str, style: Literal["text", "json"]) -> None:
+    """Write everything from ``level`` up to standard error."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    renderer = structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+    )

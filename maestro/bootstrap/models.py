@@ -1,0 +1,60 @@
+"""The transport to the models: the configured accounts, those found in the environment, or the demo model."""
+
+from dataclasses import dataclass
+
+from maestro.domain.prompts import ImageRef
+from maestro.llm.accounts import Account
+from maestro.llm.demo import DEMO, DemoClient
+from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.protocols import LLMClient
+from maestro.settings import AccountSettings, Settings, is_loopback
+from maestro.store.files import Files
+
+
+@dataclass(frozen=True)
+class Models:
+    """Who answers: the client, the model of its first account, and a sentence for people (decision 23)."""
+
+    transport: LLMClient
+    default_model: str
+    demo: bool
+    announcement: str
+
+
+def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: Files) -> Models:
+    """Choose the transport; accounts from the environment count only when none is configured."""
+    accounts = settings.llm.accounts or found
+    real = [account for account in accounts if account.provider != DEMO]
+    if not real:
+        return Models(
+            DemoClient(loopback=is_loopback(settings.web.host)),
+            default_model=DEMO,
+            demo=True,
+            announcement="No model account found: the built-in demo model answers. "
+            "Set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart to talk to a real one.",
+        )
+
+    def load_image(image: ImageRef) -> bytes:
+        return files.read(image.digest)
+
+    client = LiteLLMClient([_account(account) for account in real], load_image)
+    client.warm_up()
+    first = min(real, key=lambda account: account.priority)
+    source = "llm.accounts" if settings.llm.accounts else "a key found in the environment; calls to it are paid"
+    return Models(
+        client,
+        default_model=f"{first.provider}/{first.model}",
+        demo=False,
+        announcement=f"Answers come from {first.provider}/{first.model} ({source}).",
+    )
+
+
+def _account(settings: AccountSettings) -> Account:
+    return Account(
+        name=settings.name,
+        provider=settings.provider,
+        model=settings.model,
+        api_key=settings.api_key,
+        base_url=settings.base_url,
+        priority=settings.priority,
+    )

@@ -1,0 +1,71 @@
+"""Opens the store of a data folder and writes down who the configuration says there is."""
+
+import os
+import secrets
+from pathlib import Path
+
+from maestro.domain.agents import Agent, AgentChannel, Permission
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.messages import Address
+from maestro.settings import AgentSettings, ChannelSettings, Settings
+from maestro.store.files import Files
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+KEY_BYTES = 32
+
+
+def open_store(settings: Settings) -> Store:
+    """Open the store, bring it up to date and enter the configured agents and bindings."""
+    store = Store.open(Path(settings.database_url.removeprefix("sqlite:///")))
+    with store.begin() as tx:
+        for agent in settings.agents:
+            _enter_agent(tx, agent)
+        for binding in settings.channels:
+            _bind(tx, binding)
+    return store
+
+
+def open_files(settings: Settings) -> Files:
+    """Return the media folder."""
+    return Files(settings.data_dir / "media")
+
+
+def signing_key(settings: Settings) -> bytes:
+    """Return the key that signs sessions and resume tokens; made once, readable by its owner only."""
+    path = settings.data_dir / "signing.key"
+    if not path.exists():
+        fresh = path.with_suffix(f".{os.getpid()}")
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(secrets.token_bytes(KEY_BYTES))
+        fresh.replace(path)
+    return path.read_bytes()
+
+
+def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
+    agent = tx.agents.by_slug(settings.slug) or Agent(
+        slug=settings.slug, name=settings.display_name, created_at=tx.now, updated_at=tx.now
+    )
+    agent.name = settings.display_name
+    agent.role = settings.role
+    agent.description = settings.description
+    agent.model = settings.model
+    agent.system_prompt = settings.system_prompt
+    tx.agents.put(agent)
+
+
+def _bind(tx: Transaction, settings: ChannelSettings) -> None:
+    agent = tx.agents.by_slug(settings.agent)
+    if agent is None:
+        raise ConfigurationError(
+            f"channels: {settings.platform}/{settings.channel} is bound to the agent {settings.agent!r}, which does "
+            "not exist. Add it to agents, or correct the slug."
+        )
+    address = Address(platform=settings.platform, account=settings.account, channel=settings.channel)
+    binding = tx.agents.binding(address) or AgentChannel(
+        agent_id=agent.id or 0, platform=settings.platform, account=settings.account, channel=settings.channel
+    )
+    binding.agent_id = agent.id or 0
+    binding.permission = Permission(settings.permissions)
+    binding.key_by_user = settings.key_by_user
+    tx.agents.bind(binding)

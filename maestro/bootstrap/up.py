@@ -1,0 +1,169 @@
+"""``maestro up``: everything in one process, on embedded defaults (contract, Commands)."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from connectors.base import Connector
+from connectors.hub import ConnectorHub, TypingIndicators
+from connectors.registry import assemble
+from connectors.web import WebConfig, WebConnector
+from maestro.bootstrap.api import ApiServer, Health
+from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.context import StoreContext
+from maestro.bootstrap.data_folder import DataFolder
+from maestro.bootstrap.flow import FlowParts, pace, worker_parts
+from maestro.bootstrap.logs import configure_logs
+from maestro.bootstrap.models import Models, build_models
+from maestro.bootstrap.storage import open_files, open_store, signing_key
+from maestro.bootstrap.supervision import end, first_of
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.intake import Intake, IntakeLimits
+from maestro.settings import Loaded, Settings, found_accounts, is_loopback, read_environment
+from maestro.store.store import Store
+from temporal.client import Endpoint
+from temporal.dispatcher import Dispatcher
+from temporal.engine import Engine
+from temporal.reconciler import Reconciler
+from temporal.server import EmbeddedServer, ServerConfig
+
+Say = Callable[[str], None]
+
+
+def run(loaded: Loaded, say: Say) -> int:
+    """Run everything until SIGTERM or Ctrl-C, drain, and return the exit code."""
+    asyncio.run(Up(loaded, say).until_stopped())
+    return 0
+
+
+class Up:
+    """The composition of one process; the methods that open a store, a transport and connectors may be overridden."""
+
+    def __init__(self, loaded: Loaded, say: Say) -> None:
+        self.settings: Settings = loaded.settings
+        self.say = say
+
+    def open_store(self) -> Store:
+        """Return the store of the data folder."""
+        return open_store(self.settings)
+
+    def build_models(self) -> Models:
+        """Return who answers."""
+        return build_models(self.settings, found_accounts(read_environment()), open_files(self.settings))
+
+    def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
+        """Return the connectors to run."""
+        return assemble(web_config(self.settings) if self.settings.web.enabled else None, context)
+
+    async def until_stopped(self) -> None:
+        """Run until a signal says stop."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await self.serve(stop)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
+        configure_logs(self.settings.logs.level, self.settings.logs.format)
+        with DataFolder(self.settings.data_dir):
+            store = await asyncio.to_thread(self.open_store)
+            async with self._temporal() as endpoint:
+                await self._run(store, endpoint, stop)
+
+    @contextlib.asynccontextmanager
+    async def _temporal(self) -> AsyncIterator[Endpoint]:
+        temporal = self.settings.temporal
+        if not temporal.embedded:
+            yield Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
+            return
+        server = EmbeddedServer(ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port), self.say)
+        await server.start()
+        try:
+            yield Endpoint(server.address, temporal.namespace)
+        finally:
+            await server.stop()
+
+    async def _run(self, store: Store, endpoint: Endpoint, stop: asyncio.Event) -> None:
+        models = self.build_models()
+        dispatcher = Dispatcher(store, self.settings.temporal.task_queue, pace(self.settings), self.say)
+        connectors = self.build_connectors(self._context(store, dispatcher))
+        hub = ConnectorHub(connectors)
+        parts = FlowParts(
+            store=store,
+            llm=build_chain(models.transport, store, self.settings),
+            default_model=models.default_model,
+            hub=hub,
+            typing=TypingIndicators(hub, asyncio.get_running_loop()),
+            released=dispatcher.wake,
+        )
+        reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
+        engine = Engine(dispatcher, reconciler, self.say)
+        api = ApiServer(self.settings, store, Health(store, engine), dispatcher.wake, demo=models.demo)
+        working = [*(connector.run() for connector in connectors), api.run()]
+        tasks = [asyncio.create_task(work) for work in working]
+        engine_task = asyncio.create_task(engine.run(endpoint, worker_parts(parts, self.settings)))
+        try:
+            await first_of(stop.wait(), self._announce(engine, models), watched=[*tasks, engine_task])
+            await first_of(stop.wait(), watched=[*tasks, engine_task])
+            self.say("stopping: running work may finish")
+            for connector in connectors:
+                if isinstance(connector, WebConnector):
+                    connector.stop_accepting()
+            await engine.drain()
+        finally:
+            await end([engine_task, *tasks])
+            store.close()
+
+    def _context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
+        jobs = self.settings.jobs
+        intake = Intake(store, IntakeLimits(jobs.max_pending, jobs.max_attempts), dispatcher.wake)
+        return StoreContext("web", DEFAULT_ACCOUNT, intake, store, open_files(self.settings))
+
+    async def _announce(self, engine: Engine, models: Models) -> None:
+        await engine.ready.wait()
+        for line in ready_lines(self.settings, models):
+            self.say(line)
+
+
+def ready_lines(settings: Settings, models: Models) -> list[str]:
+    """Return what people read when everything runs."""
+    lines = ["Maestro is ready."]
+    if settings.webui.enabled:
+        lines.append(f"  Chat and dashboard   http://{settings.webui.host}:{settings.webui.port}")
+    if settings.web.enabled:
+        lines.append(f"  Web connector        ws://{settings.web.host}:{settings.web.port}")
+    if settings.temporal.embedded:
+        lines.append(f"  Temporal Web UI      http://localhost:{settings.temporal.ui_port}")
+    else:
+        lines.append(f"  Temporal             {settings.temporal.address}, namespace {settings.temporal.namespace}")
+    lines.append(f"  Data folder          {settings.data_dir}")
+    lines.append(models.announcement)
+    return lines
+
+
+def web_config(settings: Settings) -> WebConfig:
+    """Return what the web connector is told (decision 19)."""
+    web, webui = settings.web, settings.webui
+    alone = not web.api_key and not webui.password and is_loopback(web.host)
+    return WebConfig(
+        signing_key=signing_key(settings),
+        host=web.host,
+        port=web.port,
+        api_key=web.api_key.get_secret_value(),
+        local_owner=alone,
+        allowed_origins=web.allowed_origins,
+        dashboard_origins=dashboard_origins(settings),
+        max_frame_bytes=web.max_frame_bytes,
+        max_upload_bytes=web.max_upload_bytes,
+        upload_dir=settings.data_dir / "uploads",
+        auth_timeout=web.auth_timeout_seconds,
+    )
+
+
+def dashboard_origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins from which the dashboard's pages are served."""
+    webui = settings.webui
+    hosts = dict.fromkeys(("localhost", "127.0.0.1", webui.host, *webui.allowed_hosts))
+    return tuple(f"{scheme}://{host}:{webui.port}" for host in hosts for scheme in ("http", "https"))

@@ -1,0 +1,46 @@
+"""Files by the SHA-256 of their content, each kept once (design invariant 1: only references travel)."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from maestro.domain.errors import NotFound
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class Files:
+    """The media folder; a file is there whole or not at all."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def take(self, source: Path) -> str:
+        """Move a file in and return its digest."""
+        digest = _digest(source)
+        target = self.path(digest)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        arriving = target.with_suffix(f".{os.getpid()}")
+        shutil.move(source, arriving)
+        arriving.replace(target)
+        return digest
+
+    def path(self, digest: str) -> Path:
+        """Return where a file is or would be."""
+        return self._root / digest[:2] / digest
+
+    def read(self, digest: str) -> bytes:
+        """Return a file's bytes; raises ``NotFound``."""
+        path = self.path(digest)
+        if not path.is_file():
+            raise NotFound(f"the file {digest} is not in the media folder")
+        return path.read_bytes()
+
+
+def _digest(path: Path) -> str:
+    sha = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            sha.update(chunk)
+    return sha.hexdigest()

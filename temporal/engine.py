@@ -1,0 +1,44 @@
+"""Runs the engine of one process: the connection to Temporal, the worker, the dispatcher, the reconciler."""
+
+import asyncio
+from collections.abc import Callable
+
+from temporalio.client import Client
+
+from temporal.client import Endpoint, connect_patiently
+from temporal.dispatcher import Dispatcher
+from temporal.reconciler import Reconciler
+from temporal.worker import WorkerLoop, WorkerParts
+
+
+class Engine:
+    """Connects as soon as Temporal is there, and works until stopped; until then messages wait in the store."""
+
+    def __init__(self, dispatcher: Dispatcher, reconciler: Reconciler, report: Callable[[str], None]) -> None:
+        self._dispatcher = dispatcher
+        self._reconciler = reconciler
+        self._report = report
+        self._worker: WorkerLoop | None = None
+        self.client: Client | None = None
+        self.ready = asyncio.Event()
+
+    @property
+    def polling(self) -> bool:
+        """Whether the worker takes work."""
+        return self._worker is not None and self._worker.polling.is_set()
+
+    async def run(self, endpoint: Endpoint, parts: WorkerParts) -> None:
+        """Work until cancelled."""
+        self.client = await connect_patiently(endpoint, self._report)
+        self._worker = WorkerLoop(self.client, parts, self._report)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._worker.run())
+            group.create_task(self._dispatcher.run(self.client))
+            group.create_task(self._reconciler.run(self.client))
+            await self._worker.polling.wait()
+            self.ready.set()
+
+    async def drain(self) -> None:
+        """Take no new work and let what runs finish, for as long as the worker's parts say."""
+        if self._worker is not None:
+            await self._worker.stop()
