@@ -1,0 +1,99 @@
+"""What a process that calls models does besides: it reaches nobody else, says nothing of a call, starts at once."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import httpx
+
+from tests.support.llm_requests import MODELS, SAID, SECRETS
+from tests.support.llm_server import Failure, LLMServer
+
+CALLS = len(MODELS) + 2
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def calls_at(server: LLMServer, **environment: str) -> tuple[dict[str, list[str]], str]:
+    """Call everybody in a process of its own; returns what it tells and all that it printed besides."""
+    ended = run("-m", "tests.support.llm_no_egress", str(server.port), **environment)
+    assert ended.returncode == 0, ended.stderr
+    *noise, told = ended.stdout.splitlines()
+    return json.loads(told), "\n".join([*noise, ended.stderr])
+
+
+def test_nothing_is_reached_but_the_provider() -> None:
+    with LLMServer.running() as server:
+        told, noise = calls_at(server)
+        assert told == {"answers": [f"answer to: {SAID}"] * CALLS, "refused": []}
+        assert len(server.requests) == CALLS
+    assert noise == ""
+
+
+def test_failures_are_not_logged_with_their_text() -> None:
+    with LLMServer.running() as server:
+        server.script(failure=Failure.status(400))
+        told, noise = calls_at(server)
+        assert len(server.requests) == CALLS
+    assert all("refused the request" in answer for answer in told["answers"])
+    assert [secret for secret in SECRETS if secret in noise + str(told)] == []
+    assert noise == ""
+
+
+def test_the_watch_sees_a_way_out() -> None:
+    script = (
+        "import socket, sys\nfrom tests.support.llm_no_egress import OnlyLocal\n"
+        "hook = OnlyLocal(); sys.addaudithook(hook)\n"
+        "for way in (lambda: socket.getaddrinfo('example.org', 80),\n"
+        "            lambda: socket.socket().connect(('192.0.2.1', 80)),\n"
+        "            lambda: socket.socket(type=socket.SOCK_DGRAM).sendto(b'', ('192.0.2.1', 53))):\n"
+        "    try: way()\n"
+        "    except ConnectionRefusedError: pass\n"
+        "print(len(hook.refused))"
+    )
+    assert run("-c", script).stdout == "3\n"
+
+
+def test_readiness_does_not_wait_for_the_library() -> None:
+    script = (
+        "import sys, time\nfrom maestro.llm.litellm_client import LiteLLMClient\n"
+        "client = LiteLLMClient([], lambda _: b'')\n"
+        "assert 'litellm' not in sys.modules\n"
+        "began = time.monotonic(); client.warm_up(); client.warm_up()\n"
+        "print(time.monotonic() - began < 0.5)\n"
+    )
+    ended = run("-c", script)
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
+
+
+def test_the_model_server_runs_as_a_process() -> None:
+    command = [sys.executable, "-m", "tests.support.llm_server", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        root = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        failure = asdict(Failure.status(429, {"retry-after": "7"}))
+        httpx.post(f"{root}/_script", json={"match": "wait", "failure": failure, "times": 1}).raise_for_status()
+        body = {"model": "m", "messages": [{"role": "user", "content": "please wait"}]}
+        answers = [httpx.post(f"{root}/v1/chat/completions", json=body) for _ in range(2)]
+        assert [answer.status_code for answer in answers] == [429, 200]
+        assert answers[0].headers["retry-after"] == "7"
+        seen = httpx.get(f"{root}/_requests").json()
+        assert [(request["last_user"], request["outcome"]) for request in seen] == [
+            ("please wait", "failed"),
+            ("please wait", "answered"),
+        ]
+        process.terminate()

@@ -1,0 +1,129 @@
+"""What a failed call means, by what was seen of it; the real wires are met in tests/acceptance/test_llm_wire.py."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from maestro.domain.llm_errors import (
+    AuthenticationFailed,
+    BadRequest,
+    CallSite,
+    ContextOverflow,
+    LLMFailure,
+    ModelTimeout,
+    ProviderUnavailable,
+    QuotaExhausted,
+    RateLimited,
+)
+from maestro.llm.classify import Evidence, classify, evidence
+from maestro.llm.wire import Exchange
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+SITE = CallSite("anthropic", "main", "claude-haiku-4-5")
+GEMINI_MINUTE = '"You exceeded your current quota, please check your plan" "retryDelay": "13s"'
+
+
+class VendorError(Exception):
+    """An exception as litellm raises them: with a status of its own making."""
+
+    def __init__(self, status_code: int, headers: dict[str, str] | None = None) -> None:
+        super().__init__("text of the vendor")
+        self.status_code = status_code
+        self.litellm_response_headers = headers
+
+
+class ReadTimeout(Exception):
+    """A timeout by name alone."""
+
+
+def caused_by(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "expected"),
+    [
+        (429, "slow down", RateLimited),
+        (429, "insufficient_quota", QuotaExhausted),
+        (429, "You exceeded your current quota, please check your plan", QuotaExhausted),
+        (429, GEMINI_MINUTE, RateLimited),
+        (402, "", QuotaExhausted),
+        (403, "Key limit exceeded (monthly limit)", QuotaExhausted),
+        (400, "Your credit balance is too low", QuotaExhausted),
+        (401, "", AuthenticationFailed),
+        (403, "", AuthenticationFailed),
+        (400, '"reason": "API_KEY_INVALID"', AuthenticationFailed),
+        (400, "API key expired. Please renew the API key.", AuthenticationFailed),
+        (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow),
+        (400, '"code": "context_length_exceeded"', ContextOverflow),
+        (413, "input is too long for requested model", ContextOverflow),
+        (413, "request_too_large", BadRequest),
+        (400, "temperature: must be below 1", BadRequest),
+        (404, "model not found", BadRequest),
+        (307, "", BadRequest),
+        (408, "", ProviderUnavailable),
+        (409, "", ProviderUnavailable),
+        (425, "", ProviderUnavailable),
+        (500, "context_length_exceeded", ProviderUnavailable),
+        (504, "insufficient_quota", ProviderUnavailable),
+        (529, "overloaded", ProviderUnavailable),
+        (200, "", ProviderUnavailable),
+        (None, "", ProviderUnavailable),
+    ],
+)
+def test_status_decides_and_text_tells_refusals_apart(
+    status: int | None, text: str, expected: type[LLMFailure]
+) -> None:
+    failure = classify(SITE, Evidence(status, text=text), NOW)
+    assert type(failure) is expected
+    assert (failure.site, failure.status) == (SITE, status)
+    assert not text or text not in str(failure)
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(None, ModelTimeout), (200, ModelTimeout), (504, ProviderUnavailable)]
+)
+def test_only_our_own_waiting_is_a_timeout(status: int | None, expected: type[LLMFailure]) -> None:
+    assert type(classify(SITE, Evidence(status, timed_out=True), NOW)) is expected
+
+
+def test_a_waiting_time_is_kept_where_it_helps() -> None:
+    wait = timedelta(seconds=7)
+    for status in (429, 402, 503):
+        assert classify(SITE, Evidence(status, {"retry-after": "7"}), NOW).retry_after == wait
+    assert classify(SITE, Evidence(401, {"retry-after": "7"}), NOW).retry_after is None
+
+
+def test_the_message_names_the_place_the_status_and_the_fix() -> None:
+    told = str(classify(SITE, Evidence(429, {"retry-after": "7"}), NOW))
+    assert told == (
+        "anthropic account 'main', model 'claude-haiku-4-5', HTTP 429: The provider is limiting requests. "
+        "It asks to wait 7 s. A second account would answer meanwhile."
+    )
+    assert "no answer (ConnectionRefusedError)" in str(classify(SITE, Evidence(cause="ConnectionRefusedError"), NOW))
+
+
+def test_the_wire_goes_before_the_exception() -> None:
+    error = VendorError(500, {"Retry-After": "1"})
+    exchange = Exchange(requests=1, status=429, headers={"Retry-After": "7"}, body="slow down")
+    assert evidence(error, exchange) == Evidence(429, {"retry-after": "7"}, "slow down", cause="VendorError")
+
+
+def test_where_nothing_was_sent_the_innermost_status_counts() -> None:
+    error = caused_by(VendorError(500), caused_by(VendorError(429, {"Retry-After": "7"}), ValueError("inner")))
+    found = evidence(error, Exchange())
+    assert (found.status, found.headers, found.cause) == (429, {"retry-after": "7"}, "ValueError")
+    assert found.text == "text of the vendor text of the vendor inner"
+
+
+def test_a_timeout_is_found_anywhere_in_the_chain() -> None:
+    assert evidence(caused_by(VendorError(500), ReadTimeout()), Exchange(requests=1)).timed_out
+    assert evidence(TimeoutError(), Exchange(requests=1)).timed_out
+    assert not evidence(VendorError(500), Exchange(requests=1)).timed_out
+
+
+def test_a_circle_of_causes_ends() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert evidence(one, Exchange()).cause == "ValueError"

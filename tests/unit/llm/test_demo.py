@@ -1,0 +1,46 @@
+"""The demo model answers the local person, and nobody else (decision 23)."""
+
+import pytest
+
+from maestro.domain.llm_errors import NoAccount
+from maestro.domain.prompts import PromptMessage, Role
+from maestro.llm.demo import QUOTE_LENGTH, DemoClient
+from tests.support.llm_requests import request_of
+
+
+async def test_it_quotes_says_what_it_is_and_how_to_get_a_real_one() -> None:
+    response = await DemoClient(loopback=True).complete(request_of("Hello there"))
+    assert response.content.startswith('You said: "Hello there"')
+    for words in ("demo model", "1 message of this conversation", "ANTHROPIC_API_KEY", "llm.accounts", "restart"):
+        assert words in response.content
+    assert (response.provider, response.model, response.account) == ("demo", "demo", "demo")
+    assert response.cost_usd == 0
+    assert response.input_tokens > 0
+    assert response.output_tokens > 20
+
+
+async def test_the_same_request_gets_the_same_answer() -> None:
+    client = DemoClient(loopback=True)
+    assert await client.complete(request_of()) == await client.complete(request_of())
+
+
+async def test_it_counts_the_messages_it_sees() -> None:
+    request = request_of("first")
+    turns = (PromptMessage(role=Role.ASSISTANT, content="yes"), PromptMessage(role=Role.USER, content="second"))
+    longer = request.model_copy(update={"messages": (*request.messages, *turns)})
+    content = (await DemoClient(loopback=True).complete(longer)).content
+    assert "3 messages of this conversation" in content
+    assert 'You said: "second"' in content
+
+
+async def test_a_long_message_is_quoted_briefly_on_one_line() -> None:
+    content = (await DemoClient(loopback=True).complete(request_of("word\n" * 100))).content
+    quote = content.splitlines()[0].removeprefix('You said: "').removesuffix('"')
+    assert len(quote) <= QUOTE_LENGTH
+    assert quote.endswith("…")
+
+
+@pytest.mark.parametrize(("platform", "loopback"), [("discord", True), ("web", False), ("webhook", True)])
+async def test_nobody_else_ever_talks_to_it(platform: str, loopback: bool) -> None:
+    with pytest.raises(NoAccount, match="ANTHROPIC_API_KEY"):
+        await DemoClient(loopback=loopback).complete(request_of(platform=platform))
