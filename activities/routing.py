@@ -34,7 +34,7 @@ class RoutingActivities:
 
     @activity.defn
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
-        """Return who answers this message; without an answerer the job is closed as dropped (specification 003, step 2)."""
+        """Return who answers this message; nobody closes the job as dropped (specification 003, step 2)."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             outcome = self._decide(tx, job)

@@ -16,8 +16,9 @@ from workflows.message import MessageWorkflow
 WORKFLOWS = (MessageWorkflow,)
 
 CACHED_WORKFLOWS = 1000
-STORE_THREADS = 16
 CONCURRENT_ACTIVITIES = 400
+LOCAL_ACTIVITIES = 16
+"""Local steps are transactions, and only one writes at a time; more threads would only wait for each other."""
 REBUILD_AFTER = 1.0
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -46,7 +47,7 @@ def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor
         workflow_runner=production_runner(),
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
-        max_concurrent_local_activities=CONCURRENT_ACTIVITIES,
+        max_concurrent_local_activities=LOCAL_ACTIVITIES,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         graceful_shutdown_timeout=parts.drain,
         # A fault in workflow code must end the job with its reason instead of hanging it (design invariant 9).
@@ -67,7 +68,7 @@ class WorkerLoop:
 
     async def run(self) -> None:
         """Poll until ``stop``."""
-        with ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="step") as threads:
+        with ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step") as threads:
             while not self._stopping:
                 self._worker = build_worker(self._client, self._parts, threads)
                 self.polling.set()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
@@ -27,6 +28,9 @@ from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
 from temporal.server import EmbeddedServer, ServerConfig
+
+STORE_THREADS = 32
+"""Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
 
 Say = Callable[[str], None]
 
@@ -60,6 +64,7 @@ class Up:
         """Run until a signal says stop."""
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store"))
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         await self.serve(stop)
