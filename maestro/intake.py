@@ -18,19 +18,23 @@ MAX_CONTENT_CHARS = 300_000
 
 
 @dataclass(frozen=True)
-class IntakeLimits:
-    """How many jobs may wait before new messages are refused, and how often a job's provider may fail."""
+class IntakeRules:
+    """How many jobs may wait before new messages are refused, how often a job's provider may fail, who the owners are.
+
+    ``owners`` are written ``platform:userId`` (decision 3).
+    """
 
     max_pending: int
     max_attempts: int
+    owners: frozenset[str] = frozenset()
 
 
 class Intake:
     """The only way in: every message of every connector passes here once."""
 
-    def __init__(self, store: Store, limits: IntakeLimits, wake: Callable[[], None]) -> None:
+    def __init__(self, store: Store, rules: IntakeRules, wake: Callable[[], None]) -> None:
         self._store = store
-        self._limits = limits
+        self._rules = rules
         self._wake = wake
 
     def accept(self, message: IncomingMessage) -> Accepted:
@@ -39,6 +43,8 @@ class Intake:
         Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
         """
         _check(message)
+        if f"{message.address.platform}:{message.user_id}" in self._rules.owners:
+            message = message.model_copy(update={"is_owner": True})
         with self._store.begin() as tx:
             accepted = self._accept(tx, message)
         if not accepted.duplicate:
@@ -63,7 +69,7 @@ class Intake:
                 priority=Priority.OWNER if message.is_owner else Priority.MESSAGE,
                 lane=None if word else lane,
                 notice=_obey(tx, word, row, lane) if word else "",
-                max_attempts=self._limits.max_attempts,
+                max_attempts=self._rules.max_attempts,
                 created_at=tx.now,
                 **message.address.model_dump(),
             )
@@ -72,7 +78,7 @@ class Intake:
 
     def _refuse_if_full(self, tx: Transaction) -> None:
         waiting = tx.jobs.pending()
-        if waiting >= self._limits.max_pending:
+        if waiting >= self._rules.max_pending:
             raise Backlogged(
                 f"{waiting} messages are waiting already; this one was not taken. Please send it again in a while."
             )

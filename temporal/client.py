@@ -37,6 +37,14 @@ async def connect(endpoint: Endpoint) -> Client:
     )
 
 
+async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
+    """Connect within a few seconds; None when Temporal is not there."""
+    try:
+        return await asyncio.wait_for(connect(endpoint), seconds)
+    except (RPCError, RuntimeError, OSError):
+        return None
+
+
 async def connect_patiently(endpoint: Endpoint, report: Callable[[str], None]) -> Client:
     """Connect, trying again for as long as it takes, and say so when the state changes."""
     wait = FIRST_WAIT

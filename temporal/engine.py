@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from temporal.client import Endpoint, connect_patiently
 from temporal.dispatcher import Dispatcher
 from temporal.reconciler import Reconciler
 from temporal.worker import WorkerLoop, WorkerParts
+
+HEALTH_TIMEOUT = timedelta(seconds=2)
 
 
 class Engine:
@@ -26,6 +30,16 @@ class Engine:
     def polling(self) -> bool:
         """Whether the worker takes work."""
         return self._worker is not None and self._worker.polling.is_set()
+
+    async def reachable(self) -> str:
+        """Return "ok", or why Temporal cannot be worked with."""
+        if self.client is None:
+            return "Temporal is not connected yet"
+        try:
+            healthy = await self.client.service_client.check_health(timeout=HEALTH_TIMEOUT)
+        except RPCError as error:
+            return f"Temporal does not answer ({error.status.name})"
+        return "ok" if healthy else "Temporal says that it is not healthy"
 
     async def run(self, endpoint: Endpoint, parts: WorkerParts) -> None:
         """Work until cancelled."""

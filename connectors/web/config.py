@@ -39,6 +39,7 @@ class WebConfig:
     max_upload_bytes: int = 20 * MIB
     upload_dir: Path | None = None
     auth_timeout: float = 5.0
+    typing_interval: float = 5.0
     queue_limit: int = 256
 
     def __post_init__(self) -> None:

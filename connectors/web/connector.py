@@ -1,7 +1,6 @@
 """The web connector: WebSocket chat, one-shot HTTP messages and uploads on one port."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -15,12 +14,14 @@ from connectors.web.config import MAX_CONTENT, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
 from connectors.web.guard import Guard
 from connectors.web.identity import Doorman, ResumeTokens
-from connectors.web.listening import listen, server
 from connectors.web.receive import Reception
 from connectors.web.send import Hub
 from connectors.web.session import House, Session
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, OutgoingMessage, Receipt
+from maestro.serving import Place, Server, config, listen, serve_until_cancelled
+
+PING_SECONDS = 20.0
 
 
 def utc_now() -> datetime:
@@ -37,12 +38,6 @@ class WebConnector:
 
     platform = PLATFORM
     account = DEFAULT_ACCOUNT
-    capabilities = Capabilities(
-        max_length=MAX_CONTENT,
-        unit=LengthUnit.CODE_POINTS,
-        typing_interval=5.0,
-        idempotency=Idempotency.NATIVE,
-    )
 
     def __init__(
         self,
@@ -53,6 +48,12 @@ class WebConnector:
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         tokens = ResumeTokens(config.signing_key, clock)
+        self.capabilities = Capabilities(
+            max_length=MAX_CONTENT,
+            unit=LengthUnit.CODE_POINTS,
+            typing_interval=config.typing_interval,
+            idempotency=Idempotency.NATIVE,
+        )
         self._config = config
         self._context = context
         self._platforms = dict(platforms or {})
@@ -84,21 +85,23 @@ class WebConnector:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
         await self._context.report(ConnectorState.STARTING)
         try:
-            sockets = await asyncio.to_thread(listen, self._config.host, self._config.port)
+            sockets = await asyncio.to_thread(listen, self._place())
         except MaestroError as error:
             self._failure = error
             self._settled.set()
             await self._context.report(ConnectorState.FAILED, str(error))
             raise
         self._port = sockets[0].getsockname()[1]
-        serving = server(self._app(), self._config.max_frame_bytes, self._announce)
-        task = asyncio.create_task(serving.serve(sockets))
+        options = config(
+            self._app(),
+            ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its socket with 1009
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PING_SECONDS,
+            ws_per_message_deflate=False,  # no zip bombs, and no memory per idle socket
+        )
         try:
-            await asyncio.shield(task)
+            await serve_until_cancelled(Server(options, self._announce), sockets)
         finally:
-            serving.should_exit = True  # sockets are closed with 1012, "service restart": clients come back
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
             await self._context.report(ConnectorState.STOPPED)
 
     def stop_accepting(self) -> None:
@@ -118,6 +121,9 @@ class WebConnector:
         """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""
         webhooks = [Mount(f"/platforms/{name}", routes=list(routes)) for name, routes in self._platforms.items()]
         return [WebSocketRoute("/", self._socket), *Endpoints(self._house).routes(), *webhooks]
+
+    def _place(self) -> Place:
+        return Place(self._config.host, self._config.port, section="web", option="--web-port")
 
     async def _announce(self) -> None:
         self._settled.set()

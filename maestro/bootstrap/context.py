@@ -19,9 +19,9 @@ RESUME_LIMIT = 1000
 class StoreContext:
     """The context of one connector; every method hands its transaction to a thread."""
 
-    def __init__(self, platform: str, account: str, intake: Intake, store: Store, files: Files) -> None:
-        self._platform = platform
-        self._account = account
+    def __init__(self, place: tuple[str, str], intake: Intake, store: Store, files: Files) -> None:
+        """``place`` is the connector's platform and account."""
+        self._platform, self._account = place
         self._intake = intake
         self._store = store
         self._files = files

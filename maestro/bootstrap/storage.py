@@ -17,13 +17,24 @@ KEY_BYTES = 32
 
 def open_store(settings: Settings) -> Store:
     """Open the store, bring it up to date and enter the configured agents and bindings."""
-    store = Store.open(Path(settings.database_url.removeprefix("sqlite:///")))
+    store = Store.open(_database(settings))
     with store.begin() as tx:
         for agent in settings.agents:
             _enter_agent(tx, agent)
         for binding in settings.channels:
             _bind(tx, binding)
     return store
+
+
+def open_existing_store(settings: Settings) -> Store:
+    """Open the store that a Maestro made before; raises ``ConfigurationError`` when there is none."""
+    path = _database(settings)
+    if not path.exists():
+        raise ConfigurationError(
+            f"there is no Maestro database at {path}. Start Maestro once with `maestro up`, or set dataDir "
+            "(--data-dir) to its data folder."
+        )
+    return Store.open(path)
 
 
 def open_files(settings: Settings) -> Files:
@@ -40,6 +51,10 @@ def signing_key(settings: Settings) -> bytes:
             file.write(secrets.token_bytes(KEY_BYTES))
         fresh.replace(path)
     return path.read_bytes()
+
+
+def _database(settings: Settings) -> Path:
+    return Path(settings.database_url.removeprefix("sqlite:///"))
 
 
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:

@@ -20,7 +20,7 @@ from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.storage import open_files, open_store, signing_key
 from maestro.bootstrap.supervision import end, first_of
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.intake import Intake, IntakeLimits
+from maestro.intake import Intake, IntakeRules
 from maestro.settings import Loaded, Settings, found_accounts, is_loopback, read_environment
 from maestro.store.store import Store
 from temporal.client import Endpoint
@@ -81,12 +81,12 @@ class Up:
     async def _temporal(self) -> AsyncIterator[Endpoint]:
         temporal = self.settings.temporal
         if not temporal.embedded:
-            yield Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
+            yield endpoint_of(self.settings)
             return
         server = EmbeddedServer(ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port), self.say)
         await server.start()
         try:
-            yield Endpoint(server.address, temporal.namespace)
+            yield endpoint_of(self.settings)
         finally:
             await server.stop()
 
@@ -123,13 +123,22 @@ class Up:
 
     def _context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         jobs = self.settings.jobs
-        intake = Intake(store, IntakeLimits(jobs.max_pending, jobs.max_attempts), dispatcher.wake)
-        return StoreContext("web", DEFAULT_ACCOUNT, intake, store, open_files(self.settings))
+        rules = IntakeRules(jobs.max_pending, jobs.max_attempts, frozenset(self.settings.owner.ids))
+        intake = Intake(store, rules, dispatcher.wake)
+        return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(self.settings))
 
     async def _announce(self, engine: Engine, models: Models) -> None:
         await engine.ready.wait()
         for line in ready_lines(self.settings, models):
             self.say(line)
+
+
+def endpoint_of(settings: Settings) -> Endpoint:
+    """Return where Temporal is: the configured address, or the embedded server."""
+    temporal = settings.temporal
+    if temporal.embedded:
+        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace)
+    return Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
 
 
 def ready_lines(settings: Settings, models: Models) -> list[str]:
@@ -164,6 +173,7 @@ def web_config(settings: Settings) -> WebConfig:
         max_upload_bytes=web.max_upload_bytes,
         upload_dir=settings.data_dir / "uploads",
         auth_timeout=web.auth_timeout_seconds,
+        typing_interval=web.typing_seconds,
     )
 
 

@@ -1,16 +1,18 @@
-"""The listening sockets and the HTTP server of the web connector."""
+"""Listening sockets and the HTTP server around them, for the dashboard and for the web connector."""
 
+import asyncio
 import contextlib
 import errno
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from maestro.domain.errors import ConfigurationError, PortTaken
 
-PING_SECONDS = 20.0
 UNREAD_SECONDS = 45
 """How long the kernel keeps unread bytes for a client before it drops the connection."""
 CLOSING_SECONDS = 2
@@ -35,12 +37,19 @@ class Server(uvicorn.Server):
         yield
 
 
-def server(app: ASGIApp, max_frame_bytes: int, serving: Callable[[], Awaitable[None]]) -> Server:
-    """Return a server for ``app``; a WebSocket frame over ``max_frame_bytes`` closes its socket with 1009.
+@dataclass(frozen=True)
+class Place:
+    """Where a server listens, and the names of the settings that say so; port 0 is any free one."""
 
-    ``serving`` is awaited once, when connections are accepted.
-    """
-    config = uvicorn.Config(
+    host: str
+    port: int
+    section: str
+    option: str
+
+
+def config(app: ASGIApp, **options: Any) -> uvicorn.Config:
+    """Return how an application is served; ``options`` are uvicorn's own."""
+    return uvicorn.Config(
         app,
         lifespan="off",
         log_config=None,
@@ -48,32 +57,39 @@ def server(app: ASGIApp, max_frame_bytes: int, serving: Callable[[], Awaitable[N
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        ws_max_size=max_frame_bytes,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PING_SECONDS,
-        ws_per_message_deflate=False,  # no zip bombs, and no memory per idle socket
         timeout_graceful_shutdown=CLOSING_SECONDS,
+        **options,
     )
-    return Server(config, serving)
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Bind every address of ``host`` to one port (0: any free one).
+async def serve_until_cancelled(server: Server, sockets: list[socket.socket]) -> None:
+    """Serve; when cancelled, close in good order before returning."""
+    task = asyncio.create_task(server.serve(sockets))
+    try:
+        await asyncio.shield(task)
+    finally:
+        server.should_exit = True  # sockets are closed with 1012, "service restart": clients come back
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def listen(place: Place) -> list[socket.socket]:
+    """Bind every address of the host to one port.
 
     Raises ``PortTaken`` naming the port and its setting, ``ConfigurationError`` when the host cannot be bound.
     """
     sockets: list[socket.socket] = []
     try:
-        for family, address in _addresses(host, port):
-            chosen = sockets[0].getsockname()[1] if sockets else port
+        for family, address in _addresses(place):
+            chosen = sockets[0].getsockname()[1] if sockets else place.port
             with contextlib.suppress(_NoSuchFamily):
-                sockets.append(_bound(family, (address, chosen)))
+                sockets.append(_bound(family, (address, chosen), place))
     except BaseException:
         for bound in sockets:
             bound.close()
         raise
     if not sockets:
-        raise ConfigurationError(f"web.host {host!r} has no address on this machine.")
+        raise ConfigurationError(f"{place.section}.host {place.host!r} has no address on this machine.")
     return sockets
 
 
@@ -81,23 +97,29 @@ class _NoSuchFamily(Exception):
     """The machine has no such address, for example no IPv6."""
 
 
-def _addresses(host: str, port: int) -> Sequence[tuple[socket.AddressFamily, str]]:
+def _addresses(place: Place) -> Sequence[tuple[socket.AddressFamily, str]]:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ConfigurationError(f"web.host {host!r} is not a name or address of this machine.") from error
+        raise ConfigurationError(
+            f"{place.section}.host {place.host!r} is not a name or address of this machine."
+        ) from error
     return sorted({(family, str(address[0])) for family, _, _, _, address in found})
 
 
-def _bound(family: socket.AddressFamily, address: tuple[str, int]) -> socket.socket:
+def _bound(family: socket.AddressFamily, address: tuple[str, int], place: Place) -> socket.socket:
     try:
         bound = socket.create_server(address, family=family, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise PortTaken(f"Port {address[1]} is in use; choose another with web.port or --web-port.") from error
+            raise PortTaken(
+                f"Port {address[1]} is in use; choose another with {place.section}.port or {place.option}."
+            ) from error
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise _NoSuchFamily from error
-        raise ConfigurationError(f"web.host/web.port: cannot listen on {address[0]}:{address[1]}: {error}") from error
+        raise ConfigurationError(
+            f"{place.section}.host/{place.section}.port: cannot listen on {address[0]}:{address[1]}: {error}"
+        ) from error
     bound.setblocking(False)
     with contextlib.suppress(AttributeError, OSError):  # where the system has it; accepted sockets inherit it
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)

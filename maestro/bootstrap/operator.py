@@ -1,0 +1,35 @@
+"""What the command line works with: the store of the data folder and the control of jobs, beside a running Maestro."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from maestro.bootstrap.storage import open_existing_store
+from maestro.bootstrap.up import endpoint_of
+from maestro.domain.replay import JobControl
+from maestro.settings import Loaded
+from maestro.store.store import Store
+from temporal.client import connect_soon
+from temporal.control import TemporalJobControl
+
+CONNECT_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator's access; what it changes in the store is found by the dispatcher of the running Maestro."""
+
+    store: Store
+    control: JobControl
+
+
+@contextlib.contextmanager
+def open_operator(loaded: Loaded) -> Iterator[Operator]:
+    """Open the store of an existing data folder; raises ``ConfigurationError`` when there is none."""
+    store = open_existing_store(loaded.settings)
+    endpoint = endpoint_of(loaded.settings)
+    control = TemporalJobControl(store, lambda: connect_soon(endpoint, CONNECT_SECONDS), wake=lambda: None)
+    try:
+        yield Operator(store, control)
+    finally:
+        store.close()
