@@ -22,14 +22,15 @@ BACKLOG = 512
 class Server(uvicorn.Server):
     """A uvicorn that leaves signals to the process it is part of, and says when it serves."""
 
-    def __init__(self, config: uvicorn.Config, serving: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, config: uvicorn.Config, serving: Callable[[], Awaitable[None]] | None = None) -> None:
         super().__init__(config)
         self._serving = serving
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, then tell."""
         await super().startup(sockets)
-        await self._serving()
+        if self._serving is not None:
+            await self._serving()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -10,6 +10,8 @@ from temporalio.service import RPCError
 
 from temporal.failures import SafeFailureConverter
 
+__all__ = ["DATA_CONVERTER", "Client", "Endpoint", "connect", "connect_patiently", "connect_soon"]
+
 FIRST_WAIT = 0.2
 LONGEST_WAIT = 5.0
 

@@ -49,6 +49,7 @@ class Dispatcher:
         self._pace = pace
         self._report = report
         self._woken = asyncio.Event()
+        self._paused = False
         self._loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
@@ -56,11 +57,15 @@ class Dispatcher:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
 
+    def pause(self) -> None:
+        """Start nothing any more; what waits is started after the next start of the process."""
+        self._paused = True
+
     async def run(self, client: Client) -> None:
         """Start jobs until cancelled; while Temporal is away they wait in the store, in order."""
         await asyncio.to_thread(self._forget_claims)
         pause = self._pace.look
-        while True:
+        while not self._paused:
             self._woken.clear()
             claimed = await asyncio.to_thread(self._claim)
             if not claimed:

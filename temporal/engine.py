@@ -32,14 +32,14 @@ class Engine:
         return self._worker is not None and self._worker.polling.is_set()
 
     async def reachable(self) -> str:
-        """Return "ok", or why Temporal cannot be worked with."""
+        """Return why Temporal cannot be worked with, or nothing when it can."""
         if self.client is None:
             return "Temporal is not connected yet"
         try:
             healthy = await self.client.service_client.check_health(timeout=HEALTH_TIMEOUT)
         except RPCError as error:
             return f"Temporal does not answer ({error.status.name})"
-        return "ok" if healthy else "Temporal says that it is not healthy"
+        return "" if healthy else "Temporal says that it is not healthy"
 
     async def run(self, endpoint: Endpoint, parts: WorkerParts) -> None:
         """Work until cancelled."""
@@ -54,5 +54,6 @@ class Engine:
 
     async def drain(self) -> None:
         """Take no new work and let what runs finish, for as long as the worker's parts say."""
+        self._dispatcher.pause()
         if self._worker is not None:
             await self._worker.stop()

@@ -1,5 +1,6 @@
 """The transport to the models: the configured accounts, those found in the environment, or the demo model."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from maestro.domain.prompts import ImageRef
@@ -19,6 +20,7 @@ class Models:
     default_model: str
     demo: bool
     announcement: str
+    close: Callable[[], Awaitable[None]]
 
 
 def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: Files) -> Models:
@@ -32,6 +34,7 @@ def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: 
             demo=True,
             announcement="No model account found: the built-in demo model answers. "
             "Set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart to talk to a real one.",
+            close=_nothing,
         )
 
     def load_image(image: ImageRef) -> bytes:
@@ -46,7 +49,12 @@ def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: 
         default_model=f"{first.provider}/{first.model}",
         demo=False,
         announcement=f"Answers come from {first.provider}/{first.model} ({source}).",
+        close=client.close,
     )
+
+
+async def _nothing() -> None:
+    """Close nothing: the demo model holds no connection."""
 
 
 def _account(settings: AccountSettings) -> Account:

@@ -10,7 +10,7 @@ from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from connectors.registry import assemble
 from connectors.web import WebConfig, WebConnector
-from maestro.bootstrap.api import ApiServer, Health
+from maestro.bootstrap.api import ApiServer, EngineHealth, api_parts
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.data_folder import DataFolder
@@ -23,7 +23,8 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.intake import Intake, IntakeRules
 from maestro.settings import Loaded, Settings, found_accounts, is_loopback, read_environment
 from maestro.store.store import Store
-from temporal.client import Endpoint
+from temporal.client import Client, Endpoint
+from temporal.control import TemporalJobControl
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
@@ -31,6 +32,9 @@ from temporal.server import EmbeddedServer, ServerConfig
 
 STORE_THREADS = 32
 """Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
+
+PATIENCE_SECONDS = 5.0
+READY = "Maestro is ready."
 
 Say = Callable[[str], None]
 
@@ -94,8 +98,27 @@ class Up:
         models = self.build_models()
         dispatcher = Dispatcher(store, self.settings.temporal.task_queue, pace(self.settings), self.say)
         connectors = self.build_connectors(self._context(store, dispatcher))
-        hub = ConnectorHub(connectors)
-        parts = FlowParts(
+        reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
+        engine = Engine(dispatcher, reconciler, self.say)
+        parts = self._flow(store, models, ConnectorHub(connectors), dispatcher)
+        services = [connector.run() for connector in connectors]
+        if self.settings.webui.enabled:
+            services.append(self._api(store, engine, dispatcher, models).run())
+        tasks = [asyncio.create_task(service) for service in services]
+        tasks.append(asyncio.create_task(engine.run(endpoint, worker_parts(parts, self.settings))))
+        try:
+            await first_of(stop.wait(), self._announce(engine, connectors, models), watched=tasks)
+            await first_of(stop.wait(), watched=tasks)
+            self.say("Stopping: what runs may finish.")
+            _stop_accepting(connectors)
+            await engine.drain()
+        finally:
+            await end(tasks)
+            await models.close()
+            store.close()
+
+    def _flow(self, store: Store, models: Models, hub: ConnectorHub, dispatcher: Dispatcher) -> FlowParts:
+        return FlowParts(
             store=store,
             llm=build_chain(models.transport, store, self.settings),
             default_model=models.default_model,
@@ -103,23 +126,14 @@ class Up:
             typing=TypingIndicators(hub, asyncio.get_running_loop()),
             released=dispatcher.wake,
         )
-        reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
-        engine = Engine(dispatcher, reconciler, self.say)
-        api = ApiServer(self.settings, store, Health(store, engine), dispatcher.wake, demo=models.demo)
-        working = [*(connector.run() for connector in connectors), api.run()]
-        tasks = [asyncio.create_task(work) for work in working]
-        engine_task = asyncio.create_task(engine.run(endpoint, worker_parts(parts, self.settings)))
-        try:
-            await first_of(stop.wait(), self._announce(engine, models), watched=[*tasks, engine_task])
-            await first_of(stop.wait(), watched=[*tasks, engine_task])
-            self.say("stopping: running work may finish")
-            for connector in connectors:
-                if isinstance(connector, WebConnector):
-                    connector.stop_accepting()
-            await engine.drain()
-        finally:
-            await end([engine_task, *tasks])
-            store.close()
+
+    def _api(self, store: Store, engine: Engine, dispatcher: Dispatcher, models: Models) -> ApiServer:
+        async def client() -> Client | None:
+            return engine.client
+
+        control = TemporalJobControl(store, client, dispatcher.wake)
+        health = EngineHealth(store, engine)
+        return ApiServer(self.settings, api_parts(self.settings, store, control, health, demo=models.demo))
 
     def _context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         jobs = self.settings.jobs
@@ -127,10 +141,32 @@ class Up:
         intake = Intake(store, rules, dispatcher.wake)
         return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(self.settings))
 
-    async def _announce(self, engine: Engine, models: Models) -> None:
-        await engine.ready.wait()
-        for line in ready_lines(self.settings, models):
+    async def _announce(self, engine: Engine, connectors: Sequence[Connector], models: Models) -> None:
+        """Tell people where everything is, as soon as it takes messages."""
+        for connector in connectors:
+            if isinstance(connector, WebConnector):
+                await connector.started()
+        try:
+            await asyncio.wait_for(engine.ready.wait(), PATIENCE_SECONDS)
+        except TimeoutError:
+            self.say("Messages are taken in and wait in the store until Temporal is reachable.")
+            self._tell(models)
+            await engine.ready.wait()
+            self.say(READY)
+            return
+        self.say(READY)
+        self._tell(models)
+
+    def _tell(self, models: Models) -> None:
+        for line in places(self.settings):
             self.say(line)
+        self.say(models.announcement)
+
+
+def _stop_accepting(connectors: Sequence[Connector]) -> None:
+    for connector in connectors:
+        if isinstance(connector, WebConnector):
+            connector.stop_accepting()
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
@@ -141,9 +177,9 @@ def endpoint_of(settings: Settings) -> Endpoint:
     return Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
 
 
-def ready_lines(settings: Settings, models: Models) -> list[str]:
-    """Return what people read when everything runs."""
-    lines = ["Maestro is ready."]
+def places(settings: Settings) -> list[str]:
+    """Return where everything is, a line each."""
+    lines = []
     if settings.webui.enabled:
         lines.append(f"  Chat and dashboard   http://{settings.webui.host}:{settings.webui.port}")
     if settings.web.enabled:
@@ -153,7 +189,6 @@ def ready_lines(settings: Settings, models: Models) -> list[str]:
     else:
         lines.append(f"  Temporal             {settings.temporal.address}, namespace {settings.temporal.namespace}")
     lines.append(f"  Data folder          {settings.data_dir}")
-    lines.append(models.announcement)
     return lines
 
 

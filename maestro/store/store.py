@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session
 
 from maestro.store.engine import open_readers, open_writer
@@ -55,6 +56,15 @@ class Store:
             Session(connection, expire_on_commit=False, autoflush=False) as session,
         ):
             yield Transaction(session, self._clock())
+
+    def problem(self) -> str | None:
+        """Return why the store cannot be read, or None."""
+        try:
+            with self.view() as tx:
+                tx.jobs.pending()
+        except SQLAlchemyError as error:
+            return f"the store cannot be read ({type(error).__name__})"
+        return None
 
     def close(self) -> None:
         """Close every connection."""
