@@ -6,6 +6,7 @@ from enum import StrEnum
 from sqlmodel import Field, LargeBinary, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.prompts import CallPurpose
 
 
 class CallState(StrEnum):
@@ -21,10 +22,11 @@ class LLMCall(SQLModel, table=True):
     """One attempt at one model call; ``request`` is the digest of what was sent, ``cost_usd`` None when unknown."""
 
     __tablename__ = "llm_calls"
-    __table_args__ = (UniqueConstraint("job_id", "number", "attempt"),)
+    __table_args__ = (UniqueConstraint("job_id", "purpose", "number", "attempt"),)
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")
+    purpose: CallPurpose = Field(default=CallPurpose.ANSWER, sa_type=text_of(CallPurpose))
     number: int
     attempt: int
     state: CallState = Field(sa_type=text_of(CallState))

@@ -47,8 +47,25 @@ class Conversation(SQLModel, table=True):
     last_message_at: datetime = Field(sa_type=UtcDateTime)
 
 
-class Message(SQLModel, table=True):
-    """One turn; a user's is keyed by its inbox row, an assistant's by its job, so neither can be recorded twice."""
+class Said(SQLModel):
+    """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job."""
+
+    id: int | None = Field(default=None, primary_key=True)
+    conversation_id: int = Field(foreign_key="conversations.id")
+    role: Role = Field(sa_type=text_of(Role))
+    content: str
+    token_estimate: int
+    inbox_id: int | None = Field(default=None, foreign_key="inbox.id", unique=True)
+    job_id: str = Field(foreign_key="queue.id")
+    superseded: bool = False
+    created_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class Message(Said, table=True):
+    """One turn; a user's is keyed by its inbox row, an assistant's by its job, so neither can be recorded twice.
+
+    Ids are never used again: a stored prompt names a message by its id for as long as the prompt is kept.
+    """
 
     __tablename__ = "messages"
     __table_args__ = (
@@ -60,18 +77,15 @@ class Message(SQLModel, table=True):
             postgresql_where=text("role = 'assistant'"),
         ),
         Index("ix_messages_conversation", "conversation_id", "id"),
+        {"sqlite_autoincrement": True},
     )
 
-    id: int | None = Field(default=None, primary_key=True)
-    conversation_id: int = Field(foreign_key="conversations.id")
-    role: Role = Field(sa_type=text_of(Role))
-    content: str
-    token_estimate: int
-    inbox_id: int | None = Field(default=None, foreign_key="inbox.id", unique=True)
-    job_id: str = Field(foreign_key="queue.id")
-    media: str = "[]"
-    superseded: bool = False
-    created_at: datetime = Field(sa_type=UtcDateTime)
+
+class ArchivedMessage(Said, table=True):
+    """A turn that a compaction took out of the conversation: people still read it, models do not (decision 18)."""
+
+    __tablename__ = "messages_archive"
+    __table_args__ = (Index("ix_messages_archive_conversation", "conversation_id", "id"),)
 
 
 def conversation_key(agent_id: int, address: Address, user_id: str | None) -> str:

@@ -44,11 +44,24 @@ PROMPT_TURNS = TypeAdapter(tuple[Turn, ...])
 """Reads and writes the turns of a stored prompt as JSON."""
 
 
+class CallPurpose(StrEnum):
+    """What a model is asked for: the answer to a person, or one of the two halves of a compaction."""
+
+    ANSWER = "answer"
+    FACTS = "facts"
+    SUMMARY = "summary"
+
+
 class CallKey(Value):
-    """Which model call of which job; the number counts the job's calls from 1."""
+    """Which model call of which job.
+
+    The number counts a job's calls for an answer from 1; a call of a compaction carries the id of the last message it
+    covers, so that what we hold is never taken for an answer about other messages.
+    """
 
     job_id: str
     number: int = Field(ge=1)
+    purpose: CallPurpose = CallPurpose.ANSWER
 
 
 class LLMRequest(Value):

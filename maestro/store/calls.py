@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select, update
 
 from maestro.domain.calls import CallState, LLMCall
@@ -16,9 +16,7 @@ class Calls(Repository):
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the answer we hold for this call, the first one if there were two."""
         return self._session.exec(
-            select(LLMCall)
-            .where(LLMCall.job_id == key.job_id, LLMCall.number == key.number, LLMCall.state == CallState.ANSWERED)
-            .order_by(col(LLMCall.attempt))
+            select(LLMCall).where(*_of(key), LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt))
         ).first()
 
     def sent(self, key: CallKey, request: str) -> int:
@@ -28,17 +26,14 @@ class Calls(Repository):
         """
         self._session.exec(
             update(LLMCall)
-            .where(
-                col(LLMCall.job_id) == key.job_id,
-                col(LLMCall.number) == key.number,
-                col(LLMCall.state) == CallState.SENT,
-            )
+            .where(*_of(key), col(LLMCall.state) == CallState.SENT)
             .values(state=CallState.INTERRUPTED, finished_at=self._now)
         )
         attempt = self._last_attempt(key) + 1
         self._session.add(
             LLMCall(
                 job_id=key.job_id,
+                purpose=key.purpose,
                 number=key.number,
                 attempt=attempt,
                 state=CallState.SENT,
@@ -51,9 +46,7 @@ class Calls(Repository):
     def held_request(self, key: CallKey) -> str | None:
         """Return the digest of the request an earlier attempt of this call sent."""
         return self._session.exec(
-            select(LLMCall.request)
-            .where(LLMCall.job_id == key.job_id, LLMCall.number == key.number)
-            .order_by(col(LLMCall.attempt).desc())
+            select(LLMCall.request).where(*_of(key)).order_by(col(LLMCall.attempt).desc())
         ).first()
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
@@ -71,30 +64,23 @@ class Calls(Repository):
     def failures(self, key: CallKey) -> int:
         """Count the failed attempts of this call."""
         return self._session.exec(
-            select(func.count())
-            .select_from(LLMCall)
-            .where(LLMCall.job_id == key.job_id, LLMCall.number == key.number, LLMCall.state == CallState.FAILED)
+            select(func.count()).select_from(LLMCall).where(*_of(key), LLMCall.state == CallState.FAILED)
         ).one()
 
     def of(self, job_id: str) -> Sequence[LLMCall]:
-        """Return every attempt of a job's calls in order."""
-        return self._session.exec(
-            select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.number), col(LLMCall.attempt))
-        ).all()
+        """Return every attempt of a job's calls in the order they were made."""
+        return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
     def _last_attempt(self, key: CallKey) -> int:
-        last = self._session.exec(
-            select(func.max(LLMCall.attempt)).where(LLMCall.job_id == key.job_id, LLMCall.number == key.number)
-        ).one()
+        last = self._session.exec(select(func.max(LLMCall.attempt)).where(*_of(key))).one()
         return last or 0
 
     def _finish(self, key: CallKey, attempt: int, **values: object) -> None:
         self._session.exec(
-            update(LLMCall)
-            .where(
-                col(LLMCall.job_id) == key.job_id,
-                col(LLMCall.number) == key.number,
-                col(LLMCall.attempt) == attempt,
-            )
-            .values(finished_at=self._now, **values)
+            update(LLMCall).where(*_of(key), col(LLMCall.attempt) == attempt).values(finished_at=self._now, **values)
         )
+
+
+def _of(key: CallKey) -> tuple[ColumnElement[bool], ...]:
+    """Pick out the attempts of one call."""
+    return (col(LLMCall.job_id) == key.job_id, col(LLMCall.purpose) == key.purpose, col(LLMCall.number) == key.number)

@@ -4,17 +4,22 @@ from sqlmodel import SQLModel
 
 from maestro.domain.agents import Agent, AgentChannel
 from maestro.domain.calls import LLMCall, Prompt, PromptPart
-from maestro.domain.conversations import Conversation, Message
+from maestro.domain.compaction import Compaction
+from maestro.domain.conversations import ArchivedMessage, Conversation, Message
 from maestro.domain.deliveries import Delivery, OutboundLane
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, JobStep
+from maestro.domain.media import MediaFile
+from maestro.domain.memory import MemoryFact
 from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
 
 TABLES = (
     Agent,
     AgentChannel,
+    ArchivedMessage,
     AuditEntry,
     ChannelOwner,
+    Compaction,
     ConnectorStatus,
     Conversation,
     Delivery,
@@ -22,6 +27,8 @@ TABLES = (
     Job,
     JobStep,
     LLMCall,
+    MediaFile,
+    MemoryFact,
     Message,
     OutboundLane,
     Prompt,

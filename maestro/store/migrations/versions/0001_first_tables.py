@@ -165,6 +165,73 @@ def upgrade() -> None:
         )
 
     op.create_table(
+        "media",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("inbox_id", sa.Integer(), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False),
+        sa.Column("digest", sa.String(), nullable=False),
+        sa.Column("content_type", sa.String(), nullable=False),
+        sa.Column("filename", sa.String(), nullable=False),
+        sa.Column("size", sa.Integer(), nullable=False),
+        sa.Column("error", sa.String(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["inbox_id"],
+            ["inbox.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("inbox_id", "seq"),
+    )
+    op.create_table(
+        "compactions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("conversation_id", sa.Integer(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=False),
+        sa.Column("summary", sa.String(), nullable=False),
+        sa.Column("messages_before", sa.Integer(), nullable=False),
+        sa.Column("messages_after", sa.Integer(), nullable=False),
+        sa.Column("tokens_saved", sa.Integer(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["conversation_id"],
+            ["conversations.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    with op.batch_alter_table("compactions", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_compactions_conversation_id"), ["conversation_id"], unique=False)
+
+    op.create_table(
+        "memory_facts",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=False),
+        sa.Column("category", sa.String(), nullable=False),
+        sa.Column("content", sa.String(), nullable=False),
+        sa.Column("confidence", sa.Float(), nullable=False),
+        sa.Column("source_conversation_id", sa.Integer(), nullable=True),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("last_accessed", UtcDateTime(), nullable=True),
+        sa.Column("access_count", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["agent_id"],
+            ["agents.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["source_conversation_id"],
+            ["conversations.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    with op.batch_alter_table("memory_facts", schema=None) as batch_op:
+        batch_op.create_index("ix_memory_facts_agent", ["agent_id", "category"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_memory_facts_source_conversation_id"), ["source_conversation_id"], unique=False
+        )
+
+    op.create_table(
         "queue",
         sa.Column("id", sa.String(), nullable=False),
         sa.Column("kind", sa.String(), nullable=False),
@@ -275,6 +342,7 @@ def upgrade() -> None:
         "llm_calls",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("purpose", sa.String(), nullable=False),
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(), nullable=False),
@@ -296,7 +364,7 @@ def upgrade() -> None:
             ["queue.id"],
         ),
         sa.PrimaryKeyConstraint("id"),
-        sa.UniqueConstraint("job_id", "number", "attempt"),
+        sa.UniqueConstraint("job_id", "purpose", "number", "attempt"),
     )
     op.create_table(
         "messages",
@@ -307,7 +375,43 @@ def upgrade() -> None:
         sa.Column("token_estimate", sa.Integer(), nullable=False),
         sa.Column("inbox_id", sa.Integer(), nullable=True),
         sa.Column("job_id", sa.String(), nullable=False),
-        sa.Column("media", sa.String(), nullable=False),
+        sa.Column("superseded", sa.Boolean(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["conversation_id"],
+            ["conversations.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["inbox_id"],
+            ["inbox.id"],
+        ),
+        sa.ForeignKeyConstraint(
+            ["job_id"],
+            ["queue.id"],
+        ),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("inbox_id"),
+        sqlite_autoincrement=True,
+    )
+    with op.batch_alter_table("messages", schema=None) as batch_op:
+        batch_op.create_index("ix_messages_conversation", ["conversation_id", "id"], unique=False)
+        batch_op.create_index(
+            "ux_messages_answer_of_job",
+            ["job_id"],
+            unique=True,
+            sqlite_where=sa.text("role = 'assistant'"),
+            postgresql_where=sa.text("role = 'assistant'"),
+        )
+
+    op.create_table(
+        "messages_archive",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("conversation_id", sa.Integer(), nullable=False),
+        sa.Column("role", sa.String(), nullable=False),
+        sa.Column("content", sa.String(), nullable=False),
+        sa.Column("token_estimate", sa.Integer(), nullable=False),
+        sa.Column("inbox_id", sa.Integer(), nullable=True),
+        sa.Column("job_id", sa.String(), nullable=False),
         sa.Column("superseded", sa.Boolean(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(
@@ -325,15 +429,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("inbox_id"),
     )
-    with op.batch_alter_table("messages", schema=None) as batch_op:
-        batch_op.create_index("ix_messages_conversation", ["conversation_id", "id"], unique=False)
-        batch_op.create_index(
-            "ux_messages_answer_of_job",
-            ["job_id"],
-            unique=True,
-            sqlite_where=sa.text("role = 'assistant'"),
-            postgresql_where=sa.text("role = 'assistant'"),
-        )
+    with op.batch_alter_table("messages_archive", schema=None) as batch_op:
+        batch_op.create_index("ix_messages_archive_conversation", ["conversation_id", "id"], unique=False)
 
     op.create_table(
         "outbound_lanes",
@@ -368,6 +465,10 @@ def downgrade() -> None:
     # ### commands auto generated by Alembic - please adjust! ###
     op.drop_table("prompts")
     op.drop_table("outbound_lanes")
+    with op.batch_alter_table("messages_archive", schema=None) as batch_op:
+        batch_op.drop_index("ix_messages_archive_conversation")
+
+    op.drop_table("messages_archive")
     with op.batch_alter_table("messages", schema=None) as batch_op:
         batch_op.drop_index(
             "ux_messages_answer_of_job",
@@ -397,6 +498,16 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_queue_agent_id"))
 
     op.drop_table("queue")
+    with op.batch_alter_table("memory_facts", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_memory_facts_source_conversation_id"))
+        batch_op.drop_index("ix_memory_facts_agent")
+
+    op.drop_table("memory_facts")
+    with op.batch_alter_table("compactions", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_compactions_conversation_id"))
+
+    op.drop_table("compactions")
+    op.drop_table("media")
     with op.batch_alter_table("conversations", schema=None) as batch_op:
         batch_op.drop_index(
             "ux_conversations_active_key",
