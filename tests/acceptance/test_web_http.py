@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from connectors.base import Capabilities, Idempotency, LengthUnit
 from connectors.registry import assemble
 from connectors.web import WebConfig, WebConnector
 from maestro.domain.errors import ConfigurationError
@@ -266,7 +267,7 @@ class Hooked:
 
     platform = "slack"
     account = "default"
-    capabilities = WebConnector.capabilities
+    capabilities = Capabilities(3900, LengthUnit.CODE_POINTS, 90, Idempotency.RECONCILE)
 
     async def run(self) -> None:
         """Receive nothing."""
