@@ -8,6 +8,7 @@ from sqlmodel import Session
 from maestro.domain.jobs import Ending
 from maestro.store.agents import Agents
 from maestro.store.audit import Audit
+from maestro.store.browse import Browse
 from maestro.store.calls import Calls
 from maestro.store.conversations import Conversations
 from maestro.store.deliveries import Deliveries
@@ -80,3 +81,8 @@ class Transaction:
     def audit(self) -> Audit:
         """Who did what."""
         return Audit(self._session, self.now)
+
+    @cached_property
+    def browse(self) -> Browse:
+        """What operators look at."""
+        return Browse(self._session, self.now)

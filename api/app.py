@@ -1,0 +1,59 @@
+"""The API and the dashboard as one ASGI application."""
+
+import structlog
+from fastapi import FastAPI
+
+from api import errors
+from api.dashboard import assets, login, pages
+from api.front import FrontDoor
+from api.guards import Doorman
+from api.parts import ApiParts
+from api.routes import agents, health, jobs, openapi, tickets
+
+MAX_BODY = 1024 * 1024
+"""Bytes of the largest body taken; uploads go to the web connector."""
+
+DESCRIPTION = "Jobs, agents and tickets of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
+
+ROUTERS = (
+    health.for_everybody,
+    health.for_operators,
+    jobs.router,
+    agents.router,
+    tickets.router,
+    openapi.router,
+    login.for_everybody,
+    login.for_operators,
+    pages.router,
+    assets.router,
+)
+
+log = structlog.get_logger(__name__)
+
+
+def build_app(parts: ApiParts) -> FastAPI:
+    """Return the application; it holds no sockets and starts nothing by itself."""
+    # FastAPI's own documentation pages load scripts from elsewhere, which our content policy forbids.
+    app = FastAPI(
+        title="Maestro",
+        version=parts.version,
+        description=DESCRIPTION,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        responses={"default": {"model": errors.ErrorBody, "description": "What went wrong"}},
+    )
+    app.state.parts = parts
+    app.state.doorman = Doorman(parts.guard, parts.store, parts.clock)
+    app.state.assets = assets.Assets()
+    app.state.templates = pages.environment(app.state.assets)
+    for router in ROUTERS:
+        app.include_router(router, max_body_size=MAX_BODY)
+    errors.register(app)
+    app.add_middleware(FrontDoor, parts=parts)
+    if app.state.doorman.open:
+        log.warning(
+            "security: no password is set, so everybody who reaches this port from this machine is the operator; "
+            "set webui.password or MAESTRO_WEBUI_PASSWORD"
+        )
+    return app

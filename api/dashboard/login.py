@@ -1,0 +1,106 @@
+"""Logging in and out, for browsers with a form and for programs with JSON."""
+
+import asyncio
+import json
+from http import HTTPStatus
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.responses import JSONResponse, RedirectResponse, Response
+
+from api.dashboard.pages import HOME, render
+from api.errors import InvalidRequest, TooManyAttempts, Unauthorized
+from api.guards import COOKIE, OPERATOR, USER, OpenRoute, PasswordRoute, doorman, is_form
+from api.routes.surroundings import parts_of
+from maestro.domain.errors import MaestroError
+from maestro.domain.values import Value
+
+for_everybody = APIRouter(route_class=OpenRoute, include_in_schema=False)
+for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
+
+
+class Login(Value):
+    """What is typed into the form; ``next`` is the page to go on to."""
+
+    user: str = USER
+    password: str
+    next: str = HOME
+
+
+@for_everybody.get("/login")
+def login_page(request: Request, next: str = HOME) -> Response:  # noqa: A002 - the parameter's name in the address
+    """Ask for the password, unless that is needless."""
+    keeper = doorman(request)
+    if keeper.open or keeper.session(request) is not None:
+        return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
+    return render(request, "login.html", title="Log in – Maestro", next=_own_page(next), problem="")
+
+
+@for_everybody.post("/login")
+async def login(request: Request) -> Response:
+    """Begin a session: a form is led on to its page, JSON is answered with the session's ``csrfToken``."""
+    given = await _given(request)
+    try:
+        cookie, token = await asyncio.to_thread(_begin, request, given)
+    except (Unauthorized, TooManyAttempts) as error:
+        if not is_form(request):
+            raise
+        return await asyncio.to_thread(_again, request, given, error)
+    response: Response = JSONResponse({"csrfToken": token})
+    if is_form(request):
+        response = RedirectResponse(_own_page(given.next), HTTPStatus.SEE_OTHER)
+    if cookie:
+        lifetime = int(doorman(request).sessions.lifetime.total_seconds())
+        secure = request.url.scheme == "https"
+        response.set_cookie(COOKIE, cookie, max_age=lifetime, httponly=True, samesite="strict", secure=secure)
+    return response
+
+
+@for_operators.post("/logout")
+def logout(request: Request) -> Response:
+    """End the session of the cookie, if there is one."""
+    keeper = doorman(request)
+    session = keeper.session(request)
+    if session is not None:
+        keeper.sessions.end(session)
+        with parts_of(request).store.begin() as tx:
+            tx.audit.add(OPERATOR, "logout")
+    response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+def _begin(request: Request, given: Login) -> tuple[str, str]:
+    """Return a cookie and its token; empty ones where no password is set. Raises what ``Doorman.check`` raises."""
+    keeper = doorman(request)
+    if keeper.open:
+        return "", ""
+    keeper.check(request, given.user, given.password)
+    cookie, session = keeper.sessions.issue()
+    with parts_of(request).store.begin() as tx:
+        tx.audit.add(OPERATOR, "login", request.client.host if request.client else "")
+    return cookie, session.csrf_token
+
+
+def _again(request: Request, given: Login, error: MaestroError) -> Response:
+    status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
+    page = render(
+        request, "login.html", status, title="Log in – Maestro", next=_own_page(given.next), problem=str(error)
+    )
+    if error.retry_after is not None:
+        page.headers["Retry-After"] = str(int(error.retry_after.total_seconds()) + 1)
+    return page
+
+
+async def _given(request: Request) -> Login:
+    try:
+        fields = dict(await request.form()) if is_form(request) else json.loads(await request.body())
+        return Login.model_validate(fields)
+    except (ValidationError, UnicodeDecodeError, json.JSONDecodeError):
+        raise InvalidRequest("Send the field password, as a form or as JSON.") from None
+
+
+def _own_page(path: str) -> str:
+    """Return a path of ours, or the chat for anything that would lead elsewhere."""
+    within = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if within else HOME

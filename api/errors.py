@@ -1,0 +1,136 @@
+"""Every failure as JSON: ``{"error": "<ClassName>", "message": "..."}``, and never a word of internals."""
+
+import math
+from http import HTTPStatus
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from maestro.domain.errors import (
+    Backlogged,
+    ConfigurationError,
+    Conflict,
+    Forbidden,
+    InvalidMessage,
+    MaestroError,
+    NotFound,
+    TemporalUnavailable,
+)
+from maestro.domain.values import Value
+
+
+class ErrorBody(Value):
+    """What every failed request answers; ``error`` is the name of a class, stable for programs."""
+
+    error: str
+    message: str
+
+
+class Unauthorized(MaestroError):
+    """The credentials are missing or wrong; ``challenge`` asks the client for a name and a password."""
+
+    public = "Not authenticated."
+
+    def __init__(self, message: str, *, challenge: bool = True) -> None:
+        super().__init__(message)
+        self.challenge = challenge
+
+
+class TooManyAttempts(MaestroError):
+    """Too many wrong passwords; ``retry_after`` says when the next one is looked at."""
+
+    public = "Too many attempts."
+
+
+class UnknownHost(MaestroError):
+    """The request was sent to a name that is not ours, perhaps by DNS rebinding."""
+
+    public = "This is not one of my host names."
+
+
+class InvalidRequest(MaestroError):
+    """The request breaks a rule; the message names the field."""
+
+    public = "The request is not valid."
+
+
+STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
+    (InvalidRequest, HTTPStatus.BAD_REQUEST),
+    (InvalidMessage, HTTPStatus.BAD_REQUEST),
+    (ConfigurationError, HTTPStatus.BAD_REQUEST),
+    (Unauthorized, HTTPStatus.UNAUTHORIZED),
+    (Forbidden, HTTPStatus.FORBIDDEN),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Conflict, HTTPStatus.CONFLICT),
+    (UnknownHost, HTTPStatus.MISDIRECTED_REQUEST),
+    (TooManyAttempts, HTTPStatus.TOO_MANY_REQUESTS),
+    (Backlogged, HTTPStatus.SERVICE_UNAVAILABLE),
+    (TemporalUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+)
+"""What each error means in HTTP; any other one is a fault of ours."""
+
+UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there for the time of this request."
+CHALLENGE = 'Basic realm="Maestro", charset="UTF-8"'
+
+
+def answer(error: MaestroError) -> JSONResponse:
+    """Return the response for one of our errors; one without a status of its own tells only its fixed sentence."""
+    status = next((status for kind, status in STATUS if isinstance(error, kind)), None)
+    if status is None:
+        return _json(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__, error.public)
+    response = _json(status, type(error).__name__, str(error) or error.public)
+    if isinstance(error, Unauthorized) and error.challenge:
+        response.headers["WWW-Authenticate"] = CHALLENGE
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(math.ceil(error.retry_after.total_seconds()))
+    return response
+
+
+def unexpected() -> JSONResponse:
+    """Return the response for a bug."""
+    return _json(HTTPStatus.INTERNAL_SERVER_ERROR, "InternalError", UNEXPECTED)
+
+
+def register(app: FastAPI) -> None:
+    """Let the app answer every kind of failure in our form."""
+    app.add_exception_handler(MaestroError, _ours)
+    app.add_exception_handler(HTTPException, _of_the_framework)
+    app.add_exception_handler(RequestValidationError, _invalid)
+
+
+async def _ours(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, MaestroError)
+    return answer(error)
+
+
+async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
+    """Name the status as a class: ``MethodNotAllowed``; a path that leads nowhere is ``NotFound``."""
+    assert isinstance(error, HTTPException)
+    status = HTTPStatus(error.status_code)
+    message = str(error.detail)
+    if status is HTTPStatus.NOT_FOUND:
+        message = f"There is nothing at {request.url.path}."
+    if status is HTTPStatus.METHOD_NOT_ALLOWED:
+        message = f"{request.method} is not allowed at {request.url.path}."
+    response = _json(status, "".join(filter(str.isalpha, status.phrase.title())), message)
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = "; ".join(f"{_field(found['loc'])}: {found['msg']}" for found in error.errors())
+    return answer(InvalidRequest(problems))
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    """Name the field as the caller wrote it: ``limit``, ``body mode``; where it stands only matters for a body."""
+    where, *path = location
+    name = ".".join(map(str, path))
+    return f"{where} {name}".strip() if where == "body" else name
+
+
+def _json(status: HTTPStatus, error: str, message: str) -> JSONResponse:
+    return JSONResponse(ErrorBody(error=error, message=message).model_dump(), status_code=status)

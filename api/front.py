@@ -1,0 +1,113 @@
+"""What every request meets first: known hosts and origins only, no leak of a bug, and strict headers on the answer."""
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.connector import connector_origins
+from api.errors import UnknownHost, answer, unexpected
+from api.parts import ApiParts
+from maestro.domain.errors import Forbidden, MaestroError
+from maestro.domain.hosts import DEFAULT_PORTS, LOCAL_NAMES, WILDCARDS, host_name, is_address, parse_origin
+
+log = structlog.get_logger(__name__)
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITE = frozenset({"same-origin", "none"})
+"""What a browser says of a request that one of our pages, or its user, made."""
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src {connect}; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    # Not no-referrer: with that, browsers send "Origin: null" with our own forms.
+    "Referrer-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class FrontDoor:
+    """ASGI middleware around the whole app."""
+
+    def __init__(self, app: ASGIApp, parts: ApiParts) -> None:
+        self._app = app
+        self._parts = parts
+        self._hosts = LOCAL_NAMES | {name.lower() for name in parts.guard.allowed_hosts}
+        self._any_address = bool(parts.guard.allowed_hosts & WILDCARDS)
+        self._origins = frozenset(map(parse_origin, parts.guard.allowed_origins))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse the request, or pass it on and put the headers on its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope["method"], headers)
+        connector = () if refusal else connector_origins(self._parts, scope["scheme"], headers["host"])
+        headed = _Headed(send, POLICY.format(connect=" ".join(("'self'", *connector))))
+        if refusal is not None:
+            await answer(refusal)(scope, receive, headed)
+            return
+        try:
+            await self._app(scope, receive, headed)
+        # Contract: errors are JSON, whatever raised them; the traceback belongs to the log and never to the answer.
+        except Exception:
+            log.exception("a request failed", method=scope["method"], path=scope["path"])
+            if not headed.started:
+                await unexpected()(scope, receive, headed)
+
+    def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
+        if not self._knows_host(headers.getlist("host")):
+            return UnknownHost(
+                "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
+            )
+        if method not in SAFE_METHODS and not self._own_page(headers):
+            return Forbidden("This request comes from a page that is not mine, so it may not change anything here.")
+        return None
+
+    def _knows_host(self, names: list[str]) -> bool:
+        if len(names) != 1:
+            return False
+        host = host_name(names[0])
+        return host in self._hosts or (self._any_address and is_address(host))
+
+    def _own_page(self, headers: Headers) -> bool:
+        """Say whether the request comes from one of our pages or from no page at all.
+
+        Browsers send cached Basic credentials and, in the open mode, need none: only where a request comes from tells
+        the operator from a foreign page. Programs that are no browsers send neither header.
+        """
+        origins = headers.getlist("origin")
+        if any(parse_origin(origin) in self._origins for origin in origins):
+            return len(origins) == 1
+        if headers.get("sec-fetch-site", "none") not in OWN_SITE:
+            return False
+        return all(_is_own(origin, headers["host"]) for origin in origins)
+
+
+class _Headed:
+    """Sends a response on with our headers, and knows whether it has begun."""
+
+    def __init__(self, send: Send, policy: str) -> None:
+        self._send = send
+        self._policy = policy
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            headers = MutableHeaders(scope=message)
+            headers.update(HEADERS)
+            headers["Content-Security-Policy"] = self._policy
+            headers.setdefault("Cache-Control", "no-store")
+        await self._send(message)
+
+
+def _is_own(origin: str, host: str) -> bool:
+    """Compare an origin with the Host of its request, under the origin's scheme: a proxy may have ended the TLS."""
+    scheme, name, port = parse_origin(origin)
+    return scheme in DEFAULT_PORTS and (scheme, name, port) == parse_origin(f"{scheme}://{host}")

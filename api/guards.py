@@ -1,0 +1,179 @@
+"""Who may use a route: each declares exactly one guard, as the class of its router's routes (decision 24)."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable, Coroutine
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Any, ClassVar
+from urllib.parse import urlencode
+
+from fastapi import Request
+from fastapi.routing import APIRoute
+from starlette.responses import RedirectResponse, Response
+
+from api.errors import Unauthorized
+from api.front import SAFE_METHODS
+from api.parts import GuardSettings
+from api.sessions import Session, Sessions
+from api.throttle import Throttle
+from maestro.domain.errors import Forbidden
+from maestro.store.store import Clock, Store
+
+USER = "maestro"
+OPERATOR = "operator"
+"""How the person with the password is called in the audit log."""
+COOKIE = "maestro_session"
+CSRF_HEADER = "X-CSRF-Token"
+CSRF_FIELD = "csrf_token"
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+class Guard(StrEnum):
+    """What a route asks of a request."""
+
+    PASSWORD = "password"  # noqa: S105 - the name of a guard
+    BEARER = "bearer"
+    SIGNATURE = "signature"
+    NONE = "none"
+
+
+class GuardedRoute(APIRoute):
+    """A route that looks at who asks before it looks at what is asked."""
+
+    guard: ClassVar[Guard]
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Put the guard in front of the route; FastAPI would read and parse the body before any dependency."""
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                await doorman(request).admit(self.guard, request)
+            except Unauthorized:
+                if not _is_page(request):
+                    raise
+                return to_login(request)
+            return await handler(request)
+
+        return guarded
+
+
+class PasswordRoute(GuardedRoute):
+    """For the operator: HTTP Basic or the cookie of a login."""
+
+    guard = Guard.PASSWORD
+
+
+class OpenRoute(GuardedRoute):
+    """For everybody: only ``/healthz``, ``/login`` and static files."""
+
+    guard = Guard.NONE
+
+
+class Doorman:
+    """Decides about requests, and knows who is logged in."""
+
+    def __init__(self, settings: GuardSettings, store: Store, clock: Clock) -> None:
+        self._password = settings.password
+        self._store = store
+        self._throttle = Throttle(clock)
+        self.sessions = Sessions(settings, clock)
+
+    @property
+    def open(self) -> bool:
+        """Whether no password is set, so that whoever reaches the port is the operator."""
+        return not self._password
+
+    async def admit(self, guard: Guard, request: Request) -> None:
+        """Return if the request may pass.
+
+        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token.
+        """
+        if guard is Guard.NONE or (guard is Guard.PASSWORD and self.open):
+            return
+        if guard is not Guard.PASSWORD:
+            raise Unauthorized("Nothing is let in here.", challenge=False)
+        if "authorization" in request.headers:
+            await asyncio.to_thread(self.check, request, *_basic(request.headers["authorization"]))
+            return
+        session = self.session(request)
+        if session is None:
+            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=not _is_script(request))
+        if request.method not in SAFE_METHODS:
+            await _check_token(request, session)
+
+    def session(self, request: Request) -> Session | None:
+        """Return the login of the request's cookie, if it has a valid one."""
+        cookie = request.cookies.get(COOKIE)
+        return self.sessions.read(cookie) if cookie and not self.open else None
+
+    def check(self, request: Request, user: str, password: str) -> None:
+        """Return if name and password are right; raises ``Unauthorized`` and ``TooManyAttempts``."""
+        address = request.client.host if request.client else ""
+        self._throttle.check(address)
+        right = _same(user, USER) & _same(password, self._password)
+        if right:
+            self._throttle.succeeded(address)
+            return
+        self._throttle.failed(address)
+        with self._store.begin() as tx:
+            tx.audit.add("unknown", "login.failed", address)
+        raise Unauthorized("The user or the password is wrong.", challenge=not _is_script(request))
+
+
+def doorman(request: Request) -> Doorman:
+    """Return the doorman of the app that answers this request."""
+    found = request.app.state.doorman
+    assert isinstance(found, Doorman)
+    return found
+
+
+def to_login(request: Request) -> RedirectResponse:
+    """Send a person to the login page, and from there back."""
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/login?{urlencode({'next': wanted})}", HTTPStatus.SEE_OTHER)
+
+
+def is_form(request: Request) -> bool:
+    """Say whether the body is that of an HTML form."""
+    return request.headers.get("content-type", "").startswith(FORMS)
+
+
+async def _check_token(request: Request, session: Session) -> None:
+    token = request.headers.get(CSRF_HEADER, "")
+    if not token and is_form(request):
+        token = str((await request.form()).get(CSRF_FIELD, ""))
+    if not _same(token, session.csrf_token):
+        raise Forbidden(f"With a login, changes need its token in the header {CSRF_HEADER}. Reload the page.")
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """Return name and password of an Authorization header; empty ones when it is something else."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return "", ""
+    try:
+        user, _, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return "", ""
+    return user, password
+
+
+def _same(given: str, expected: str) -> bool:
+    """Compare in constant time, whatever the lengths."""
+    digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
+    return hmac.compare_digest(*digests)
+
+
+def _is_page(request: Request) -> bool:
+    """Say whether a person opens a page: such a request is sent to the login instead of an error."""
+    return request.method in SAFE_METHODS and "text/html" in request.headers.get("accept", "")
+
+
+def _is_script(request: Request) -> bool:
+    """Say whether a script of a page asks: a challenge would make the browser pop up its own password box."""
+    return request.headers.get("sec-fetch-mode", "navigate") != "navigate"

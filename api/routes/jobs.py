@@ -1,0 +1,100 @@
+"""Jobs: the list, one with its timeline, and what an operator does with it."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field, field_validator
+
+from api.guards import OPERATOR, PasswordRoute
+from api.routes.surroundings import Parts
+from maestro.domain.cursors import Cursor
+from maestro.domain.jobs import JobStatus
+from maestro.domain.replay import ReplayMode
+from maestro.domain.values import Value
+from maestro.domain.views import JobDetail, JobFilter, JobSummary, detail, summary
+from maestro.store.store import Store
+
+LIMIT = 50
+MOST = 200
+
+router = APIRouter(route_class=PasswordRoute, tags=["jobs"], prefix="/api/jobs")
+
+
+class JobQuery(JobFilter):
+    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: str | None = None
+
+    @field_validator("cursor")
+    @classmethod
+    def _ours(cls, text: str | None) -> str | None:
+        if text is not None:
+            Cursor.decode(text)
+        return text
+
+    @property
+    def after(self) -> Cursor | None:
+        """Return where the page begins."""
+        return Cursor.decode(self.cursor) if self.cursor is not None else None
+
+
+class JobPage(Value):
+    """Jobs, newest first; ``next`` is the cursor of the following page, null at the end."""
+
+    items: tuple[JobSummary, ...]
+    next: str | None
+
+
+class Replay(Value):
+    """How to replay: ``resume`` goes on at the failed step and keeps every result, ``restart`` begins from the top."""
+
+    mode: ReplayMode
+
+
+class Replayed(Value):
+    """The job that runs now: the same one when resumed, a new one when restarted."""
+
+    id: str
+
+
+class Standing(Value):
+    """Where a job stands."""
+
+    id: str
+    status: JobStatus
+
+
+@router.get("")
+def list_jobs(parts: Parts, query: Annotated[JobQuery, Query()]) -> JobPage:
+    """List jobs, newest first; ``status`` and ``kind`` may be given several times."""
+    with parts.store.view() as tx:
+        found, following = tx.browse.jobs(query, query.after, query.limit)
+    return JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
+
+
+@router.get("/{job_id}")
+def show_job(parts: Parts, job_id: str) -> JobDetail:
+    """Return a job with every attempt at every step, its model calls and what it sent."""
+    with parts.store.view() as tx:
+        record = tx.browse.job(job_id)
+    return detail(record).linked(parts.temporal_ui_url, parts.namespace)
+
+
+@router.post("/{job_id}/replay")
+async def replay_job(parts: Parts, job_id: str, replay: Replay) -> Replayed:
+    """Replay an ended job; 409 when its state does not allow it."""
+    return Replayed(id=await parts.control.replay(job_id, replay.mode, OPERATOR))
+
+
+@router.post("/{job_id}/cancel")
+async def cancel_job(parts: Parts, job_id: str) -> Standing:
+    """Stop an open job for good; what runs notices within a second, so the status may still be ``running``."""
+    await parts.control.cancel(job_id, OPERATOR)
+    return Standing(id=job_id, status=await asyncio.to_thread(_status, parts.store, job_id))
+
+
+def _status(store: Store, job_id: str) -> JobStatus:
+    with store.view() as tx:
+        return tx.jobs.status(job_id)

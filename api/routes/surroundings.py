@@ -1,0 +1,22 @@
+"""What routes are given: the parts of the app that answers the request."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from api.parts import ApiParts
+
+
+def parts_of(request: Request) -> ApiParts:
+    """Return the parts of the app that answers this request."""
+    found = request.app.state.parts
+    assert isinstance(found, ApiParts)
+    return found
+
+
+async def _parts(request: Request) -> ApiParts:
+    # Not a plain function: FastAPI would spend a thread on it.
+    return parts_of(request)
+
+
+Parts = Annotated[ApiParts, Depends(_parts)]

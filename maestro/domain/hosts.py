@@ -1,0 +1,36 @@
+"""Host names and origins as browsers send them: what a Host or Origin header names."""
+
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+Origin = tuple[str, str, int | None]
+"""Scheme, host and port."""
+
+
+def parse_origin(text: str) -> Origin:
+    """Return the parts of an origin; empty ones for ``null`` and everything malformed."""
+    try:
+        parts = urlsplit(text.lower())
+        return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return "", "", None
+
+
+def host_name(header: str) -> str:
+    """Return the name in a Host header without its port; empty when it is malformed."""
+    if any(character in header for character in "/?#@\\"):
+        return ""
+    return parse_origin(f"http://{header}")[1]
+
+
+def is_address(host: str) -> bool:
+    """Say whether a host is a plain address, which no DNS server can point elsewhere."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,195 @@
+"""A job as operators see it, on the API and on the command line alike: values made from rows, camelCase in JSON."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
+
+from maestro.domain.calls import CallState, LLMCall
+from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.jobs import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.values import Value
+
+EXCERPT = 140
+"""Characters of a message that a list shows."""
+
+
+class View(Value):
+    """The base of what is shown."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, from_attributes=True
+    )
+
+
+class JobFilter(Value):
+    """Which jobs to show; what is empty or None does not matter.
+
+    ``error`` is the name of a class, ``q`` a part of the id, the message, the user's name, the error or the reason.
+    """
+
+    status: tuple[JobStatus, ...] = ()
+    kind: tuple[JobKind, ...] = ()
+    agent: str | None = None
+    platform: str | None = None
+    error: str | None = None
+    q: str | None = None
+
+
+class JobSummary(View):
+    """A line of the list; ``attempts`` counts the failures of the step at hand, ``run`` the resumptions from 1."""
+
+    id: str
+    kind: JobKind
+    status: JobStatus
+    agent: str | None
+    platform: str
+    account: str
+    channel: str
+    thread: str
+    user: str
+    excerpt: str
+    priority: int
+    run: int
+    attempts: int
+    max_attempts: int
+    error: str
+    reason: str
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    restarted_from: str | None
+
+
+class StepView(View):
+    """One attempt at one step."""
+
+    step: str
+    activity: str
+    state: StepState
+    attempt: int
+    run: int
+    started_at: datetime
+    finished_at: datetime | None
+    duration_ms: int | None
+    error: str
+    detail: str
+
+
+class CallView(View):
+    """One attempt at one model call, without what was said; ``cost_usd`` is None when unknown."""
+
+    number: int
+    attempt: int
+    state: CallState
+    provider: str
+    model: str
+    account: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    finish_reason: str
+    error: str
+    started_at: datetime
+    finished_at: datetime | None
+    duration_ms: int | None
+
+
+class DeliveryView(View):
+    """One chunk that went out or was meant to, without its text."""
+
+    purpose: Purpose
+    seq: int
+    state: DeliveryState
+    attempts: int
+    platform_message_id: str
+    error: str
+    created_at: datetime
+    sent_at: datetime | None
+
+
+class JobDetail(JobSummary):
+    """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one."""
+
+    conversation_id: int | None
+    restarted_by: tuple[str, ...]
+    cost_usd: float | None
+    steps: tuple[StepView, ...]
+    calls: tuple[CallView, ...]
+    deliveries: tuple[DeliveryView, ...]
+    temporal_url: str | None = None
+
+    def linked(self, ui_url: str, namespace: str) -> "JobDetail":
+        """Return this with the link to its workflow, if there is a Web UI."""
+        url = f"{ui_url.rstrip('/')}/namespaces/{namespace}/workflows/{self.id}" if ui_url else None
+        return self.model_copy(update={"temporal_url": url})
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A job's row with what other tables say of it: the agent's slug, the user's name, the beginning of the message."""
+
+    job: Job
+    agent: str | None
+    user: str | None
+    text: str | None
+
+
+@dataclass(frozen=True)
+class Record:
+    """Every row about a job."""
+
+    listed: Listed
+    steps: Sequence[JobStep] = ()
+    calls: Sequence[LLMCall] = ()
+    deliveries: Sequence[Delivery] = ()
+    restarted_by: Sequence[str] = ()
+
+
+def summary(listed: Listed) -> JobSummary:
+    """Show a job in a line."""
+    return JobSummary(**_summary(listed))
+
+
+def detail(record: Record) -> JobDetail:
+    """Show everything about a job."""
+    return JobDetail(
+        **_summary(record.listed),
+        conversation_id=record.listed.job.conversation_id,
+        restarted_by=tuple(record.restarted_by),
+        cost_usd=total_cost(record.calls),
+        steps=tuple(map(_step, record.steps)),
+        calls=tuple(map(CallView.model_validate, record.calls)),
+        deliveries=tuple(map(DeliveryView.model_validate, record.deliveries)),
+    )
+
+
+def total_cost(calls: Sequence[LLMCall]) -> float | None:
+    """Add up what is known; None when no call says what it cost."""
+    known = [call.cost_usd for call in calls if call.cost_usd is not None]
+    return sum(known) if known else None
+
+
+def _summary(listed: Listed) -> dict[str, Any]:
+    return {
+        **listed.job.model_dump(include=set(JobSummary.model_fields)),
+        "agent": listed.agent,
+        "user": listed.user or "",
+        "excerpt": _excerpt(listed.text or ""),
+    }
+
+
+def _excerpt(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+
+
+def _step(row: JobStep) -> StepView:
+    took = row.finished_at - row.started_at if row.finished_at else None
+    return StepView(
+        **row.model_dump(include=set(StepView.model_fields)),
+        duration_ms=took // timedelta(milliseconds=1) if took is not None else None,
+    )

@@ -1,0 +1,79 @@
+"""What operators look at: lists with filters, in pages, and everything about one job or agent."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, tuple_
+from sqlmodel import col, or_, select
+
+from maestro.domain.agents import Agent, AgentChannel
+from maestro.domain.cursors import Cursor
+from maestro.domain.errors import NotFound
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs import Job
+from maestro.domain.views import JobFilter, Listed, Record
+from maestro.store.calls import Calls
+from maestro.store.deliveries import Deliveries
+from maestro.store.repository import Repository
+from maestro.store.steps import Steps
+
+TEXT = 400
+"""Characters of a message that are read for its excerpt; a message may have 300,000."""
+
+
+class Browse(Repository):
+    """Reads only."""
+
+    def jobs(self, wanted: JobFilter, after: Cursor | None, limit: int) -> tuple[Sequence[Listed], Cursor | None]:
+        """Return up to ``limit`` jobs after the cursor, newest first, and the cursor for those that follow.
+
+        The order never changes, so a job is on one page only, whatever happens between two requests.
+        """
+        statement = _listed().where(*_conditions(wanted))
+        if after is not None:
+            statement = statement.where(tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id))
+        rows = self._session.exec(statement.order_by(col(Job.created_at).desc(), col(Job.id).desc()).limit(limit + 1))
+        found = [Listed(*row) for row in rows]
+        last = found[limit - 1].job if len(found) > limit else None
+        return found[:limit], Cursor(last.created_at, last.id) if last else None
+
+    def job(self, job_id: str) -> Record:
+        """Return everything about a job; raises ``NotFound``."""
+        row = self._session.exec(_listed().where(Job.id == job_id)).first()
+        if row is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return Record(
+            listed=Listed(*row),
+            steps=Steps(self._session, self._now).of(job_id),
+            calls=Calls(self._session, self._now).of(job_id),
+            deliveries=Deliveries(self._session, self._now).of(job_id),
+            restarted_by=self._session.exec(
+                select(Job.id).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
+            ).all(),
+        )
+
+    def bindings(self, agent_id: int | None) -> Sequence[AgentChannel]:
+        """Return the channels of an agent."""
+        return self._session.exec(
+            select(AgentChannel).where(AgentChannel.agent_id == agent_id).order_by(col(AgentChannel.id))
+        ).all()
+
+
+def _listed() -> Any:
+    return (
+        select(Job, Agent.slug, InboxRow.user_name, func.substr(InboxRow.content, 1, TEXT))
+        .outerjoin(Agent, col(Agent.id) == Job.agent_id)
+        .outerjoin(InboxRow, col(InboxRow.id) == Job.inbox_id)
+    )
+
+
+def _conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+    if wanted.status:
+        yield col(Job.status).in_(wanted.status)
+    if wanted.kind:
+        yield col(Job.kind).in_(wanted.kind)
+    exact = ((Agent.slug, wanted.agent), (Job.platform, wanted.platform), (Job.error, wanted.error))
+    yield from (col(column) == value for column, value in exact if value is not None)
+    if wanted.q:
+        places = (Job.id, Job.error, Job.reason, InboxRow.user_name, InboxRow.content)
+        yield or_(*(col(place).icontains(wanted.q, autoescape=True) for place in places))
