@@ -16,12 +16,16 @@ def configure_logs(level: str, style: Literal["text", "json"]) -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer = structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=False)
+    renderer = structlog.processors.JSONRenderer() if style == "json" else _for_people()
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                *([structlog.processors.format_exc_info] if style == "json" else []),
+                renderer,
+            ],
         )
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -32,3 +36,8 @@ def configure_logs(level: str, style: Literal["text", "json"]) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
     )
+
+
+def _for_people() -> structlog.dev.ConsoleRenderer:
+    # The default traceback shows local variables, and with them what people wrote.
+    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
