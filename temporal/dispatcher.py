@@ -28,6 +28,9 @@ CHANNEL = SearchAttributeKey.for_keyword("Channel")
 BATCH = 50
 CLAIM_LAPSES = timedelta(seconds=10)
 START_TIMEOUT = 5.0
+
+TASK_TIMEOUT = timedelta(seconds=5)
+"""How soon a local step is repeated whose process died; the SDK renews it while a slow one is alive."""
 LONGEST_PAUSE = 5.0
 
 
@@ -111,6 +114,7 @@ class Dispatcher:
             ),
             id=job.id,
             task_queue=self._task_queue,
+            task_timeout=TASK_TIMEOUT,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"{job.kind} on {job.platform}, channel {job.channel}"[:200],

@@ -70,7 +70,7 @@ class Journal:
         if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
             raise Stopped(f"a person stopped job {job.id}")
         if job.status is JobStatus.PENDING:
-            tx.jobs.started(job.id)
+            tx.jobs.started(job)
         tx.steps.start(ref, name, job.run)
         return tx.steps.count(ref, job.run, StepState.INTERRUPTED)
 

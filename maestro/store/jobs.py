@@ -80,13 +80,9 @@ class Jobs(Repository):
             update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
         )
 
-    def started(self, job_id: str) -> None:
+    def started(self, job: Job) -> None:
         """Note that the workflow of a pending job runs."""
-        self._session.exec(
-            update(Job)
-            .where(col(Job.id) == job_id, col(Job.status) == JobStatus.PENDING)
-            .values(status=JobStatus.RUNNING, started_at=func.coalesce(Job.started_at, self._now))
-        )
+        self.update(job.id, status=JobStatus.RUNNING, started_at=job.started_at or self._now)
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""
