@@ -12,7 +12,7 @@ from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobStatus
 from maestro.domain.replay import ReplayMode
 from maestro.domain.values import Value
-from maestro.domain.views import JobDetail, JobFilter, JobSummary, detail, summary
+from maestro.domain.views import JobDetail, JobFilter, JobPage, detail, summary
 from maestro.store.store import Store
 
 LIMIT = 50
@@ -38,13 +38,6 @@ class JobQuery(JobFilter):
     def after(self) -> Cursor | None:
         """Return where the page begins."""
         return Cursor.decode(self.cursor) if self.cursor is not None else None
-
-
-class JobPage(Value):
-    """Jobs, newest first; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[JobSummary, ...]
-    next: str | None
 
 
 class Replay(Value):

@@ -64,6 +64,13 @@ class JobSummary(View):
     restarted_from: str | None
 
 
+class JobPage(View):
+    """Jobs, newest first; ``next`` is the cursor of the following page, null at the end."""
+
+    items: tuple[JobSummary, ...]
+    next: str | None
+
+
 class StepView(View):
     """One attempt at one step."""
 

@@ -1,0 +1,125 @@
+"""Jobs in words for a terminal."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from maestro.cli.table import lines
+from maestro.domain.views import CallView, DeliveryView, JobDetail, JobPage, JobSummary, StepView
+
+NOTHING = "There are no such jobs."
+UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
+
+JOB_COLUMNS = ("id", "status", "kind", "agent", "channel", "age", "attempts", "error")
+STEP_COLUMNS = ("step", "state", "attempt", "run", "started", "took", "error")
+CALL_COLUMNS = ("call", "state", "provider", "model", "account", "tokens in", "out", "cost", "took", "error")
+DELIVERY_COLUMNS = ("chunk", "purpose", "state", "attempts", "platform id", "error")
+
+
+def listing(page: JobPage, now: datetime) -> Iterator[str]:
+    """Show a page of jobs."""
+    if not page.items:
+        yield NOTHING
+        return
+    yield from lines(JOB_COLUMNS, [_row(job, now) for job in page.items])
+    if page.next is not None:
+        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+
+
+def timeline(job: JobDetail) -> Iterator[str]:
+    """Show everything about a job."""
+    yield f"{job.id}  {job.status}"
+    for name, value in _facts(job):
+        if value:
+            yield f"  {name:<13} {value}"
+    yield from _section("Steps", STEP_COLUMNS, map(_step, job.steps))
+    yield from _section("Model calls", CALL_COLUMNS, map(_call, job.calls))
+    yield from _section("Sent", DELIVERY_COLUMNS, map(_delivery, job.deliveries))
+
+
+def ending(job: JobSummary) -> str:
+    """Say how a job ended, and why."""
+    why = ": ".join(filter(None, (job.error, job.reason)))
+    return f"{job.status}: {why}" if why else str(job.status)
+
+
+def _row(job: JobSummary, now: datetime) -> tuple[str, ...]:
+    return (
+        job.id,
+        job.status,
+        job.kind,
+        job.agent or "-",
+        f"{job.platform}/{job.channel}",
+        _age(now - job.created_at),
+        f"{job.attempts}/{job.max_attempts}",
+        job.error or job.reason,
+    )
+
+
+def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
+    yield "kind", job.kind
+    yield "agent", job.agent or ""
+    yield "channel", "/".join(filter(None, (job.platform, job.account, job.channel, job.thread)))
+    yield "from", job.user
+    yield "message", job.excerpt
+    yield "conversation", str(job.conversation_id or "")
+    yield "created", _moment(job.created_at)
+    yield "ended", _moment(job.completed_at)
+    yield "run", str(job.run)
+    yield "error", job.error
+    yield "reason", job.reason
+    yield "cost", _cost(job.cost_usd) if job.cost_usd is not None else ""
+    yield "restarts", job.restarted_from or ""
+    yield "restarted by", ", ".join(job.restarted_by)
+    yield "Temporal", job.temporal_url or ""
+
+
+def _section(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    table = list(rows)
+    if table:
+        yield ""
+        yield title
+        yield from (f"  {line}" for line in lines(head, table))
+
+
+def _step(step: StepView) -> tuple[str, ...]:
+    why = ": ".join(filter(None, (step.error, step.detail)))
+    started = _moment(step.started_at)
+    return step.step, step.state, str(step.attempt), str(step.run), started, _took(step.duration_ms), why
+
+
+def _call(call: CallView) -> tuple[str, ...]:
+    return (
+        f"{call.number}.{call.attempt}",
+        call.state,
+        call.provider,
+        call.model,
+        call.account,
+        str(call.input_tokens),
+        str(call.output_tokens),
+        _cost(call.cost_usd),
+        _took(call.duration_ms),
+        call.error,
+    )
+
+
+def _delivery(chunk: DeliveryView) -> tuple[str, ...]:
+    return str(chunk.seq), chunk.purpose, chunk.state, str(chunk.attempts), chunk.platform_message_id, chunk.error
+
+
+def _age(age: timedelta) -> str:
+    unit, length = next((unit for unit in UNITS if age >= unit[1]), UNITS[-1])
+    return f"{max(age, timedelta()) // length}{unit}"
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+
+
+def _took(milliseconds: int | None) -> str:
+    if milliseconds is None:
+        return "-"
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
+def _cost(usd: float | None) -> str:
+    return "unknown" if usd is None else f"${usd:.4f}"

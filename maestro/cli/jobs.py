@@ -1,0 +1,181 @@
+"""``maestro jobs``: an operator's work with jobs, beside a running Maestro."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import BaseModel
+
+from maestro.bootstrap.operator import Operator, open_operator
+from maestro.cli import job_texts
+from maestro.cli.configured import configured
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.domain.cursors import Cursor
+from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.replay import ReplayMode
+from maestro.domain.values import Value
+from maestro.domain.views import JobFilter, JobPage, JobSummary, detail, summary
+from maestro.store.store import Store
+
+ACTOR = "operator"
+LIMIT = 50
+MOST = 10_000
+POLL_SECONDS = 0.5
+
+HELP = """List, show, replay and cancel jobs.
+
+A job is one piece of work, such as answering one message. Listing and showing work whether Maestro runs or not; what
+you replay or cancel is done by the running Maestro, or by the next one that starts.
+"""
+
+Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the job, as `maestro jobs list` shows it.")]
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+class Replayed(Value):
+    """The job that runs now."""
+
+    id: str
+
+
+class Outcome(Value):
+    """Where a job stands, or how it ended."""
+
+    id: str
+    status: JobStatus
+    error: str = ""
+    reason: str = ""
+
+
+@app.command("list")
+def list_jobs(
+    ctx: typer.Context,
+    status: Annotated[list[JobStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
+    kind: Annotated[list[JobKind] | None, typer.Option(help="Only these; may be given several times.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
+    platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
+    error: Annotated[str | None, typer.Option(metavar="CLASS", help="Only those that ended with this error.")] = None,
+    text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
+    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """List jobs, newest first."""
+    wanted = JobFilter(
+        status=tuple(status or ()), kind=tuple(kind or ()), agent=agent, platform=platform, error=error, q=text
+    )
+    after = _cursor(cursor)
+    with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
+        found, following = tx.browse.jobs(wanted, after, limit)
+    page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
+    _write(page, job_texts.listing(page, datetime.now(UTC)), as_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    job_id: Id,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show a job: its steps with every attempt, its model calls, and what it sent."""
+    with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
+        job = detail(tx.browse.job(job_id))
+    _write(job, job_texts.timeline(job), as_json)
+
+
+@app.command()
+def replay(
+    ctx: typer.Context,
+    job_id: Id,
+    mode: Annotated[
+        ReplayMode,
+        typer.Option(help="resume: go on at the failed step and keep every result; restart: again from the top."),
+    ] = ReplayMode.RESUME,
+    wait: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Wait for its end; exit with 1 unless completed.")
+    ] = False,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Let an ended job run again, and print the id of the job that runs now."""
+    with _operator(ctx, config, data_dir, debug) as operator:
+        running = asyncio.run(operator.control.replay(job_id, mode, ACTOR))
+        if not (wait and as_json):
+            _write(Replayed(id=running), [running], as_json)
+        if wait:
+            _conclude(_followed(operator.store, running), as_json)
+
+
+@app.command()
+def cancel(
+    ctx: typer.Context,
+    job_id: Id,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Stop an open job for good; one that runs notices within a second."""
+    with _operator(ctx, config, data_dir, debug) as operator:
+        asyncio.run(operator.control.cancel(job_id, ACTOR))
+        with operator.store.view() as tx:
+            status = tx.jobs.status(job_id)
+    ended = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
+    _write(Outcome(id=job_id, status=status), [ended], as_json)
+
+
+@contextmanager
+def _operator(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Operator]:
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with open_operator(configured(given)) as operator:
+        yield operator
+
+
+def _cursor(text: str | None) -> Cursor | None:
+    try:
+        return Cursor.decode(text) if text is not None else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cursor") from None
+
+
+def _followed(store: Store, job_id: str) -> JobSummary:
+    """Look at the job until it ends, saying each change on standard error."""
+    said = None
+    while True:
+        with store.view() as tx:
+            job = summary(tx.browse.job(job_id).listed)
+        if job.status.ended:
+            return job
+        if job.status is not said:
+            said = job.status
+            typer.echo(f"{job_id} is {said}; Ctrl-C ends the waiting, not the job", err=True)
+        time.sleep(POLL_SECONDS)
+
+
+def _conclude(job: JobSummary, as_json: bool) -> None:
+    """Tell how a job ended; anything but an answer is a failure of the command too."""
+    outcome = Outcome(id=job.id, status=job.status, error=job.error, reason=job.reason)
+    _write(outcome, [job_texts.ending(job)], as_json)
+    if job.status is not JobStatus.COMPLETED:
+        raise typer.Exit(1)
+
+
+def _write(value: BaseModel, lines: Iterable[str], as_json: bool) -> None:
+    """Write a value for programs, or its lines for people."""
+    for line in [value.model_dump_json()] if as_json else lines:
+        typer.echo(line)

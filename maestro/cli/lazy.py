@@ -1,0 +1,39 @@
+"""Commands that are imported when they are chosen, and not before."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+COMMANDS: Mapping[str, str] = {
+    "up": "Run everything: Temporal, worker, connectors, API and dashboard.",
+    "jobs": "List, show, replay and cancel jobs.",
+    "version": "Show the version.",
+}
+"""Each command with its line in the help; the module of the same name beside this one holds it as ``app``."""
+
+
+class LazyGroup(TyperGroup):
+    """Knows its commands by name and a line of help, and imports one only to run it, or to complete its arguments.
+
+    ``maestro up`` imports Temporal's SDK, an HTTP server and the database, which takes more than a second. Nobody who
+    asks for help or mistypes a command should wait for that. An import inside each command would hide the same thing in
+    many places, so it is done here, once, by the name of the module.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, line in COMMANDS.items():
+            self.add_command(TyperCommand(name=name, callback=None, help=line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Put the real command in the place of the one that only has a name."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, load(name) if name else command, rest
+
+
+def load(name: str) -> Any:
+    """Return the command of this name."""
+    return get_command(import_module(f"maestro.cli.{name}").app)

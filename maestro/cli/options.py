@@ -1,0 +1,32 @@
+"""The options that every command takes, before its name or after it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The configuration; without it, maestro.json where you are."),
+]
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="The folder for everything Maestro keeps.")
+]
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log in detail.")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
+
+
+@dataclass
+class Given:
+    """What was given so far; what stands nearer to the end of the line wins."""
+
+    config: Path | None = None
+    data_dir: Path | None = None
+    debug: bool = False
+
+    def take(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
+        """Add what one part of the line says."""
+        self.config = config or self.config
+        self.data_dir = data_dir or self.data_dir
+        self.debug = debug or self.debug

@@ -1,0 +1,47 @@
+"""``maestro up``: everything in one command."""
+
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.up import run
+from maestro.cli.configured import configured
+from maestro.cli.options import Config, DataDir, Debug, Given
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+def _port(name: str, what: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(name, metavar="N", help=what)
+    return option
+
+
+@app.command()
+def up(
+    ctx: typer.Context,
+    config: Config = None,
+    data_dir: DataDir = None,
+    port: Annotated[int | None, _port("--port", "The port of dashboard and API (8080).")] = None,
+    web_port: Annotated[int | None, _port("--web-port", "The port of the web connector (5070).")] = None,
+    temporal_port: Annotated[
+        int | None, _port("--temporal-port", "The port of the embedded Temporal server (7233).")
+    ] = None,
+    temporal_ui_port: Annotated[
+        int | None, _port("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.
+
+    It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; whatever is left goes on
+    with the next [bold]maestro up[/bold].
+    """
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    ports = {
+        "webui.port": port,
+        "web.port": web_port,
+        "temporal.port": temporal_port,
+        "temporal.uiPort": temporal_ui_port,
+    }
+    raise typer.Exit(run(configured(given, ports), typer.echo))
