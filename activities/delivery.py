@@ -11,6 +11,7 @@ from activities.routing import Typing
 from connectors.base import Capabilities, Connector
 from connectors.splitting import split
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.errors import JobEnded
 from maestro.domain.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
@@ -73,9 +74,14 @@ class DeliveryActivities:
             return tx.jobs.get(step.job_id)
 
     def _prepare(self, step: DeliverStep, capabilities: Capabilities) -> Prepared | None:
-        """Take the outbound lane and store the chunks; None while another job sends in this channel."""
+        """Take the outbound lane and store the chunks; None while another job sends in this channel.
+
+        Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
+        """
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
+            if job.status.ended:
+                raise JobEnded(f"job {job.id} is {job.status}")
             if not tx.deliveries.take_lane(job.address.outbound_lane, job.id):
                 return None
             if not tx.deliveries.chunks(job.id, step.purpose):

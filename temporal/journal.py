@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
@@ -15,6 +15,7 @@ from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, next_
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.failures import StepFailure
+from temporal.under_way import UnderWay
 
 DETAIL_CHARS = 500
 AFTER_A_STOP = ("deliver", "notice", "close")
@@ -26,10 +27,11 @@ class StepJournal(Interceptor):
 
     def __init__(self, store: Store, rules: RetryRules) -> None:
         self._journal = Journal(store, rules)
+        self._under_way = UnderWay()
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Put the journal in front of the activity."""
-        return _Journaled(next, self._journal)
+        return _Journaled(next, self._journal, self._under_way)
 
 
 class Journal:
@@ -76,15 +78,18 @@ class Journal:
 
 
 class _Journaled(ActivityInboundInterceptor):
-    def __init__(self, following: ActivityInboundInterceptor, journal: Journal) -> None:
+    def __init__(self, following: ActivityInboundInterceptor, journal: Journal, under_way: UnderWay) -> None:
         super().__init__(following)
         self._journal = journal
+        self._under_way = under_way
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
         result_type = get_type_hints(input.fn).get("return")
         if isinstance(input.args[0], StepRef) and inspect.isclass(result_type) and issubclass(result_type, BaseModel):
-            wrap = _journaled_async if inspect.iscoroutinefunction(input.fn) else _journaled
-            input.fn = wrap(input.fn, self._journal, result_type)
+            if inspect.iscoroutinefunction(input.fn):
+                input.fn = _joined(_journaled_async(input.fn, self._journal, result_type), self._under_way)
+            else:
+                input.fn = _journaled(input.fn, self._journal, result_type)
         return await super().execute_activity(input)
 
 
@@ -114,5 +119,13 @@ def _journaled_async(
         # The same sentence of the design as above.
         except Exception as error:  # noqa: BLE001 - see above
             raise await asyncio.to_thread(journal.failed, ref, error) from None
+
+    return attempt
+
+
+def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: UnderWay) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def attempt(ref: StepRef) -> BaseModel:
+        return await under_way.join(ref, functools.partial(function, ref))
 
     return attempt

@@ -124,8 +124,9 @@ class Jobs(Repository):
         return asked.rowcount > 0
 
     def stopping(self, ids: Iterable[str]) -> Sequence[str]:
-        """Return those of the given jobs that were asked to stop."""
-        return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), col(Job.stop_requested))).all()
+        """Return those of the given jobs that were asked to stop, or ended in another way."""
+        unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
+        return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted)).all()
 
     def running_in(self, lane: LaneKey) -> Sequence[str]:
         """Return the job that holds this lane now, if any."""
