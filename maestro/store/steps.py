@@ -66,11 +66,15 @@ class Steps(Repository):
 
         Raises ``StepTaken`` when another attempt was faster, so that this one's effects are rolled back.
         """
-        self._close(ref, state=StepState.DONE, result=result.model_dump_json())
+        if not self._close(ref, state=StepState.DONE, result=result.model_dump_json()):
+            raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
         return result
 
     def failed(self, ref: StepRef, error: str, detail: str) -> None:
-        """Note that the attempt ended with an error; ``detail`` is for operators."""
+        """Note that the attempt ended with an error; ``detail`` is for operators.
+
+        An attempt that was refused before it began, as after a stop, has no row and leaves none.
+        """
         self._close(ref, state=StepState.FAILED, error=error, detail=detail)
 
     def interrupt_others(self, ref: StepRef) -> None:
@@ -93,7 +97,7 @@ class Steps(Repository):
         """Return the journal of a job in the order it was written."""
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
 
-    def _close(self, ref: StepRef, **values: str) -> None:
+    def _close(self, ref: StepRef, **values: str) -> bool:
         closed = self._session.exec(
             update(JobStep)
             .where(
@@ -103,5 +107,4 @@ class Steps(Repository):
             )
             .values(finished_at=self._now, **values)
         )
-        if closed.rowcount == 0:
-            raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
+        return closed.rowcount > 0

@@ -1,0 +1,51 @@
+"""The journal of steps: what it says of an attempt that was refused before it began."""
+
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.errors import JobEnded, MaestroError, Stopped
+from maestro.domain.jobs import Ending, Job, JobStatus, RetryRules, StepRef
+from maestro.store.store import Store
+from temporal.journal import Journal
+
+RULES = RetryRules(
+    provider_attempts=3, provider_base=1, platform_attempts=10, platform_base=1, own_attempts=5, crashes=10
+)
+REF = StepRef(job_id="job", step="context")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    opened = Store.open(tmp_path / "maestro.db")
+    with opened.begin() as tx:
+        tx.jobs.add(Job(id="job", platform="web", account="default", channel="c", created_at=tx.now))
+    return opened
+
+
+def refused(store: Store) -> tuple[MaestroError, bool]:
+    """Begin a step that must not begin; return why, and whether Temporal is told to try again."""
+    journal = Journal(store, RULES)
+    with pytest.raises(MaestroError) as refusal:
+        journal.begin(REF, "build_context")
+    failure = journal.failed(REF, refusal.value)
+    assert failure.type == type(refusal.value).__name__
+    return refusal.value, not failure.non_retryable
+
+
+def test_a_stop_between_two_steps_is_final(store: Store) -> None:
+    with store.begin() as tx:
+        tx.jobs.request_stop("job")
+    error, again = refused(store)
+    assert isinstance(error, Stopped)
+    assert not again
+    with store.view() as tx:
+        assert not tx.steps.of("job")
+
+
+def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
+    with store.begin() as tx:
+        tx.close_job("job", Ending(status=JobStatus.CANCELLED))
+    error, again = refused(store)
+    assert isinstance(error, JobEnded)
+    assert not again
