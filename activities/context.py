@@ -2,14 +2,26 @@
 
 from temporalio import activity
 
+from maestro.domain.agents import Agent
 from maestro.domain.calls import Prompt
-from maestro.domain.context import HISTORY_ROWS, compose, history_budget, select_history, system_prompt
+from maestro.domain.context import (
+    FACTS,
+    HISTORY_ROWS,
+    SUMMARIES,
+    Recollection,
+    compose,
+    recollect,
+    select_history,
+    system_cost,
+    system_prompt,
+)
 from maestro.domain.flow import ContextOutcome
-from maestro.domain.jobs import StepRef
-from maestro.domain.models import window
-from maestro.domain.prompts import PROMPT_TURNS
-from maestro.domain.tokens import estimate
+from maestro.domain.jobs import Job, StepRef
+from maestro.domain.models import prompt_budget, window
+from maestro.domain.prompts import PROMPT_TURNS, PromptMessage
+from maestro.domain.tokens import estimate_messages
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 
 class ContextActivities:
@@ -24,15 +36,10 @@ class ContextActivities:
         """Store the prompt of this job and return its id."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
-            asked = tx.conversations.message_of_inbox(job.inbox_id)
             agent = tx.agents.get(job.agent_id)
-            row = tx.inbox.get(job.inbox_id)
-            system = system_prompt(agent, tx.now.date(), row.user_name)
-            up_to = (asked and asked.id) or 0
-            newest = tx.conversations.newest(job.conversation_id or 0, up_to, HISTORY_ROWS)
-            history = select_history(newest, history_budget(window(agent.model or self._default_model), system))
-            turns = tx.prompts.pack(compose(system, history))
-            tokens = estimate(system) + sum(message.token_estimate for message in history)
+            messages = _prompt(tx, job, agent, prompt_budget(window(agent.model or self._default_model)))
+            turns = tx.prompts.pack(messages)
+            tokens = estimate_messages(messages)
             prompt = tx.prompts.add(
                 Prompt(
                     job_id=job.id,
@@ -42,3 +49,21 @@ class ContextActivities:
                 )
             )
             return tx.steps.done(ref, ContextOutcome(prompt_id=prompt.id or 0, turns=len(turns), tokens=tokens))
+
+
+def _prompt(tx: Transaction, job: Job, agent: Agent, budget: int) -> tuple[PromptMessage, ...]:
+    """Return the whole prompt, within the budget as long as the agent's own words and the message itself are."""
+    conversation_id = job.conversation_id or 0
+    user_name = tx.inbox.get(job.inbox_id).user_name
+    bare = system_prompt(agent, tx.now.date(), user_name, Recollection())
+    past = recollect(
+        tx.memory.best(agent.id or 0, FACTS),
+        tx.compactions.latest(conversation_id, SUMMARIES),
+        budget - system_cost(bare),
+    )
+    tx.memory.told(past.facts)
+    system = system_prompt(agent, tx.now.date(), user_name, past)
+    asked = tx.conversations.recall(job.inbox_id)
+    newest = tx.conversations.newest(conversation_id, (asked and asked.id) or 0, HISTORY_ROWS)
+    files = tx.media.of([message.inbox_id for message in newest if message.inbox_id is not None])
+    return compose(system, select_history(newest, files, budget - system_cost(system)))

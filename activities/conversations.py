@@ -2,10 +2,12 @@
 
 from temporalio import activity
 
+from maestro.domain.compaction import is_due
 from maestro.domain.conversations import Message
 from maestro.domain.flow import ConversationOutcome
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, StepRef
+from maestro.domain.models import window
 from maestro.domain.prompts import Role
 from maestro.domain.tokens import estimate
 from maestro.store.store import Store
@@ -13,20 +15,27 @@ from maestro.store.transaction import Transaction
 
 
 class ConversationActivities:
-    """Records what the user said (specification 003, step 4)."""
+    """Records what the user said (specification 003, step 4); ``default_model`` is the account's own."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, default_model: str) -> None:
         self._store = store
+        self._default_model = default_model
 
     @activity.defn
     def record_message(self, ref: StepRef) -> ConversationOutcome:
         """Record the message, keyed by its inbox row, so that a restarted job finds it instead of repeating it."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
-            message = tx.conversations.message_of_inbox(job.inbox_id) or _record(tx, job)
+            message = tx.conversations.recall(job.inbox_id) or _record(tx, job)
             tx.jobs.update(job.id, conversation_id=message.conversation_id)
+            tokens = window(tx.agents.get(job.agent_id).model or self._default_model)
             return tx.steps.done(
-                ref, ConversationOutcome(conversation_id=message.conversation_id, message_id=message.id or 0)
+                ref,
+                ConversationOutcome(
+                    conversation_id=message.conversation_id,
+                    message_id=message.id or 0,
+                    compaction_due=is_due(tx.conversations.get(message.conversation_id), tokens),
+                ),
             )
 
 

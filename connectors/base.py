@@ -91,6 +91,10 @@ class ConnectorContext(Protocol):
         """Return the user's uploads by id; raises ``InvalidMessage`` naming an id that is not theirs."""
         ...
 
+    async def upload_file(self, attachment_id: str) -> Path:
+        """Return where a kept upload is, to be read only; raises ``NotFound``."""
+        ...
+
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         """Tell operators how the connector is doing."""
         ...
@@ -133,6 +137,39 @@ class HasRoutes(Protocol):
     def routes(self) -> Sequence[BaseRoute]:
         """Return the routes, mounted under ``/platforms/<platform>`` unless the connector is the web one."""
         ...
+
+
+@runtime_checkable
+class FetchesMedia(Protocol):
+    """A connector that can get the files its messages refer to."""
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Put the file into ``folder``, which is empty, and return its path; raises a ``FetchFailure``."""
+        ...
+
+
+class FetchFailure(MaestroError):
+    """The base of what can go wrong with fetching a file."""
+
+    public = "The file could not be fetched."
+    patience = Patience.PLATFORM
+
+
+class RetryableFetch(FetchFailure):
+    """The platform did not give the file now; ``after`` is how long it asked us to wait, if it did."""
+
+    public = "The file cannot be fetched now."
+    retryable = True
+
+    def __init__(self, message: str, after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = after
+
+
+class PermanentFetch(FetchFailure):
+    """The file is gone, too large or not for us: trying again is pointless."""
+
+    public = "The file is not available."
 
 
 class Scope(StrEnum):

@@ -12,9 +12,11 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 
 with workflow.unsafe.imports_passed_through():
     from activities.closing import ClosingActivities
+    from activities.compaction import CompactionActivities
     from activities.context import ContextActivities
     from activities.delivery import DeliveryActivities
     from activities.llm import LLMActivities
+    from activities.media import MediaActivities
     from activities.routing import RoutingActivities
     from activities.tags import TagActivities
     from maestro.domain.deliveries import Purpose
@@ -68,13 +70,28 @@ class JobRun:
         self._publish()
         return self._status
 
+    async def fetch_files(self) -> None:
+        """Fetch what came with the message; what cannot be had is named to the model as missing."""
+        await self._optional(
+            MediaActivities.fetch_media, "media", Limits(once=policies.MEDIA), "Fetch the files of the message"
+        )
+
+    async def compact(self) -> None:
+        """Make the conversation shorter; what fails is put off until the next message (decision 5)."""
+        await self._optional(
+            CompactionActivities.compact_conversation,
+            "compaction",
+            Limits(once=self._model_calls(2)),
+            "Compact the conversation",
+        )
+
     async def answer(self) -> None:
         """Build the context, ask the model, record the answer, deliver it."""
         await self.local(ContextActivities.build_context, "context", "Build the prompt")
         call: ModelOutcome = await self._regular(
             LLMActivities.call_model,
             ModelStep(job_id=self._ref.job_id, step=f"model-{FINAL_CALL}", number=FINAL_CALL),
-            Limits(once=timedelta(seconds=self._ref.model_seconds) + policies.SLACK),
+            Limits(once=self._model_calls(1)),
             f"Ask the model, call {FINAL_CALL}",
         )
         self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
@@ -157,6 +174,18 @@ class JobRun:
             summary=summary,
         )
         return result
+
+    async def _optional(self, activity: Callable[..., Any], step: str, limits: Limits, summary: str) -> None:
+        """Run a step that the answer can do without: its failure is told, and the flow goes on; a stop is a stop."""
+        try:
+            await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), limits, summary)
+        except ActivityError as error:
+            if is_cancelled_exception(error) or _kind(error) in STOPPED:
+                raise
+            self.tell(f"{step} failed ({_kind(error)}): going on without it")
+
+    def _model_calls(self, count: int) -> timedelta:
+        return timedelta(seconds=self._ref.model_seconds) * count + policies.SLACK
 
     async def _regular(self, activity: Callable[..., Any], step: StepRef, limits: Limits, summary: str) -> Any:
         return await workflow.execute_activity_method(

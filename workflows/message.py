@@ -31,8 +31,12 @@ class MessageWorkflow:
             return
         if not route.typing:
             job.show_typing()
+        if route.media:
+            await job.fetch_files()
         recorded: ConversationOutcome = await job.local(
             ConversationActivities.record_message, "conversation", "Record the user's message"
         )
         job.tell(conversation=recorded.conversation_id)
+        if recorded.compaction_due:
+            await job.compact()
         await job.answer()

@@ -22,6 +22,7 @@ NOTICE = timedelta(minutes=2)
 """A failure notice is a courtesy: a platform that is away must not hold up the lane for it."""
 
 MEDIA = timedelta(minutes=5)
+"""Fetching all files of one message; more would be a platform that dribbles."""
 
 SLACK = timedelta(seconds=30)
 """What an activity may take beyond the deadline it keeps itself."""

@@ -1,15 +1,17 @@
 """The web connector: WebSocket chat, one-shot HTTP messages and uploads on one port."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit
+from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit, PermanentFetch
 from connectors.web.config import MAX_CONTENT, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
 from connectors.web.guard import Guard
@@ -17,8 +19,8 @@ from connectors.web.identity import Doorman, ResumeTokens
 from connectors.web.receive import Reception
 from connectors.web.send import Hub
 from connectors.web.session import House, Session
-from maestro.domain.errors import MaestroError
-from maestro.domain.messages import DEFAULT_ACCOUNT, Address, OutgoingMessage, Receipt
+from maestro.domain.errors import MaestroError, NotFound
+from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 
 PING_SECONDS = 20.0
@@ -116,6 +118,14 @@ class WebConnector:
     async def typing(self, address: Address) -> None:
         """Show the channel once that an answer is being written."""
         self._hub.typing(address.channel)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Copy a kept upload; raises ``PermanentFetch`` when it is there no more."""
+        try:
+            kept = await self._context.upload_file(attachment.id)
+            return await asyncio.to_thread(shutil.copyfile, kept, folder / "upload")
+        except (NotFound, FileNotFoundError) as error:
+            raise PermanentFetch(f"the upload {attachment.id} is not kept any more") from error
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""

@@ -1,9 +1,7 @@
 """Files that come over HTTP: capped while they stream, and known by their first bytes, never by their name."""
 
 import asyncio
-import codecs
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,32 +15,12 @@ from starlette.types import Message
 from connectors.base import Upload
 from connectors.web.errors import TooLarge, UnsupportedMedia
 from maestro.domain.errors import InvalidMessage
+from maestro.domain.filetypes import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
 
-HEAD = 512
 ENVELOPE = 16 * 1024
 """Bytes a multipart body may need beside the file itself."""
 MAX_FILENAME = 200
 BLOCK = 64 * 1024
-
-MAGIC: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (0, b"%PDF-", "application/pdf"),
-    (0, b"OggS", "audio/ogg"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"\xff\xfb", "audio/mpeg"),
-    (0, b"\xff\xf3", "audio/mpeg"),
-    (0, b"fLaC", "audio/flac"),
-    (8, b"WAVE", "audio/wav"),
-    (4, b"ftypM4A", "audio/mp4"),
-    (4, b"ftyp", "video/mp4"),
-    (0, b"\x1aE\xdf\xa3", "video/webm"),
-)
-MARKUP = re.compile(rb"\s*<[a-z!?/]", re.IGNORECASE)
-NOT_IN_TEXT = re.compile("[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 
 
 class _Body:
@@ -109,15 +87,15 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
 
 def sniff(source: BinaryIO) -> str:
     """Return the content type the bytes themselves show; raises ``UnsupportedMedia`` for markup and the unknown."""
-    head = source.read(HEAD)
-    for offset, magic, content_type in MAGIC:
-        if head[offset:].startswith(magic) and (offset != 8 or head.startswith(b"RIFF")):
-            return content_type
-    if MARKUP.match(head.removeprefix(codecs.BOM_UTF8)):
+    head = source.read(HEAD_BYTES)
+    known = by_magic(head)
+    if known:
+        return known
+    if is_markup(head):
         raise UnsupportedMedia("HTML, SVG and XML files are not accepted.")
     source.seek(0)
-    if head and _is_text(source):
-        return "text/plain"
+    if is_text(iter(lambda: source.read(BLOCK), b"")):
+        return TEXT
     raise UnsupportedMedia("This kind of file is not accepted; send an image, audio, video, PDF or plain text.")
 
 
@@ -125,15 +103,3 @@ def safe_name(name: str) -> str:
     """Return the last part of a file name without control characters, at most 200 characters."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(character for character in last if character.isprintable()).strip()[:MAX_FILENAME] or "file"
-
-
-def _is_text(source: BinaryIO) -> bool:
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        while block := source.read(BLOCK):
-            if NOT_IN_TEXT.search(decoder.decode(block)):
-                return False
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        return False
-    return True

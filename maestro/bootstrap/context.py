@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 from ulid import ULID
 
 from connectors.base import ConnectorState, Identity, Role, Upload
-from maestro.domain.errors import InvalidMessage
+from maestro.domain.errors import InvalidMessage, NotFound
 from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
 from maestro.domain.people import UploadedFile
 from maestro.intake import Intake
@@ -50,6 +51,10 @@ class StoreContext:
         """Return the user's uploads."""
         return await asyncio.to_thread(self._uploads, user_id, ids)
 
+    async def upload_file(self, attachment_id: str) -> Path:
+        """Return where a kept upload is."""
+        return await asyncio.to_thread(self._upload_file, attachment_id)
+
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         """Keep the connector's state for operators."""
         await asyncio.to_thread(self._report, state, detail)
@@ -92,6 +97,13 @@ class StoreContext:
             if upload_id not in found or found[upload_id].user_id != user_id:
                 raise InvalidMessage(f"attachment {upload_id} is not one of your uploads; send it to /api/upload first")
         return tuple(_attachment(found[upload_id]) for upload_id in ids)
+
+    def _upload_file(self, attachment_id: str) -> Path:
+        with self._store.view() as tx:
+            found = tx.people.uploads([attachment_id])
+        if attachment_id not in found:
+            raise NotFound(f"there is no upload {attachment_id}")
+        return self._files.path(found[attachment_id].digest)
 
     def _report(self, state: ConnectorState, detail: str) -> None:
         with self._store.begin() as tx:

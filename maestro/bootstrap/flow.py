@@ -6,16 +6,19 @@ from datetime import timedelta
 from typing import Any
 
 from activities.closing import ClosingActivities
+from activities.compaction import CompactionActivities, CompactionLimits
 from activities.context import ContextActivities
 from activities.conversations import ConversationActivities
 from activities.delivery import DeliveryActivities
 from activities.llm import LLMActivities
+from activities.media import MediaActivities
 from activities.routing import RoutingActivities
 from activities.tags import TagActivities
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.domain.jobs import RetryRules
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
+from maestro.store.files import Files
 from maestro.store.store import Store
 from temporal.dispatcher import Pace
 from temporal.heartbeats import Heartbeats
@@ -32,6 +35,7 @@ class FlowParts:
     """What the steps of the flow work with."""
 
     store: Store
+    files: Files
     llm: LLMClient
     default_model: str
     hub: ConnectorHub
@@ -41,11 +45,14 @@ class FlowParts:
 
 def build_activities(parts: FlowParts, settings: Settings) -> list[Callable[..., Any]]:
     """Return every activity of the flow."""
+    limits = CompactionLimits(parts.default_model, settings.llm.max_output_tokens)
     routing = RoutingActivities(parts.store, parts.typing, settings.routing.fallback_agent)
     return [
         routing.choose_agent,
         routing.show_typing,
-        ConversationActivities(parts.store).record_message,
+        MediaActivities(parts.store, parts.files, parts.hub).fetch_media,
+        ConversationActivities(parts.store, parts.default_model).record_message,
+        CompactionActivities(parts.store, parts.llm, limits).compact_conversation,
         ContextActivities(parts.store, parts.default_model).build_context,
         LLMActivities(parts.store, parts.llm, settings.llm.max_output_tokens).call_model,
         TagActivities(parts.store).record_answer,

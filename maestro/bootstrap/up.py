@@ -120,6 +120,7 @@ class Up:
     def _flow(self, store: Store, models: Models, hub: ConnectorHub, dispatcher: Dispatcher) -> FlowParts:
         return FlowParts(
             store=store,
+            files=open_files(self.settings),
             llm=build_chain(models.transport, store, self.settings),
             default_model=models.default_model,
             hub=hub,

@@ -26,16 +26,27 @@ class RouteOutcome(Value):
 
 
 class MediaOutcome(Value):
-    """How many files were fetched."""
+    """How many files were fetched, and how many cannot be had."""
 
     files: int
+    unavailable: int = 0
 
 
 class ConversationOutcome(Value):
-    """Where the message was recorded."""
+    """Where the message was recorded, and whether the conversation has grown too long for the agent's model."""
 
     conversation_id: int
     message_id: int
+    compaction_due: bool = False
+
+
+class CompactionOutcome(Value):
+    """What a compaction took away and what it learned; ``compaction_id`` is 0 when nothing could go."""
+
+    compaction_id: int
+    archived: int = 0
+    facts: int = 0
+    tokens_saved: int = 0
 
 
 class ContextOutcome(Value):

@@ -1,6 +1,16 @@
-"""The files that came with a message, fetched and kept (specification 003, step 7)."""
+"""The files that came with a message, fetched and kept, and how a model hears of them (specification 003, step 7)."""
+
+from collections.abc import Collection, Sequence
 
 from sqlmodel import Field, SQLModel, UniqueConstraint
+
+from maestro.domain.prompts import ImageRef
+
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""What every provider we know can look at."""
+MAX_IMAGE_BYTES = 5 * 1024 * 1024
+MAX_IMAGES = 10
+MAX_NAME_CHARS = 120
 
 
 class MediaFile(SQLModel, table=True):
@@ -20,3 +30,40 @@ class MediaFile(SQLModel, table=True):
     filename: str = ""
     size: int = 0
     error: str = ""
+
+    @property
+    def is_picture(self) -> bool:
+        """Whether a model can be shown this file."""
+        return bool(self.digest) and self.content_type in IMAGE_TYPES and self.size <= MAX_IMAGE_BYTES
+
+    @property
+    def image(self) -> ImageRef:
+        """The file as an image of a prompt."""
+        return ImageRef(digest=self.digest, content_type=self.content_type)
+
+
+def prompt_text(said: str, files: Sequence[MediaFile], shown: Collection[int] = ()) -> str:
+    """Return what the model reads of a message: what was said, and a line for every file that is not shown.
+
+    ``shown`` are the places (``seq``) of the files that go along as images; they are named only where the message
+    would be empty without.
+    """
+    named = [file for file in files if file.seq not in shown or not said.strip()]
+    return "\n".join([*([said] if said.strip() or not named else []), *map(_line, named)])
+
+
+def _line(file: MediaFile) -> str:
+    about = f"{file.content_type}, {_size(file.size)}" if file.digest else "not available"
+    return f"[Attachment: {_name(file.filename)} ({about})]"
+
+
+def _name(filename: str) -> str:
+    """Return a file name that stays inside its line: people choose it, and it must not pose as anything else."""
+    plain = "".join(character for character in filename if character.isprintable() and character not in "[]")
+    return plain.strip()[:MAX_NAME_CHARS] or "file"
+
+
+def _size(size: int) -> str:
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1_000:.0f} kB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"

@@ -12,6 +12,9 @@ from typing import TypeVar
 FALLBACK_WINDOW = 8_192
 """Tokens; the window of a model nobody knows."""
 
+RESERVE_TOKENS = 20_000
+"""Tokens of a large window that are kept for the answer and for what an estimate may be wrong by (decision 6)."""
+
 WindowLookup = Callable[[str], int | None]
 """A second opinion on windows: model name to tokens, None when unknown."""
 
@@ -75,6 +78,16 @@ def window(model: str, lookup: WindowLookup | None = None) -> int:
     if known is None and lookup is not None:
         known = lookup(model)
     return known or FALLBACK_WINDOW
+
+
+def reserve(window_tokens: int) -> int:
+    """Return the tokens of a window that no prompt may use: 20,000, or a quarter of a small window (decision 6)."""
+    return min(RESERVE_TOKENS, window_tokens // 4)
+
+
+def prompt_budget(window_tokens: int) -> int:
+    """Return the tokens that a prompt may take."""
+    return window_tokens - reserve(window_tokens)
 
 
 def price(model: str) -> Price | None:

@@ -53,6 +53,17 @@ def estimate_messages(messages: Iterable[PromptMessage]) -> int:
     )
 
 
+def cut(text: str, limit: int) -> str:
+    """Return the longest beginning of a text that takes at most ``limit`` tokens; all of it if it fits."""
+    if estimate(text) <= limit:
+        return text
+    fits, too_long = 0, len(text)
+    while too_long - fits > 1:
+        middle = (fits + too_long) // 2
+        fits, too_long = (middle, too_long) if estimate(text[:middle]) <= limit else (fits, middle)
+    return text[:fits]
+
+
 def _count(data: bytes, members: bytes) -> int:
     """Count the bytes that belong to a class, at C speed."""
     return len(data) - len(data.translate(None, members))

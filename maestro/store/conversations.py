@@ -4,7 +4,14 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select, update
 
-from maestro.domain.conversations import Conversation, ConversationStatus, Message, conversation_key
+from maestro.domain.conversations import (
+    ArchivedMessage,
+    Conversation,
+    ConversationStatus,
+    Message,
+    Said,
+    conversation_key,
+)
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
 from maestro.domain.prompts import Role
@@ -65,8 +72,24 @@ class Conversations(Repository):
         return self._session.exec(statement).rowcount
 
     def message_of_inbox(self, inbox_id: int | None) -> Message | None:
-        """Return the user's message that this inbox row became."""
+        """Return the user's message that this inbox row became and that is still part of the conversation."""
+        if inbox_id is None:
+            return None
         return self._session.exec(select(Message).where(Message.inbox_id == inbox_id)).first()
+
+    def recall(self, inbox_id: int | None) -> Message | None:
+        """Return the user's message that this inbox row became, taken back from the archive if it was moved there.
+
+        A job that is replayed long after answers a message that a compaction may have taken away meanwhile.
+        """
+        present = self.message_of_inbox(inbox_id)
+        if present is not None or inbox_id is None:
+            return present
+        archived = self._session.exec(select(ArchivedMessage).where(ArchivedMessage.inbox_id == inbox_id)).first()
+        if archived is None:
+            return None
+        self._session.delete(archived)
+        return self.add(Message(**archived.model_dump()))
 
     def answer_of_job(self, job_id: str) -> Message | None:
         """Return the assistant's message of this job."""
@@ -74,17 +97,18 @@ class Conversations(Repository):
             select(Message).where(Message.job_id == job_id, Message.role == Role.ASSISTANT)
         ).first()
 
-    def message(self, message_id: int | None) -> Message:
-        """Return a message that must exist."""
-        message = self._session.get(Message, message_id)
+    def message(self, message_id: int | None) -> Said:
+        """Return a message that must exist, in the conversation or in the archive."""
+        message = self._session.get(Message, message_id) or self._session.get(ArchivedMessage, message_id)
         if message is None:
             raise NotFound(f"message {message_id} does not exist")
         return message
 
-    def messages(self, ids: Sequence[int]) -> dict[int, Message]:
-        """Return messages by id."""
-        rows = self._session.exec(select(Message).where(col(Message.id).in_(ids))).all()
-        return {row.id: row for row in rows if row.id is not None}
+    def all_of(self, conversation_id: int) -> Sequence[Message]:
+        """Return everything a conversation still holds, oldest first."""
+        return self._session.exec(
+            select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
+        ).all()
 
     def add(self, message: Message) -> Message:
         """Record a message and count it."""

@@ -3,6 +3,9 @@
 import hashlib
 import os
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from maestro.domain.errors import NotFound
@@ -25,6 +28,13 @@ class Files:
         shutil.move(source, arriving)
         arriving.replace(target)
         return digest
+
+    @contextmanager
+    def arriving(self) -> Iterator[Path]:
+        """Lend an empty folder beside the files, so that what arrives there is taken in without a copy."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="arriving-", dir=self._root, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
 
     def path(self, digest: str) -> Path:
         """Return where a file is or would be."""

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
 from maestro.domain.calls import Prompt, PromptPart
-from maestro.domain.conversations import Message
+from maestro.domain.conversations import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.prompts import PromptMessage, Turn
 from maestro.store.repository import Repository
@@ -47,9 +47,7 @@ class Prompts(Repository):
 
     def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
         """Turn references back into the very same prompt."""
-        ids = [turn.message_id for turn in turns if turn.message_id is not None]
-        rows = self._session.exec(select(Message.id, Message.content).where(col(Message.id).in_(ids))).all()
-        said = dict(rows)
+        said = self._said([turn.message_id for turn in turns if turn.message_id is not None])
         return tuple(
             PromptMessage(
                 role=turn.role,
@@ -72,3 +70,14 @@ class Prompts(Repository):
         if prompt is None:
             raise NotFound(f"job {job_id} has no prompt yet")
         return prompt
+
+    def _said(self, ids: Sequence[int]) -> dict[int, str]:
+        """Return the texts of messages by id, archived ones too; raises ``NotFound`` when one was deleted."""
+        found: dict[int, str] = {}
+        for table in (Message, ArchivedMessage):
+            rows = self._session.exec(select(table.id, table.content).where(col(table.id).in_(ids)))
+            found.update((row_id, content) for row_id, content in rows if row_id is not None)
+        missing = set(ids) - set(found)
+        if missing:
+            raise NotFound(f"the messages {sorted(missing)} of a stored prompt were deleted")
+        return found

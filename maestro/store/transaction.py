@@ -10,10 +10,13 @@ from maestro.store.agents import Agents
 from maestro.store.audit import Audit
 from maestro.store.browse import Browse
 from maestro.store.calls import Calls
+from maestro.store.compactions import Compactions
 from maestro.store.conversations import Conversations
 from maestro.store.deliveries import Deliveries
 from maestro.store.inbox import Inbox
 from maestro.store.jobs import Jobs
+from maestro.store.media import Media
+from maestro.store.memory import Memory
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.steps import Steps
@@ -56,6 +59,21 @@ class Transaction:
     def conversations(self) -> Conversations:
         """Conversations and messages."""
         return Conversations(self._session, self.now)
+
+    @cached_property
+    def media(self) -> Media:
+        """Files that came with messages."""
+        return Media(self._session, self.now)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What agents remember."""
+        return Memory(self._session, self.now)
+
+    @cached_property
+    def compactions(self) -> Compactions:
+        """What compactions took away and left behind."""
+        return Compactions(self._session, self.now)
 
     @cached_property
     def prompts(self) -> Prompts:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from connectors.base import ConnectorState, Identity, Upload
-from maestro.domain.errors import Backlogged, InvalidMessage
+from maestro.domain.errors import Backlogged, InvalidMessage, NotFound
 from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
 
 
@@ -74,6 +74,10 @@ class MemoryContext:
             if name not in mine:
                 raise InvalidMessage(f"There is no upload {name!r} of yours.")
         return tuple(mine[name] for name in ids)
+
+    async def upload_file(self, attachment_id: str) -> Path:
+        """Say that the file is gone: what is kept in memory has no path."""
+        raise NotFound(attachment_id)
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         """Remember how the connector says it is doing."""

@@ -1,0 +1,149 @@
+"""Step 7 of a message: a conversation too long for its model gives up its older part, facts first."""
+
+import asyncio
+from dataclasses import dataclass
+
+from temporalio import activity
+
+from maestro.domain.compaction import (
+    Compaction,
+    Excerpt,
+    excerpt,
+    excerpt_budget,
+    instruct,
+    may_go,
+    output_tokens,
+)
+from maestro.domain.facts import parse_facts
+from maestro.domain.flow import CompactionOutcome
+from maestro.domain.jobs import Job, StepRef
+from maestro.domain.media import prompt_text
+from maestro.domain.models import window
+from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest
+from maestro.domain.tokens import estimate
+from maestro.llm.protocols import LLMClient
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What goes out of which conversation, and whom to ask about it."""
+
+    job: Job
+    excerpt: Excerpt
+    model: str
+    max_output_tokens: int
+
+    def request(self, purpose: CallPurpose) -> LLMRequest:
+        """Return the call for the facts or the summary; a repeat over the same messages finds what it held."""
+        return LLMRequest(
+            key=CallKey(job_id=self.job.id, number=self.excerpt.ids[-1], purpose=purpose),
+            platform=self.job.platform,
+            model=self.model,
+            messages=instruct(purpose, self.excerpt.text),
+            max_output_tokens=self.max_output_tokens,
+        )
+
+
+@dataclass(frozen=True)
+class Gist:
+    """What the model made of the excerpt: a summary, and how many facts it named."""
+
+    summary: str
+    facts: int
+
+
+@dataclass(frozen=True)
+class CompactionLimits:
+    """The model of an agent that names none, and the tokens of the longest answer."""
+
+    default_model: str
+    max_output_tokens: int
+
+
+class CompactionActivities:
+    """Keeps facts and a summary of what no longer fits (specification 003, step 5)."""
+
+    def __init__(self, store: Store, llm: LLMClient, limits: CompactionLimits) -> None:
+        self._store = store
+        self._llm = llm
+        self._limits = limits
+
+    @activity.defn
+    async def compact_conversation(self, ref: StepRef) -> CompactionOutcome:
+        """Save the facts of the older messages, then their summary, and only then let them go.
+
+        Each phase is durable by itself: a failure before the last one deletes nothing, and a repeat buys nothing twice.
+        """
+        plan = await asyncio.to_thread(self._plan, ref)
+        if not plan.excerpt.ids:
+            return await asyncio.to_thread(self._nothing, ref)
+        facts = await self._llm.complete(plan.request(CallPurpose.FACTS))
+        learned = await asyncio.to_thread(self._learn, plan.job, facts.content)
+        summary = await self._llm.complete(plan.request(CallPurpose.SUMMARY))
+        return await asyncio.to_thread(self._let_go, ref, Gist(summary.content.strip(), learned), plan)
+
+    def _plan(self, ref: StepRef) -> Plan:
+        with self._store.view() as tx:
+            job = tx.jobs.get(ref.job_id)
+            agent = tx.agents.get(job.agent_id)
+            tokens = window(agent.model or self._limits.default_model)
+            return Plan(
+                job=job,
+                excerpt=_excerpt(tx, job, excerpt_budget(tokens)),
+                model=agent.model,
+                max_output_tokens=output_tokens(tokens, self._limits.max_output_tokens),
+            )
+
+    def _learn(self, job: Job, answer: str) -> int:
+        facts = parse_facts(answer)
+        with self._store.begin() as tx:
+            tx.memory.learn(job.agent_id or 0, facts, job.conversation_id or 0)
+        return len(facts)
+
+    def _let_go(self, ref: StepRef, gist: Gist, plan: Plan) -> CompactionOutcome:
+        with self._store.begin() as tx:
+            kept = _replace(tx, plan, gist.summary)
+            return tx.steps.done(
+                ref,
+                CompactionOutcome(
+                    compaction_id=kept.id or 0,
+                    archived=len(plan.excerpt.ids),
+                    facts=gist.facts,
+                    tokens_saved=kept.tokens_saved,
+                ),
+            )
+
+    def _nothing(self, ref: StepRef) -> CompactionOutcome:
+        with self._store.begin() as tx:
+            return tx.steps.done(ref, CompactionOutcome(compaction_id=0))
+
+
+def _excerpt(tx: Transaction, job: Job, budget: int) -> Excerpt:
+    """Return the part of the job's conversation that goes."""
+    asked = tx.conversations.message_of_inbox(job.inbox_id)
+    going = may_go(tx.conversations.all_of(job.conversation_id or 0), (asked and asked.id) or 0)
+    files = tx.media.of([message.inbox_id for message in going if message.inbox_id is not None])
+    read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
+    return excerpt(read, budget)
+
+
+def _replace(tx: Transaction, plan: Plan, summary: str) -> Compaction:
+    """Put the summary in the place of the messages it is about."""
+    conversation_id = plan.job.conversation_id or 0
+    before = tx.conversations.all_of(conversation_id)
+    gone = [message.token_estimate for message in before if message.id in plan.excerpt.ids]
+    tx.compactions.archive(plan.excerpt.ids)
+    tx.compactions.recount(conversation_id)
+    return tx.compactions.add(
+        Compaction(
+            conversation_id=conversation_id,
+            agent_id=plan.job.agent_id or 0,
+            summary=summary,
+            messages_before=len(before),
+            messages_after=len(before) - len(gone),
+            tokens_saved=sum(gone) - estimate(summary),
+            created_at=tx.now,
+        )
+    )

@@ -1,0 +1,47 @@
+"""What a model found worth remembering: a strict reader of the tags it was told to write (decision 7)."""
+
+import re
+from typing import NamedTuple
+
+from maestro.domain.memory import FactCategory
+
+MAX_FACT_CHARS = 500
+
+_TAG = r"\[MEMORY:([\w-]+)\]((?:(?!\[/?MEMORY).)+)\[/MEMORY\]"
+_TAGS = re.compile(_TAG, re.IGNORECASE)
+_LINE = re.compile(rf"\s*(?:[-*]\s+|\d+[.)]\s+)?(?:{_TAG}\s*)+", re.IGNORECASE)
+
+
+class Fact(NamedTuple):
+    """One thing to remember, in one line."""
+
+    category: FactCategory
+    content: str
+
+
+def parse_facts(answer: str) -> tuple[Fact, ...]:
+    """Return the facts of an answer, each once.
+
+    Only a line of nothing but whole tags counts, so that a model which repeats what it was given to read invents no
+    facts: there, every line of a person's text is quoted. An unknown category and an empty text are left out.
+    """
+    found: dict[tuple[FactCategory, str], Fact] = {}
+    for line in answer.splitlines():
+        if not _LINE.fullmatch(line):
+            continue
+        for category, text in _TAGS.findall(line):
+            content = " ".join(text.split())[:MAX_FACT_CHARS]
+            known = _category(category)
+            if known is not None and content:
+                found.setdefault((known, normalised(content)), Fact(known, content))
+    return tuple(found.values())
+
+
+def normalised(content: str) -> str:
+    """Return what two facts have in common that say the same in the same words: no case, no stop, single blanks."""
+    return " ".join(content.casefold().split()).rstrip(".!")
+
+
+def _category(name: str) -> FactCategory | None:
+    word = name.casefold().replace("-", "_")
+    return next((category for category in FactCategory if category == word), None)

@@ -1,0 +1,50 @@
+"""What compactions took out of conversations, and what they left behind."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func
+from sqlmodel import col, delete, insert, select, update
+
+from maestro.domain.compaction import Compaction
+from maestro.domain.conversations import ArchivedMessage, Conversation, Message, Said
+from maestro.store.repository import Repository
+
+COLUMNS = tuple(Said.model_fields)
+
+
+class Compactions(Repository):
+    """All compactions."""
+
+    def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
+        """Return the newest ones first."""
+        return self._session.exec(
+            select(Compaction)
+            .where(Compaction.conversation_id == conversation_id)
+            .order_by(col(Compaction.id).desc())
+            .limit(limit)
+        ).all()
+
+    def archive(self, ids: Sequence[int]) -> None:
+        """Move messages out of their conversation: people still find them, models do not (decision 18)."""
+        going = select(*(getattr(Message, name) for name in COLUMNS)).where(col(Message.id).in_(ids))
+        self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
+        self._session.exec(delete(Message).where(col(Message.id).in_(ids)))
+
+    def recount(self, conversation_id: int) -> None:
+        """Set a conversation's counters to the sums of what it still holds."""
+        count, tokens = self._session.exec(
+            select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
+                Message.conversation_id == conversation_id
+            )
+        ).one()
+        self._session.exec(
+            update(Conversation)
+            .where(col(Conversation.id) == conversation_id)
+            .values(message_count=count, total_tokens_estimate=tokens)
+        )
+
+    def add(self, compaction: Compaction) -> Compaction:
+        """Keep what a compaction left behind."""
+        self._session.add(compaction)
+        self._session.flush()
+        return compaction

@@ -1,0 +1,35 @@
+"""The files that came with messages."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlmodel import col, select
+
+from maestro.domain.inbox import InboxRow
+from maestro.domain.media import MediaFile
+from maestro.store.repository import Repository
+
+
+class Media(Repository):
+    """What was fetched of every attachment."""
+
+    def add(self, file: MediaFile) -> None:
+        """Keep what became of one attachment."""
+        self._session.add(file)
+        self._session.flush()
+
+    def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+        """Return the files of each of these messages in order; one that was never fetched counts as unavailable."""
+        rows = self._session.exec(
+            select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]")
+        ).all()
+        ids = [row.id for row in rows]
+        fetched = self._session.exec(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids))).all()
+        known = {(file.inbox_id, file.seq): file for file in fetched}
+        return {
+            row.id: tuple(
+                known.get((row.id, seq)) or MediaFile(inbox_id=row.id, seq=seq, filename=attachment.filename)
+                for seq, attachment in enumerate(row.files())
+            )
+            for row in rows
+            if row.id is not None
+        }
