@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from connectors.base import ConnectorState, Identity, Role
 from connectors.web import WebConfig, WebConnector
 from maestro.domain.errors import ConfigurationError, PortTaken
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, OutgoingMessage
 from tests.support.memory_context import MemoryContext
 from tests.support.web_client import WebClient, web_client
 from tests.support.web_server import KEY, SIGNING_KEY, web_server
@@ -308,6 +308,15 @@ async def test_what_is_sent_during_the_replay_comes_after_it_and_once() -> None:
             assert await client.next() == {"type": "resumed", "lastId": 2}
             await server.connector.send(first)
             assert await client.silent()
+
+
+async def test_what_is_sent_but_not_yet_on_record_is_not_missed() -> None:
+    message = OutgoingMessage(id=7, address=Address(platform="web", channel="c"), content="just now")
+    async with web_server() as server:
+        await server.connector.send(message)
+        async with web_client(server.port, channelId="c", lastId=6) as client:
+            assert (await client.next())["content"] == "just now"
+            assert await client.next() == {"type": "resumed", "lastId": 7}
 
 
 async def test_no_gap_and_no_double_however_often_a_client_comes_back() -> None:

@@ -194,6 +194,20 @@ async def test_an_upload_over_the_cap_is_413_and_leaves_nothing(http: httpx.Asyn
     assert os.listdir(tmp_path) == []
 
 
+async def test_an_upload_is_refused_before_it_has_all_arrived() -> None:
+    async with web_server(max_upload_bytes=100_000) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+        writer.write(
+            b"POST /api/upload HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+            b"Content-Length: 1000000000\r\n\r\n" + part + PNG.ljust(200_000)
+        )
+        async with asyncio.timeout(5):
+            status = await reader.readline()
+        writer.close()
+    assert b" 413 " in status
+
+
 async def test_a_malformed_upload_is_400_or_415(http: httpx.AsyncClient) -> None:
     async with web_server() as server:
         url = f"{server.url}/api/upload"

@@ -188,6 +188,7 @@ async def test_two_tabs_show_one_conversation() -> None:
             await expect(page.locator(".message.theirs")).to_have_count(1)
         await at.say("more")
         await expect(second.locator(".message.mine")).to_have_count(2)
+        assert await second.evaluate("JSON.parse(localStorage['maestro.chat.main']).entries.length") == 3
 
 
 async def test_typing_shows_and_stop_stops() -> None:

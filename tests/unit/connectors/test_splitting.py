@@ -78,6 +78,14 @@ def test_a_fence_is_closed_and_opened_again_with_its_info_string() -> None:
     assert not any("```python title=x\n```" in chunk for chunk in chunks)
 
 
+@pytest.mark.parametrize("end", ["```", "``````  "])
+def test_no_chunk_shows_an_empty_block(end: str) -> None:
+    code = "\n".join(f"line {n}" for n in range(40))
+    for limit in range(64, 200):
+        chunks = split(f"Some words.\n```py\n{code}\n{end}\n\nMore words follow here.", limit, LengthUnit.CODE_POINTS)
+        assert not any(re.search(r"```py\n`+\s*$", chunk, re.MULTILINE) for chunk in chunks), limit
+
+
 def test_prose_before_a_fence_goes_without_it() -> None:
     prose = "Some words about the code that follows, long enough to be a chunk."
     code = "```sh\nmake up\n\nmake test\n```"
