@@ -1,4 +1,4 @@
-"""Starts a workflow for every job whose turn it is (design section 4, row 3)."""
+"""Starts a workflow for every job whose turn it is (design section 4, row 3), and ends the waits of stopped ones."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -53,6 +53,7 @@ class Dispatcher:
         self._report = report
         self._woken = asyncio.Event()
         self._paused = False
+        self._interrupted: set[str] = set()
         self._loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
@@ -70,6 +71,7 @@ class Dispatcher:
         pause = self._pace.look
         while not self._paused:
             self._woken.clear()
+            await self._interrupt(client)
             claimed = await asyncio.to_thread(self._claim)
             if not claimed:
                 await self._rest(self._pace.look)
@@ -84,6 +86,18 @@ class Dispatcher:
             await asyncio.wait_for(self._woken.wait(), seconds)
         except TimeoutError:
             return
+
+    async def _interrupt(self, client: Client) -> None:
+        """End the waits of jobs that a person stopped; one inside a step notices by itself (decision 16)."""
+        stopped = set(await asyncio.to_thread(self._stopped_while_waiting))
+        fresh, self._interrupted = stopped - self._interrupted, stopped
+        await asyncio.gather(*(self._cancel(client, job_id) for job_id in fresh))
+
+    async def _cancel(self, client: Client, job_id: str) -> None:
+        try:
+            await asyncio.wait_for(client.get_workflow_handle(job_id).cancel(), START_TIMEOUT)
+        except (RPCError, TimeoutError):
+            self._interrupted.discard(job_id)  # the next look tries again
 
     async def _start_all(self, client: Client, jobs: Sequence[Job]) -> bool:
         results = await asyncio.gather(*(self._start(client, job) for job in jobs))
@@ -139,6 +153,10 @@ class Dispatcher:
                 return ()
         with self._store.begin() as tx:
             return tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES)
+
+    def _stopped_while_waiting(self) -> Sequence[str]:
+        with self._store.view() as tx:
+            return tx.jobs.stopped_while_waiting()
 
     def _unclaim(self, ids: Sequence[str]) -> None:
         with self._store.begin() as tx:

@@ -7,7 +7,7 @@ from sqlalchemy import func
 from sqlmodel import col, or_, select, update
 
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs import OPEN, Ending, Job, JobStatus
+from maestro.domain.jobs import OPEN, Ending, Job, JobStatus, JobStep, StepState
 from maestro.domain.messages import LaneKey
 from maestro.store.repository import Repository
 
@@ -127,6 +127,13 @@ class Jobs(Repository):
         """Return those of the given jobs that were asked to stop, or ended in another way."""
         unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
         return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted)).all()
+
+    def stopped_while_waiting(self) -> Sequence[str]:
+        """Return the running jobs that were asked to stop and are inside no step, so that no step can notice."""
+        inside = select(JobStep.id).where(JobStep.job_id == Job.id, JobStep.state == StepState.RUNNING).exists()
+        return self._session.exec(
+            select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~inside)
+        ).all()
 
     def running_in(self, lane: LaneKey) -> Sequence[str]:
         """Return the job that holds this lane now, if any."""
