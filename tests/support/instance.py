@@ -1,0 +1,263 @@
+"""Maestro inside the test's own event loop: a real Temporal server, real sockets and a model that follows a script."""
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import sqlite3
+import time
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from temporalio.client import Client
+
+from connectors.base import Connector, ConnectorContext
+from connectors.web import WebConfig, WebConnector
+from maestro.bootstrap.context import StoreContext
+from maestro.bootstrap.operator import Operator, open_operator
+from maestro.bootstrap.up import READY, STORE_THREADS, Up, endpoint_of, web_config
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.settings import Loaded, load
+from temporal.client import connect
+from temporal.server_process import read_record
+from tests.support.llm_server import LLMServer
+from tests.support.web_client import WebClient, web_client
+
+Json = dict[str, Any]
+Row = sqlite3.Row
+
+PATIENCE = 30.0
+"""Seconds a test waits for what must happen; long, because only a failure ever takes them."""
+KEY = "key-of-the-model-account"
+FAST_WAIT = 0.3
+"""Seconds before the second attempt of a model call; the third comes after twice as long."""
+
+
+@dataclass
+class Taps:
+    """Where a test looks into the web connector and makes its sends fail; keys are channels."""
+
+    failures: defaultdict[str, deque[Exception]] = field(default_factory=lambda: defaultdict(deque))
+    """What the next sends to a channel raise instead of sending."""
+    sent: list[OutgoingMessage] = field(default_factory=list)
+    typed: list[tuple[str, float]] = field(default_factory=list)
+    """The channel and the moment, of the monotonic clock, of every typing indicator."""
+    connector: WebConnector | None = None
+
+
+class TappedWeb(WebConnector):
+    """The web connector, watched."""
+
+    def __init__(self, config: WebConfig, context: ConnectorContext, taps: Taps) -> None:
+        super().__init__(config, context)
+        self._taps = taps
+        taps.connector = self
+
+    async def send(self, message: OutgoingMessage) -> Receipt:
+        """Fail as told, or send."""
+        failures = self._taps.failures[message.address.channel]
+        if failures:
+            raise failures.popleft()
+        self._taps.sent.append(message)
+        return await super().send(message)
+
+    async def typing(self, address: Address) -> None:
+        """Note when."""
+        self._taps.typed.append((address.channel, time.monotonic()))
+        await super().typing(address)
+
+
+class TappedUp(Up):
+    """The product's own composition, with a watched connector."""
+
+    def __init__(self, loaded: Loaded, say: Callable[[str], None], taps: Taps) -> None:
+        super().__init__(loaded, say)
+        self._taps = taps
+
+    def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
+        """Return the one connector."""
+        return (TappedWeb(web_config(self.settings), context, self._taps),)
+
+
+class Instance:
+    """One Maestro with a data folder of its own; it may be stopped and started again on the same folder."""
+
+    def __init__(self, folder: Path, llm: LLMServer, **settings: Any) -> None:
+        """``settings`` are sections of the configuration file, laid over scaled defaults."""
+        self.llm = llm
+        self.taps = Taps()
+        self.said: list[str] = []
+        self.data_dir = folder / "data"
+        self.config_file = folder / "maestro.json"
+        self._settings = merged(_scaled(self.data_dir, llm), settings)
+        self._stop = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def loaded(self) -> Loaded:
+        """The configuration as the product reads it."""
+        self.config_file.write_text(json.dumps(self._settings))
+        return load(self.config_file, {}, {})
+
+    @property
+    def ui_url(self) -> str:
+        """The Temporal Web UI."""
+        return f"http://localhost:{self._settings['temporal']['uiPort']}"
+
+    async def start(self, *, ready: bool = True) -> None:
+        """Start, and return when everything works, or, unless ``ready``, when messages are taken in."""
+        self._stop, self._ready, self.taps.connector = asyncio.Event(), asyncio.Event(), None
+        self._serving = asyncio.create_task(TappedUp(self.loaded, self._say, self.taps).serve(self._stop))
+        waiting = asyncio.create_task(self._ready.wait() if ready else self._taking())
+        await asyncio.wait({waiting, self._serving}, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if self._serving.done():
+            waiting.cancel()
+            self._serving.result()
+        await asyncio.wait_for(waiting, PATIENCE)
+
+    async def stop(self) -> None:
+        """Stop in good order; harmless when nothing runs."""
+        if self._serving is not None:
+            serving, self._serving = self._serving, None
+            self._stop.set()
+            await asyncio.wait_for(serving, PATIENCE)
+
+    async def restart(self, **settings: Any) -> None:
+        """Stop and start again on the same data folder, with these sections changed."""
+        await self.stop()
+        self._settings = merged(self._settings, settings)
+        await self.start()
+
+    def kill_temporal(self) -> None:
+        """End the Temporal server the hard way; the supervision starts another after a moment."""
+        record = read_record(self.data_dir / "temporal.json")
+        assert record is not None
+        os.kill(record.pid, signal.SIGKILL)
+
+    def client(self, channel: str, **auth: str) -> AbstractAsyncContextManager[WebClient]:
+        """Return a connected client of the web connector that talks in this channel."""
+        return web_client(self._settings["web"]["port"], channelId=channel, **auth)
+
+    def operator(self) -> AbstractContextManager[Operator]:
+        """Return what a command line beside the running Maestro works with."""
+        return open_operator(self.loaded)
+
+    async def temporal(self) -> Client:
+        """Return a client of the Temporal server."""
+        return await connect(endpoint_of(self.loaded.settings))
+
+    def query(self, sql: str, *values: object) -> list[Row]:
+        """Read the database file, as an operator may."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.data_dir / 'maestro.db'}?mode=ro", uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            return database.execute(sql, values).fetchall()
+
+    def change(self, sql: str, *values: object) -> None:
+        """Write into the database file, as somebody might who should not."""
+        with contextlib.closing(sqlite3.connect(self.data_dir / "maestro.db", timeout=30)) as database, database:
+            database.execute(sql, values)
+
+    async def until(self, sql: str, *values: object, patience: float = PATIENCE) -> list[Row]:
+        """Return the rows of a query as soon as there are any; raises ``TimeoutError``."""
+        found: list[Row] = []
+
+        def there() -> bool:
+            found[:] = self.query(sql, *values)
+            return bool(found)
+
+        await until(there, patience, what=f"{sql} {values}")
+        return found
+
+    def jobs(self, channel: str) -> list[Row]:
+        """Return the jobs of a channel in the order they came."""
+        return self.query("SELECT * FROM queue WHERE channel = ? ORDER BY created_at, id", channel)
+
+    async def ended(self, channel: str, status: str, count: int = 1) -> list[Row]:
+        """Return the jobs of a channel once so many of them ended this way."""
+        sql = "SELECT * FROM queue WHERE channel = ? AND status = ? ORDER BY created_at, id"
+        await until(lambda: len(self.query(sql, channel, status)) >= count, what=f"{count} {status} in {channel}")
+        return self.query(sql, channel, status)
+
+    async def asked(self, text: str, count: int = 1) -> None:
+        """Return once the model has received so many requests whose last message contains the text."""
+        await until(lambda: len(self.llm.matching(text)) >= count, what=f"{count} requests about {text!r}")
+
+    def _say(self, line: str) -> None:
+        self.said.append(line)
+        if line == READY:
+            self._ready.set()
+
+    async def _taking(self) -> None:
+        await until(lambda: self.taps.connector is not None, what="the connector")
+        assert self.taps.connector is not None
+        await self.taps.connector.started()
+
+
+@asynccontextmanager
+async def running_instance(folder: Path, *, start: bool = True, **settings: Any) -> AsyncIterator[Instance]:
+    """Run a model server and a Maestro that asks it, for the length of a block."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(STORE_THREADS))
+    with LLMServer.running() as llm:
+        instance = Instance(folder, llm, **settings)
+        try:
+            if start:
+                await instance.start()
+            yield instance
+        finally:
+            await instance.stop()
+
+
+async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, what: str = "a condition") -> None:
+    """Return once the condition holds; raises ``TimeoutError`` naming what did not happen."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {patience:g} s: {what}")
+        await asyncio.sleep(0.02)
+
+
+def free_port() -> int:
+    """Return a free port below the range from which the system serves others meanwhile."""
+    while True:
+        port = random.randint(12000, 32000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+def merged(base: Json, changes: Mapping[str, Any]) -> Json:
+    """Lay changes over a tree of settings."""
+    result = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def _scaled(data_dir: Path, llm: LLMServer) -> Json:
+    # OpenAI's wire keeps turns as they are; litellm joins two users' turns in a row for Anthropic's.
+    account = {"name": "main", "provider": "openai", "model": "gpt-4o-mini", "apiKey": KEY}
+    return {
+        "dataDir": str(data_dir),
+        "temporal": {"port": free_port(), "uiPort": free_port()},
+        "webui": {"enabled": False},
+        "web": {"port": free_port(), "typingSeconds": 0.1},
+        "llm": {"accounts": [{**account, "baseUrl": llm.base_url("openai")}]},
+        "jobs": {
+            "backoffBaseMinutes": FAST_WAIT / 60,
+            "stopPollSeconds": 0.1,
+            "reconcileSeconds": 0.5,
+            "dispatchSeconds": 0.05,
+            "drainSeconds": 2,
+        },
+        "logs": {"level": "error"},
+    }
