@@ -10,9 +10,6 @@ from api.guards import Doorman
 from api.parts import ApiParts
 from api.routes import agents, health, jobs, openapi, tickets
 
-MAX_BODY = 1024 * 1024
-"""Bytes of the largest body taken; uploads go to the web connector."""
-
 DESCRIPTION = "Jobs, agents and tickets of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
 
 ROUTERS = (
@@ -48,7 +45,7 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.assets = assets.Assets()
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
-        app.include_router(router, max_body_size=MAX_BODY)
+        app.include_router(router)
     errors.register(app)
     app.add_middleware(FrontDoor, parts=parts)
     if app.state.doorman.open:

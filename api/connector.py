@@ -12,11 +12,11 @@ def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...
 
     ``scheme`` and ``host`` are those under which the browser sees the dashboard.
     """
-    name, port = host_name(host), parts.web_port
+    name, port = host_name(host), parts.web_port or None
     if parts.web_url:
-        given, name, known = parse_origin(parts.web_url)
-        scheme, port = ("https" if given in SCHEMES["https"] else "http"), known or port
-    if not name or not port:
+        given, name, port = parse_origin(parts.web_url)
+        scheme = "https" if given in SCHEMES["https"] else "http"
+    elif not name or not port:
         return ()
-    written = f"[{name}]" if ":" in name else name
-    return tuple(f"{kind}://{written}:{port}" for kind in SCHEMES[scheme])
+    written = (f"[{name}]" if ":" in name else name) + (f":{port}" if port else "")
+    return tuple(f"{kind}://{written}" for kind in SCHEMES[scheme])

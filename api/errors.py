@@ -71,6 +71,9 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
 )
 """What each error means in HTTP; any other one is a fault of ours."""
 
+NAMES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "TooLarge"}
+"""Where Python's own phrase for a status changed from one version to the next."""
+
 UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there for the time of this request."
 CHALLENGE = 'Basic realm="Maestro", charset="UTF-8"'
 
@@ -83,9 +86,15 @@ def answer(error: MaestroError) -> JSONResponse:
     response = _json(status, type(error).__name__, str(error) or error.public)
     if isinstance(error, Unauthorized) and error.challenge:
         response.headers["WWW-Authenticate"] = CHALLENGE
-    if error.retry_after is not None:
-        response.headers["Retry-After"] = str(math.ceil(error.retry_after.total_seconds()))
+    response.headers.update(waiting(error))
     return response
+
+
+def waiting(error: MaestroError) -> dict[str, str]:
+    """Return the header that says when to come back, for an error that knows."""
+    if error.retry_after is None:
+        return {}
+    return {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))}
 
 
 def unexpected() -> JSONResponse:
@@ -106,15 +115,16 @@ async def _ours(_: Request, error: Exception) -> JSONResponse:
 
 
 async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
-    """Name the status as a class: ``MethodNotAllowed``; a path that leads nowhere is ``NotFound``."""
+    """Name the status as a class, ``MethodNotAllowed``, and say where it happened."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
+    name = NAMES.get(status) or "".join(filter(str.isalpha, status.phrase.title()))
     message = str(error.detail)
     if status is HTTPStatus.NOT_FOUND:
         message = f"There is nothing at {request.url.path}."
     if status is HTTPStatus.METHOD_NOT_ALLOWED:
         message = f"{request.method} is not allowed at {request.url.path}."
-    response = _json(status, "".join(filter(str.isalpha, status.phrase.title())), message)
+    response = _json(status, name, message)
     response.headers.update(error.headers or {})
     return response
 

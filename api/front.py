@@ -1,7 +1,10 @@
 """What every request meets first: known hosts and origins only, no leak of a bug, and strict headers on the answer."""
 
+from http import HTTPStatus
+
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.connector import connector_origins
@@ -11,6 +14,9 @@ from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.hosts import DEFAULT_PORTS, LOCAL_NAMES, WILDCARDS, host_name, is_address, parse_origin
 
 log = structlog.get_logger(__name__)
+
+MAX_BODY = 1024 * 1024
+"""Bytes of the largest body taken; uploads go to the web connector."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE = frozenset({"same-origin", "none"})
@@ -53,7 +59,7 @@ class FrontDoor:
             await answer(refusal)(scope, receive, headed)
             return
         try:
-            await self._app(scope, receive, headed)
+            await self._app(scope, _Capped(receive), headed)
         # Contract: errors are JSON, whatever raised them; the traceback belongs to the log and never to the answer.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
@@ -87,6 +93,22 @@ class FrontDoor:
         if headers.get("sec-fetch-site", "none") not in OWN_SITE:
             return False
         return all(_is_own(origin, headers["host"]) for origin in origins)
+
+
+class _Capped:
+    """Receives a body, up to the cap."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._bytes = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._bytes += len(message.get("body", b""))
+        if self._bytes > MAX_BODY:
+            # Not one of our errors: FastAPI takes any but its own for a body that it cannot parse.
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {MAX_BODY} bytes.")
+        return message
 
 
 class _Headed:

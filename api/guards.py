@@ -114,12 +114,10 @@ class Doorman:
     def check(self, request: Request, user: str, password: str) -> None:
         """Return if name and password are right; raises ``Unauthorized`` and ``TooManyAttempts``."""
         address = request.client.host if request.client else ""
-        self._throttle.check(address)
         right = _same(user, USER) & _same(password, self._password)
+        self._throttle.judge(address, right)
         if right:
-            self._throttle.succeeded(address)
             return
-        self._throttle.failed(address)
         with self._store.begin() as tx:
             tx.audit.add("unknown", "login.failed", address)
         raise Unauthorized("The user or the password is wrong.", challenge=not _is_script(request))

@@ -36,39 +36,41 @@ class Throttle:
         self._guesses: dict[str, _Guesses] = {}
         self._recent: deque[datetime] = deque()
 
-    def check(self, address: str) -> None:
-        """Raise ``TooManyAttempts`` while passwords from this address are not looked at."""
-        now = self._clock()
-        with self._lock:
-            known = self._guesses.get(_network(address))
-            wait = max(known.locked_until - now if known else timedelta(), self._busy(now))
-        if wait > timedelta():
-            error = TooManyAttempts("Too many wrong passwords; wait before the next attempt.")
-            error.retry_after = wait
-            raise error
+    def judge(self, address: str, right: bool) -> None:
+        """Take note of a password from this address; raises ``TooManyAttempts`` while none is looked at, right or not.
 
-    def failed(self, address: str) -> None:
-        """Count a wrong password; from the fifth on each locks the address, twice as long each time."""
+        Looking and counting are one step: guesses sent at the same time are no way around a lock.
+        """
         now, network = self._clock(), _network(address)
         with self._lock:
-            self._recent.append(now)
-            known = self._guesses.pop(network, None)
-            count = known.count + 1 if known and now - known.last < FORGOTTEN_AFTER else 1
-            self._guesses[network] = _Guesses(count, now, now + _lock_after(count))
-            if len(self._guesses) > MOST_ADDRESSES:
-                # Insertion order is the order of the last guess, so this forgets the address that was quiet longest.
-                del self._guesses[next(iter(self._guesses))]
+            known = self._guesses.get(network)
+            wait = max(known.locked_until - now if known else timedelta(), self._busy(now))
+            if wait > timedelta():
+                raise _locked(wait)
+            self._guesses.pop(network, None)
+            if not right:
+                self._count(network, known, now)
 
-    def succeeded(self, address: str) -> None:
-        """Forget the wrong passwords of an address that knows the right one."""
-        with self._lock:
-            self._guesses.pop(_network(address), None)
+    def _count(self, network: str, known: _Guesses | None, now: datetime) -> None:
+        """Count a wrong password; from the fifth on each locks the address, twice as long each time."""
+        self._recent.append(now)
+        count = known.count + 1 if known and now - known.last < FORGOTTEN_AFTER else 1
+        self._guesses[network] = _Guesses(count, now, now + _lock_after(count))
+        if len(self._guesses) > MOST_ADDRESSES:
+            # Insertion order is the order of the last guess, so this forgets the address that was quiet longest.
+            del self._guesses[next(iter(self._guesses))]
 
     def _busy(self, now: datetime) -> timedelta:
         """Return how long nobody's password is looked at, because too many wrong ones came from everywhere."""
         while self._recent and now - self._recent[0] >= MINUTE:
             self._recent.popleft()
         return self._recent[0] + MINUTE - now if len(self._recent) >= MOST_PER_MINUTE else timedelta()
+
+
+def _locked(wait: timedelta) -> TooManyAttempts:
+    error = TooManyAttempts("Too many wrong passwords; wait before the next attempt.")
+    error.retry_after = wait
+    return error
 
 
 def _lock_after(count: int) -> timedelta:

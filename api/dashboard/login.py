@@ -9,11 +9,13 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from api.dashboard.pages import HOME, render
-from api.errors import InvalidRequest, TooManyAttempts, Unauthorized
+from api.errors import InvalidRequest, TooManyAttempts, Unauthorized, waiting
 from api.guards import COOKIE, OPERATOR, USER, OpenRoute, PasswordRoute, doorman, is_form
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError
 from maestro.domain.values import Value
+
+TITLE = "Log in – Maestro"
 
 for_everybody = APIRouter(route_class=OpenRoute, include_in_schema=False)
 for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
@@ -33,7 +35,7 @@ def login_page(request: Request, next: str = HOME) -> Response:  # noqa: A002 - 
     keeper = doorman(request)
     if keeper.open or keeper.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
-    return render(request, "login.html", title="Log in – Maestro", next=_own_page(next), problem="")
+    return render(request, "login.html", title=TITLE, next=_own_page(next), problem="")
 
 
 @for_everybody.post("/login")
@@ -84,11 +86,9 @@ def _begin(request: Request, given: Login) -> tuple[str, str]:
 
 def _again(request: Request, given: Login, error: MaestroError) -> Response:
     status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-    page = render(
-        request, "login.html", status, title="Log in – Maestro", next=_own_page(given.next), problem=str(error)
-    )
-    if error.retry_after is not None:
-        page.headers["Retry-After"] = str(int(error.retry_after.total_seconds()) + 1)
+    values = {"title": TITLE, "next": _own_page(given.next), "problem": str(error)}
+    page = render(request, "login.html", status, **values)
+    page.headers.update(waiting(error))
     return page
 
 

@@ -11,7 +11,7 @@ UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(mi
 
 JOB_COLUMNS = ("id", "status", "kind", "agent", "channel", "age", "attempts", "error")
 STEP_COLUMNS = ("step", "state", "attempt", "run", "started", "took", "error")
-CALL_COLUMNS = ("call", "state", "provider", "model", "account", "tokens in", "out", "cost", "took", "error")
+CALL_COLUMNS = ("call", "for", "state", "provider", "model", "account", "tokens in", "out", "cost", "took", "error")
 DELIVERY_COLUMNS = ("chunk", "purpose", "state", "attempts", "platform id", "error")
 
 
@@ -90,6 +90,7 @@ def _step(step: StepView) -> tuple[str, ...]:
 def _call(call: CallView) -> tuple[str, ...]:
     return (
         f"{call.number}.{call.attempt}",
+        call.purpose,
         call.state,
         call.provider,
         call.model,

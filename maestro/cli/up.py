@@ -12,7 +12,7 @@ app = typer.Typer(rich_markup_mode=None)
 
 
 def _port(name: str, what: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, metavar="N", help=what)
+    option: typer.models.OptionInfo = typer.Option(name, metavar="N", min=1, max=65535, help=what)
     return option
 
 

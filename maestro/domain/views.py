@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 from maestro.domain.calls import CallState, LLMCall
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.prompts import CallPurpose
 from maestro.domain.values import Value
 
 EXCERPT = 140
@@ -89,6 +90,7 @@ class StepView(View):
 class CallView(View):
     """One attempt at one model call, without what was said; ``cost_usd`` is None when unknown."""
 
+    purpose: CallPurpose
     number: int
     attempt: int
     state: CallState

@@ -82,6 +82,7 @@ export class Connection {
     clearTimeout(this.deadline);
     if (socket !== this.socket) return;
     if (frame.type === "auth_ok") {
+      if (this.stranger(frame)) return;
       this.ready = true;
       this.failures = 0;
       this.refusals = 0;
@@ -92,10 +93,20 @@ export class Connection {
     this.events.frame(frame);
   }
 
+  // Another installation: our channel and lastId are from a store that is gone.
+  stranger({ instance }) {
+    const before = this.memory.read().instance;
+    this.memory.change((state) => { state.instance = instance; });
+    if (!before || before === instance) return false;
+    this.events.channelLost("Maestro starts from an empty store, so this is a new conversation.");
+    this.restart();
+    return true;
+  }
+
   closed(code) {
     this.close();
     if (code === 4403) {
-      this.events.channelLost();
+      this.events.channelLost("That conversation belongs to another user, so a new one was started.");
       this.refusals += 1;
     } else if (code === 4401) {
       this.refusals += 1;

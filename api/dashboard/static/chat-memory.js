@@ -1,7 +1,7 @@
 // What this browser remembers of a chat, shared by all its tabs: channel, last delivery, and the last messages.
 
 const KEPT = 200;
-const EMPTY = { channelId: "", lastId: 0, resumeToken: "", entries: [] };
+const EMPTY = { channelId: "", lastId: 0, resumeToken: "", instance: "", entries: [] };
 
 export class Memory {
   constructor(name) {

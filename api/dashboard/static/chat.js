@@ -17,6 +17,7 @@ const view = new View($("messages"), $("scroller"), $("to-end"), retry);
 const files = new Files($("files"), httpUrl(url) + "api/upload", memory, ready);
 const connection = new Connection(url, memory, { state, frame, channelLost });
 const OFFLINE = "No connection to Maestro. What you write is kept here and sent as soon as it is back.";
+const OFF = "The web connector is off, so there is no chat here: set web.enabled to true and start Maestro again.";
 const pageTitle = document.title;
 let typingTimer = 0;
 let unread = 0;
@@ -25,7 +26,8 @@ if (!memory.read().channelId && root.dataset.channel) memory.forget(root.dataset
 memory.watch(show);
 show();
 ready();
-connection.start();
+if (root.dataset.webUrl) connection.start();
+else state("refused", "Off");
 
 // ---- in ----
 
@@ -121,10 +123,10 @@ function newChat() {
   $("text").focus();
 }
 
-function channelLost() {
+function channelLost(why) {
   memory.forget(root.dataset.channel);
   show();
-  notice("That conversation belongs to another user, so a new one was started.");
+  notice(why);
 }
 
 // ---- on the screen ----
@@ -139,7 +141,7 @@ function state(name, text) {
   $("status").dataset.state = name;
   $("status").lastElementChild.textContent = text;
   if (name === "offline") notice(OFFLINE, "connection", ["Retry now", () => connection.retryNow()]);
-  if (name === "refused") notice("You are signed out.", "error", ["Reload the page", () => location.reload()]);
+  if (name === "refused") notice(root.dataset.webUrl ? "You are signed out." : OFF, "error", ["Reload the page", () => location.reload()]);
   if (name === "online" && $("notice").dataset.kind === "connection") notice("");
   if (name !== "online") stopTyping();
 }

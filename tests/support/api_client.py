@@ -1,0 +1,63 @@
+"""The API over a store, without Temporal: what an operator does is written to the store for a dispatcher to find."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from api.app import build_app
+from api.parts import ApiParts, GuardSettings
+from temporal.control import TemporalJobControl
+from tests.support.job_rows import JobRows
+
+PASSWORD = "correct horse battery staple"
+BASIC = ("maestro", PASSWORD)
+SIGNING_KEY = b"the signing key of the tests, 32"
+HOME = "http://localhost:8080"
+OTHER_ADDRESS = "203.0.113.9"
+
+
+class FixedHealth:
+    """Says what it was told."""
+
+    def __init__(self, **checks: str) -> None:
+        self._checks = checks
+
+    async def checks(self) -> Mapping[str, str]:
+        """Return the checks."""
+        return self._checks
+
+
+def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
+    """Return what an API is made of; ``changes`` are fields of ``ApiParts``."""
+    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    made = ApiParts(
+        store=rows.store,
+        control=control,
+        guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
+        health=FixedHealth(store="ok", temporal="ok", worker="ok"),
+        version="1.2.3",
+        temporal_ui_url="http://localhost:8233/",
+        clock=rows.clock,
+    )
+    return replace(made, **changes)
+
+
+async def no_temporal() -> None:
+    """Find no Temporal."""
+
+
+@asynccontextmanager
+async def client(app: FastAPI, address: str = "127.0.0.1", **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """Talk to an app as a program at this address; ``options`` are httpx's own."""
+    transport = httpx.ASGITransport(app, client=(address, 50000))
+    async with httpx.AsyncClient(transport=transport, **{"base_url": HOME, **options}) as http:
+        yield http
+
+
+def app_of(rows: JobRows, password: str = PASSWORD, **changes: Any) -> FastAPI:
+    """Build the app over a store."""
+    return build_app(parts(rows, password, **changes))

@@ -1,0 +1,149 @@
+"""Jobs of every kind in a store, written through its repositories as the flow would write them."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from maestro.domain.agents import Agent, AgentChannel
+from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.flow import ContextOutcome
+from maestro.domain.jobs import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.messages import Address, IncomingMessage, Receipt
+from maestro.domain.prompts import CallKey, LLMResponse
+from maestro.store.store import Store
+
+MORNING = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
+SECRET_ANSWER = "the answer that only the person may read"
+
+
+class Clock:
+    """A clock that goes only when it is told to."""
+
+    def __init__(self, now: datetime = MORNING) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def go(self, **length: float) -> None:
+        """Let time pass, in the words of ``timedelta``."""
+        self.now += timedelta(**length)
+
+
+@dataclass
+class JobRows:
+    """A store and its clock, which goes on by a second with each job."""
+
+    store: Store
+    clock: Clock
+
+    @classmethod
+    def at(cls, folder: Path) -> "JobRows":
+        """Open a store in this folder, with one agent called ada."""
+        clock = Clock()
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = cls(Store.open(folder / "maestro.db", clock), clock)
+        with rows.store.begin() as tx:
+            agent = tx.agents.put(
+                Agent(slug="ada", name="Ada", system_prompt="Be brief.", created_at=tx.now, updated_at=tx.now)
+            )
+            tx.agents.bind(AgentChannel(agent_id=agent.id or 0, platform="web", account="default", channel="code"))
+        return rows
+
+    def add(
+        self,
+        text: str = "hello",
+        *,
+        kind: JobKind = JobKind.MESSAGE,
+        platform: str = "web",
+        user: str = "Grace",
+        agent: str | None = "ada",
+    ) -> str:
+        """Add a pending job and return its id; one of kind message answers a message."""
+        self.clock.go(seconds=1)
+        address = Address(platform=platform, channel="general")
+        with self.store.begin() as tx:
+            job_id = f"{kind}-{tx.now:%H%M%S}"
+            found = tx.agents.by_slug(agent) if agent else None
+            message = IncomingMessage(
+                id=job_id, address=address, user_id="u-1", user_name=user, content=text, sent_at=tx.now
+            )
+            row = tx.inbox.add(message, job_id) if kind is JobKind.MESSAGE else None
+            tx.jobs.add(
+                Job(
+                    id=job_id,
+                    kind=kind,
+                    lane=f"{platform}/general",
+                    inbox_id=row.id if row else None,
+                    agent_id=found.id if found else None,
+                    created_at=tx.now,
+                    **address.model_dump(),
+                )
+            )
+        return job_id
+
+    def end(self, job_id: str, status: JobStatus, error: str = "", reason: str = "") -> str:
+        """End a job."""
+        with self.store.begin() as tx:
+            tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+            tx.close_job(job_id, Ending(status=status, error=error, reason=reason))
+        return job_id
+
+    def failed(self, text: str = "hello", error: str = "ProviderDown", reason: str = "the provider is down") -> str:
+        """Add a job that ended with an error."""
+        return self.end(self.add(text), JobStatus.FAILED, error, reason)
+
+    def worked(self, job_id: str) -> None:
+        """Give a job a history: a step, a step that failed and was cut off once, three model calls and two chunks."""
+        with self.store.begin() as tx:
+            tx.jobs.update(job_id, status=JobStatus.RUNNING, started_at=tx.now)
+            tx.steps.start(StepRef(job_id=job_id, step="context"), "build_context", 1)
+        self.clock.go(milliseconds=250)
+        with self.store.begin() as tx:
+            tx.steps.done(StepRef(job_id=job_id, step="context"), ContextOutcome(prompt_id=1, turns=2, tokens=9))
+        self._call(job_id)
+        self._send(job_id)
+
+    def _call(self, job_id: str) -> None:
+        key, step = CallKey(job_id=job_id, number=1), StepRef(job_id=job_id, step="model-1")
+        with self.store.begin() as tx:
+            tx.steps.start(step, "call_model", 1)
+            tx.calls.sent(key, "digest")
+        with self.store.begin() as tx:  # the process died, and another one tries again
+            tx.steps.start(step, "call_model", 1)
+            attempt = tx.calls.sent(key, "digest")
+            tx.calls.failed(key, attempt, "RateLimited")
+            tx.steps.failed(step, "RateLimited", "429 from the provider")
+        with self.store.begin() as tx:
+            tx.steps.start(step, "call_model", 1)
+            response = LLMResponse(
+                content=SECRET_ANSWER,
+                model="claude-haiku-4-5",
+                provider="anthropic",
+                account="main",
+                input_tokens=120,
+                output_tokens=30,
+                cost_usd=0.0025,
+                duration_ms=900,
+                finish_reason="stop",
+            )
+            tx.calls.keep_answer(key, tx.calls.sent(key, "digest"), response)
+
+    def _send(self, job_id: str) -> None:
+        with self.store.begin() as tx:
+            for seq in (1, 2):
+                chunk = tx.deliveries.add(
+                    Delivery(
+                        job_id=job_id,
+                        purpose=Purpose.ANSWER,
+                        seq=seq,
+                        platform="web",
+                        account="default",
+                        channel="general",
+                        content=SECRET_ANSWER,
+                        created_at=tx.now,
+                    )
+                )
+                tx.deliveries.sending(chunk.id or 0)
+                if seq == 1:
+                    tx.deliveries.sent(chunk.id or 0, Receipt(platform_message_id="m-1"))

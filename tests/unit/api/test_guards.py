@@ -1,0 +1,319 @@
+"""Who is let in: every route has one guard, and the password, the cookie and its token do what they promise."""
+
+import asyncio
+import base64
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRouter, iter_route_contexts
+
+from api.guards import COOKIE, Guard, GuardedRoute
+from tests.support.api_client import BASIC, HOME, OTHER_ADDRESS, PASSWORD, app_of, client
+from tests.support.job_rows import JobRows
+
+OPEN = {"/healthz", "/login", "/static/{path:path}"}
+
+
+def guards_of(app: FastAPI) -> dict[str, Guard | None]:
+    """Return the guard of every route, None where it declares none."""
+    found: dict[str, Guard | None] = {}
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        found[f"{sorted(context.methods or ())} {context.path}"] = (
+            getattr(route, "guard", None) if isinstance(route, GuardedRoute) else None
+        )
+    return found
+
+
+async def signed_in(http: httpx.AsyncClient) -> str:
+    """Log in and return the token of the session; the client keeps the cookie."""
+    answer = await http.post("/login", json={"password": PASSWORD})
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["csrfToken"])
+
+
+# The table of routes
+
+
+def test_every_route_declares_one_guard(rows: JobRows) -> None:
+    guards = guards_of(app_of(rows))
+    assert len(guards) > 12
+    assert not [route for route, guard in guards.items() if guard is None]
+
+
+def test_only_health_login_and_static_files_are_open(rows: JobRows) -> None:
+    guards = guards_of(app_of(rows))
+    assert {route.split()[-1] for route, guard in guards.items() if guard is Guard.NONE} == OPEN
+
+
+def test_a_route_without_a_guard_is_found(rows: JobRows) -> None:
+    app = app_of(rows)
+    stray = APIRouter()
+    stray.add_api_route("/stray", lambda: None)
+    app.include_router(stray)
+    assert [route for route, guard in guards_of(app).items() if guard is None] == ["['GET'] /stray"]
+
+
+async def test_no_guarded_route_answers_a_stranger(rows: JobRows) -> None:
+    app = app_of(rows)
+    async with client(app) as http:
+        for context in iter_route_contexts(app.routes):
+            if context.path in OPEN or context.path is None:
+                continue
+            for method in context.methods or ():
+                answer = await http.request(method, context.path.replace("{job_id}", "x"))
+                assert answer.status_code == 401, (method, context.path)
+                assert answer.json()["error"] == "Unauthorized"
+
+
+async def test_a_guard_that_nobody_answers_for_lets_nobody_in(rows: JobRows) -> None:
+    class BearerRoute(GuardedRoute):
+        guard = Guard.BEARER
+
+    app = app_of(rows, password="")
+    router = APIRouter(route_class=BearerRoute)
+    router.add_api_route("/tools", lambda: None)
+    app.include_router(router)
+    async with client(app) as http:
+        assert (await http.get("/tools")).status_code == 401
+
+
+# HTTP Basic
+
+
+async def test_basic_with_the_right_password_is_let_in(rows: JobRows) -> None:
+    async with client(app_of(rows), auth=BASIC) as http:
+        assert (await http.get("/api/jobs")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Basic " + base64.b64encode(f"maestro:{PASSWORD}x".encode()).decode(),
+        "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode(),
+        "Basic " + base64.b64encode(b"maestro:\xff\xfe").decode(),
+        "Basic not base64",
+        "Basic",
+        f"Bearer {PASSWORD}",
+        "",
+    ],
+)
+async def test_anything_else_is_not(rows: JobRows, header: str) -> None:
+    async with client(app_of(rows), headers={"Authorization": header}) as http:
+        answer = await http.get("/api/jobs")
+    assert answer.status_code == 401
+    assert answer.headers["www-authenticate"].startswith("Basic ")
+
+
+async def test_a_password_of_any_script_works(rows: JobRows) -> None:
+    async with client(app_of(rows, password="пароль:密码")) as http:
+        header = base64.b64encode("maestro:пароль:密码".encode()).decode()
+        assert (await http.get("/api/jobs", headers={"Authorization": f"Basic {header}"})).status_code == 200
+
+
+async def test_a_script_of_a_page_gets_no_password_box(rows: JobRows) -> None:
+    async with client(app_of(rows), headers={"Sec-Fetch-Mode": "cors", "Sec-Fetch-Site": "same-origin"}) as http:
+        answer = await http.get("/api/jobs")
+    assert answer.status_code == 401
+    assert "www-authenticate" not in answer.headers
+
+
+async def test_a_wrong_basic_header_is_not_saved_by_a_cookie(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http:
+        await signed_in(http)
+        assert (await http.get("/api/jobs", auth=("maestro", "wrong"))).status_code == 401
+
+
+# Sessions
+
+
+async def test_a_login_lets_a_browser_in(rows: JobRows) -> None:
+    async with client(app_of(rows), headers={"Origin": HOME}) as http:
+        answer = await http.post("/login", data={"password": PASSWORD, "next": "/chat?x=1"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/chat?x=1")
+        cookie = answer.headers["set-cookie"]
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=strict", "Path=/", "Max-Age=43200"))
+        assert "Secure" not in cookie
+        assert (await http.get("/api/jobs")).status_code == 200
+
+
+async def test_over_https_the_cookie_never_leaves_it(rows: JobRows) -> None:
+    async with client(app_of(rows), base_url="https://localhost:8080") as http:
+        answer = await http.post("/login", json={"password": PASSWORD})
+    assert "Secure" in answer.headers["set-cookie"]
+
+
+async def test_a_change_needs_the_token_of_the_session(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http, client(app_of(rows)) as other:
+        token = await signed_in(http)
+        assert (await http.post("/api/web/tickets")).status_code == 403
+        assert (await http.post("/api/web/tickets", headers={"X-CSRF-Token": "x"})).status_code == 403
+        foreign = await signed_in(other)
+        assert (await http.post("/api/web/tickets", headers={"X-CSRF-Token": foreign})).status_code == 403
+        assert (await http.post("/api/web/tickets", headers={"X-CSRF-Token": token})).status_code == 200
+
+
+async def test_a_form_may_carry_the_token_as_a_field(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http:
+        token = await signed_in(http)
+        assert (await http.post("/logout", data={"csrf_token": "x"})).status_code == 403
+        assert (await http.post("/logout", data={"csrf_token": token})).status_code == 303
+
+
+async def test_a_cookie_that_was_touched_is_worth_nothing(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http:
+        await signed_in(http)
+        good = http.cookies[COOKIE]
+    session, expires, signature = good.split(".")
+    bad = [
+        f"{session}.{int(expires) + 9999}.{signature}",
+        f"x{session}.{expires}.{signature}",
+        f"{session}.{expires}.{signature[:-1]}0",
+        f"{session}.{expires}.",
+        f"{session}.{expires}",
+        "",
+        "..",
+        "é.1.2",
+    ]
+    for cookie in bad:
+        async with client(app_of(rows), headers={b"Cookie": f"{COOKIE}={cookie}".encode("latin-1")}) as http:
+            assert (await http.get("/api/jobs")).status_code == 401, cookie
+    async with client(app_of(rows), cookies={COOKIE: good}) as http:
+        assert (await http.get("/api/jobs")).status_code == 200
+
+
+async def test_a_session_ends_after_its_hours(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http:
+        await signed_in(http)
+        rows.clock.go(hours=11.9)
+        assert (await http.get("/api/jobs")).status_code == 200
+        rows.clock.go(hours=0.2)
+        assert (await http.get("/api/jobs")).status_code == 401
+
+
+async def test_a_restart_logs_nobody_out_but_a_new_password_does(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http:
+        await signed_in(http)
+        cookie = http.cookies[COOKIE]
+    async with client(app_of(rows), cookies={COOKIE: cookie}) as http:
+        assert (await http.get("/api/jobs")).status_code == 200
+    async with client(app_of(rows, password="another"), cookies={COOKIE: cookie}) as http:
+        assert (await http.get("/api/jobs")).status_code == 401
+
+
+async def test_a_copied_cookie_does_not_survive_the_logout(rows: JobRows) -> None:
+    app = app_of(rows)
+    async with client(app) as http:
+        token = await signed_in(http)
+        copied = http.cookies[COOKIE]
+        answer = await http.post("/logout", headers={"X-CSRF-Token": token})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert COOKIE not in http.cookies
+    async with client(app, cookies={COOKIE: copied}) as http:
+        assert (await http.get("/api/jobs")).status_code == 401
+
+
+async def test_the_audit_log_knows_who_came_and_who_tried(rows: JobRows) -> None:
+    async with client(app_of(rows), OTHER_ADDRESS) as http:
+        await http.get("/api/jobs", auth=("maestro", "wrong"))
+        token = await signed_in(http)
+        await http.post("/logout", headers={"X-CSRF-Token": token})
+    with rows.store.view() as tx:
+        entries = [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(10))]
+    assert entries == [
+        ("unknown", "login.failed", OTHER_ADDRESS),
+        ("operator", "login", OTHER_ADDRESS),
+        ("operator", "logout", ""),
+    ]
+
+
+# Guessing
+
+
+async def guess(http: httpx.AsyncClient, times: int, password: str = "wrong") -> list[int]:
+    """Send a password so many times with HTTP Basic and return the answers' statuses."""
+    return [(await http.get("/api/jobs", auth=("maestro", password))).status_code for _ in range(times)]
+
+
+async def test_five_wrong_passwords_lock_an_address_longer_each_time(rows: JobRows) -> None:
+    async with client(app_of(rows), OTHER_ADDRESS) as http:
+        assert await guess(http, 6) == [401] * 5 + [429]
+        answer = await http.get("/api/jobs", auth=BASIC)
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "10")
+        assert answer.json()["error"] == "TooManyAttempts"
+        rows.clock.go(seconds=10)
+        assert await guess(http, 2) == [401, 429]
+        assert (await http.get("/api/jobs", auth=BASIC)).headers["retry-after"] == "20"
+        rows.clock.go(seconds=20)
+        assert await guess(http, 1, PASSWORD) == [200]
+        assert await guess(http, 5) == [401] * 5
+
+
+async def test_the_form_is_locked_with_the_rest_and_others_are_not(rows: JobRows) -> None:
+    app = app_of(rows)
+    async with client(app, OTHER_ADDRESS) as http, client(app) as local:
+        await guess(http, 5)
+        answer = await http.post("/login", data={"password": PASSWORD})
+        assert (answer.status_code, answer.headers["retry-after"]) == (429, "10")
+        assert "Too many wrong passwords" in answer.text
+        assert await guess(local, 1, PASSWORD) == [200]
+
+
+async def test_a_session_goes_on_while_its_address_is_locked(rows: JobRows) -> None:
+    app = app_of(rows)
+    async with client(app) as browser, client(app) as attacker:
+        await signed_in(browser)
+        await guess(attacker, 5)
+        assert (await browser.get("/api/jobs")).status_code == 200
+
+
+async def test_guesses_at_once_are_all_counted(rows: JobRows) -> None:
+    async with client(app_of(rows), OTHER_ADDRESS) as http:
+        answers = await asyncio.gather(*(guess(http, 1) for _ in range(30)))
+    assert [status for (status,) in answers].count(401) == 5
+
+
+async def test_many_addresses_together_are_slowed_down(rows: JobRows) -> None:
+    app = app_of(rows)
+    for number in range(25):
+        async with client(app, f"198.51.100.{number}") as http:
+            assert await guess(http, 4) == [401] * 4
+    async with client(app, OTHER_ADDRESS) as http:
+        assert await guess(http, 1, PASSWORD) == [429]
+        rows.clock.go(minutes=1)
+        assert await guess(http, 1, PASSWORD) == [200]
+
+
+async def test_the_addresses_of_one_ipv6_network_count_as_one(rows: JobRows) -> None:
+    app = app_of(rows)
+    for number in range(5):
+        async with client(app, f"2001:db8::{number}") as http:
+            assert await guess(http, 1) == [401]
+    async with client(app, "2001:db8::ffff") as http:
+        assert await guess(http, 1) == [429]
+
+
+# Without a password
+
+
+async def test_without_a_password_everything_is_open(rows: JobRows) -> None:
+    async with client(app_of(rows, password="")) as http:
+        for path in ("/api/jobs", "/readyz", "/chat", "/api/openapi.json"):
+            assert (await http.get(path)).status_code == 200, path
+        assert (await http.post("/api/web/tickets")).status_code == 200
+        assert (await http.get("/login")).headers["location"] == "/chat"
+
+
+def test_without_a_password_a_warning_is_logged_once(rows: JobRows, capsys: pytest.CaptureFixture[str]) -> None:
+    app_of(rows, password="")
+    assert capsys.readouterr().out.count("security: no password is set") == 1
+    app_of(rows)
+    assert "security" not in capsys.readouterr().out
+
+
+async def test_without_a_password_the_chat_says_so(rows: JobRows) -> None:
+    async with client(app_of(rows, password="")) as http:
+        assert "No password is set" in (await http.get("/chat")).text
+    async with client(app_of(rows), auth=BASIC) as http:
+        assert "No password is set" not in (await http.get("/chat")).text
