@@ -112,14 +112,18 @@ def clean(text: str) -> str:
     return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
-def auth_ok(client: str, channel_id: str, user_id: str, resume_token: str) -> Fields:
-    """Return the answer to a good auth frame; ``client`` names this connection."""
+def auth_ok(client: str, channel_id: str, user_id: str, resume_token: str, instance: str) -> Fields:
+    """Return the answer to a good auth frame; ``client`` names this connection.
+
+    ``instance`` stays the same as long as the data folder does: under another, a client's ``lastId`` means nothing.
+    """
     return {
         "type": "auth_ok",
         "clientId": client,
         "channelId": channel_id,
         "userId": user_id,
         "resumeToken": resume_token,
+        "instance": instance,
     }
 
 

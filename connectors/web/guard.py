@@ -1,23 +1,15 @@
 """Keeps foreign web pages out: the Host and Origin of every request, and CORS for the pages that are ours."""
 
-from collections.abc import Iterable
-from ipaddress import ip_address
-from urllib.parse import urlsplit
-
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from connectors.web.config import WebConfig
 from maestro.domain.errors import Forbidden
+from maestro.domain.hosts import DEFAULT_PORTS, LOCAL_NAMES, WILDCARDS, host_name, is_address, parse_origin
 
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
-DEFAULT_PORTS = {"http": 80, "https": 443}
 SIGNED = "/platforms/"
 """Webhooks of platforms arrive here under a public name; their signature is their guard."""
-
-Origin = tuple[str, str, int | None]
 
 
 class Guard:
@@ -31,7 +23,7 @@ class Guard:
         self._app = app
         self._hosts = LOCAL_NAMES | {name.lower() for name in (config.host, *config.allowed_hosts)}
         self._any_address = config.host in WILDCARDS
-        self._origins = _origins((*config.allowed_origins, *config.dashboard_origins))
+        self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -52,19 +44,19 @@ class Guard:
         names = headers.getlist("host")
         if len(names) != 1:
             return False
-        host = _host_name(names[0])
-        return host in self._hosts or (self._any_address and _is_address(host))
+        host = host_name(names[0])
+        return host in self._hosts or (self._any_address and is_address(host))
 
     def _origin_allowed(self, headers: Headers, origin: str | None) -> bool:
         if origin is None:
             return True
         if len(headers.getlist("origin")) != 1:
             return False
-        parsed = _parse(origin)
+        parsed = parse_origin(origin)
         scheme = parsed[0]
         if scheme not in DEFAULT_PORTS:
             return False
-        return parsed in self._origins or parsed == _parse(f"{scheme}://{headers['host']}")
+        return parsed in self._origins or parsed == parse_origin(f"{scheme}://{headers['host']}")
 
     async def _with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
         if scope["method"] == "OPTIONS":
@@ -92,31 +84,3 @@ def _cors(origin: str) -> dict[str, str]:
 
 def _denied(error: Forbidden) -> JSONResponse:
     return JSONResponse({"error": type(error).__name__, "message": str(error)}, status_code=403)
-
-
-def _origins(values: Iterable[str]) -> frozenset[Origin]:
-    return frozenset(_parse(value) for value in values)
-
-
-def _parse(origin: str) -> Origin:
-    """Return scheme, host and port of an origin; empty parts for ``null`` and everything malformed."""
-    try:
-        parts = urlsplit(origin.lower())
-        return parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme)
-    except ValueError:
-        return "", "", None
-
-
-def _host_name(value: str) -> str:
-    """Return the name in a Host header, its port left out; empty when it is malformed."""
-    if any(character in value for character in "/?#@\\"):
-        return ""
-    return _parse(f"http://{value}")[1]
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

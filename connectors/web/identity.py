@@ -18,6 +18,7 @@ from connectors.web.frames import Credentials
 
 LIFETIME = timedelta(days=30)
 PURPOSE = b"maestro web resume token 1\n"
+INSTANCE = b"maestro web instance\n"
 LOCAL_USER = "local"
 
 
@@ -39,6 +40,11 @@ class ResumeTokens:
     def __init__(self, key: bytes, clock: Callable[[], datetime]) -> None:
         self._key = key
         self._clock = clock
+
+    @property
+    def instance(self) -> str:
+        """A name for this installation, as lasting as its key."""
+        return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
     def issue(self, guest: Guest) -> str:
         """Return a token that stands for this person until it expires."""

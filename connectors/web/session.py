@@ -87,8 +87,9 @@ class Session:
             await self._drop()
 
     async def _talk(self, guest: Guest, address: Address, auth: frames.Auth, line: Line) -> None:
-        token = self._house.tokens.issue(guest)
-        line.say(frames.auth_ok(str(ULID()), address.channel, guest.identity.user_id, token))
+        tokens = self._house.tokens
+        user = guest.identity.user_id
+        line.say(frames.auth_ok(str(ULID()), address.channel, user, tokens.issue(guest), tokens.instance))
         await self._resume(address, auth.last_id, line)
         while True:
             text = await self._next()

@@ -78,6 +78,8 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     """Copy a file to a folder of ours after a look at its bytes; raises ``UnsupportedMedia``."""
     content_type = sniff(source)
     source.seek(0)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     handle, path = tempfile.mkstemp(prefix="maestro-upload-", dir=folder)
     with os.fdopen(handle, "wb") as target:
         shutil.copyfileobj(source, target)

@@ -269,6 +269,14 @@ async def test_every_socket_of_a_channel_hears_everything() -> None:
             assert await client.next() == answer
 
 
+async def test_auth_ok_names_the_installation() -> None:
+    async with web_server() as server, web_client(server.port) as one, web_client(server.port) as two:
+        assert one.auth["clientId"] != two.auth["clientId"]
+        assert one.auth["instance"] == two.auth["instance"]
+    async with web_server(signing_key=b"of another data folder") as server, web_client(server.port) as other:
+        assert other.auth["instance"] != one.auth["instance"]
+
+
 async def test_a_reconnect_gets_exactly_what_it_missed() -> None:
     async with web_server() as server:
         async with web_client(server.port) as client:

@@ -253,6 +253,36 @@ async def test_a_channel_that_is_somebody_elses_becomes_a_new_one() -> None:
         assert await at.say("again") != channel
 
 
+async def test_another_installation_starts_a_new_conversation() -> None:
+    async with desk() as at:
+        await at.server.answer(await at.say("hello"), "from the old store")
+        await expect(at.theirs).to_have_count(1)
+        at.server.task.cancel()
+        await asyncio.wait([at.server.task])
+        at.server.context.owners.clear()
+        at.server.context.sent.clear()
+        async with web_server(
+            at.server.context,
+            host="localhost",
+            port=at.server.port,
+            local_owner=False,
+            signing_key=b"another installation",
+            dashboard_origins=(at.site.url.rstrip("/"),),
+        ) as other:
+            await expect(at.page.get_by_role("alert")).to_contain_text("empty store", timeout=15_000)
+            await expect(at.page.get_by_role("status").first).to_have_text("Connected")
+            await expect(at.theirs).to_have_count(0)
+            await other.answer(await at.say("anybody?"), "from the new store")
+            await expect(at.theirs.locator(".body")).to_have_text(["from the new store"])
+
+
+async def test_without_the_web_connector_the_page_says_what_to_set() -> None:
+    async with desk() as at:
+        at.site.web_port = 0
+        await at.page.reload()
+        await expect(at.page.get_by_role("alert")).to_contain_text("web.enabled")
+
+
 async def test_a_lost_session_says_so() -> None:
     async with desk() as at:
         at.site.signed_in = False

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, select_autoescape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -49,9 +49,17 @@ class ChatPage:
 
     async def page(self, _request: Request) -> Response:
         """Render the template under the strictest policy it is meant for."""
-        environment = Environment(loader=FileSystemLoader(DASHBOARD / "templates"), autoescape=select_autoescape())
+        environment = Environment(
+            loader=FileSystemLoader(DASHBOARD / "templates"), autoescape=select_autoescape(), undefined=StrictUndefined
+        )
+        environment.globals["static"] = lambda name: f"/static/{name}"
         html = environment.get_template("chat.html").render(
-            title="Maestro", web_url=self.web_port, csrf_token=CSRF, password_set=False, demo=self.demo, version="0.1.0"
+            title="Maestro",
+            web_url=f"ws://localhost:{self.web_port}" if self.web_port else "",
+            csrf_token=CSRF,
+            password_set=False,
+            demo=self.demo,
+            version="0.1.0",
         )
         web = f"ws://localhost:{self.web_port} http://localhost:{self.web_port}"
         policy = (
