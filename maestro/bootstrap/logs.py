@@ -5,7 +5,7 @@ from typing import Literal
 
 import structlog
 
-QUIET = ("httpx", "httpcore", "httpcore2", "LiteLLM", "alembic", "uvicorn.access", "websockets")
+QUIET = ("httpx", "httpcore", "httpcore2", "LiteLLM", "alembic", "temporalio", "uvicorn.access", "websockets")
 """Libraries whose own lines carry addresses with keys in them, or one line per request."""
 
 

@@ -1,0 +1,44 @@
+"""The first five minutes of a newcomer: start it, open the page, say hello, and pull the plug."""
+
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Page, async_playwright, expect
+
+from tests.support.command import Ports, up
+from tests.support.running import free_ports
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    chromium = os.environ.get("MAESTRO_TEST_CHROMIUM") or shutil.which("chromium")
+    assert chromium, "no Chromium here: `make test` installs one, or set MAESTRO_TEST_CHROMIUM to a browser's path"
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield await browser.new_page()
+        await browser.close()
+
+
+async def test_hello_is_answered_and_a_kill_loses_nothing(tmp_path: Path, page: Page) -> None:
+    ports = Ports(*free_ports(4))
+    async with up(tmp_path, ports) as first:
+        await page.goto(f"http://localhost:{ports.webui}/")
+        box = page.get_by_label("Message", exact=True)
+        await box.fill("hello")
+        await box.press("Enter")
+        await expect(page.locator(".message.theirs")).to_contain_text('You said: "hello"', timeout=30_000)
+        await first.end(signal.SIGKILL)
+        await box.fill("are you back?")
+        await box.press("Enter")
+    async with up(tmp_path, ports) as second:
+        answers = page.locator(".message.theirs")
+        await expect(answers).to_have_count(2, timeout=60_000)
+        await expect(answers.last).to_contain_text('You said: "are you back?"')
+        await expect(page.locator(".message.mine")).to_have_count(2)
+        assert await second.end() == 0

@@ -1,0 +1,103 @@
+"""The installed command ``maestro``, as a person runs it."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COMMAND = Path(sys.executable).with_name("maestro")
+PATIENCE = 60.0
+"""Seconds for what must happen; long, because only a failure ever takes them."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where one Maestro listens."""
+
+    webui: int
+    web: int
+    temporal: int
+    temporal_ui: int
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of ``maestro up`` that say so."""
+        return (
+            f"--port={self.webui}",
+            f"--web-port={self.web}",
+            f"--temporal-port={self.temporal}",
+            f"--temporal-ui-port={self.temporal_ui}",
+        )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    output: str
+    errors: str
+
+
+@dataclass
+class UpProcess:
+    """A running ``maestro up`` and what it has said so far."""
+
+    process: asyncio.subprocess.Process
+    said: list[str] = field(default_factory=list)
+
+    async def ready(self) -> None:
+        """Return when it says that it is ready; raises with all it said if it never does."""
+        assert self.process.stdout is not None
+        async with asyncio.timeout(PATIENCE):
+            while line := (await self.process.stdout.readline()).decode():
+                self.said.append(line.rstrip())
+                if line.startswith("Maestro is ready"):
+                    return
+        raise AssertionError("it never got ready:\n" + "\n".join(self.said))
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        if self.process.returncode is None:
+            self.process.send_signal(number)
+        await asyncio.wait_for(self.process.communicate(), PATIENCE)
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+
+async def maestro(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Ended:
+    """Run a command to its end."""
+    process = await asyncio.create_subprocess_exec(
+        COMMAND,
+        *arguments,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
+    assert process.returncode is not None
+    return Ended(process.returncode, output.decode(), errors.decode())
+
+
+@asynccontextmanager
+async def up(folder: Path, ports: Ports) -> AsyncIterator[UpProcess]:
+    """Run ``maestro up`` in a folder, ready when the block begins, ended when it is over."""
+    process = await asyncio.create_subprocess_exec(
+        COMMAND,
+        "up",
+        *ports.options,
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    running = UpProcess(process)
+    try:
+        await running.ready()
+        yield running
+    finally:
+        await running.end()
