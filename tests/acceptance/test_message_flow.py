@@ -65,7 +65,7 @@ async def unanswered(client: WebClient) -> bool:
 
 
 async def test_a_message_is_answered(maestro: Instance, channel: str) -> None:
-    async with maestro.client(channel, userName="Ada") as client:
+    async with maestro.client(channel, user_name="Ada") as client:
         assert await client.ask("a simple question") == "answer to: a simple question"
         [request] = maestro.llm.matching("a simple question")
         [job] = await maestro.ended(channel, "completed")

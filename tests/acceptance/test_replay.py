@@ -41,7 +41,7 @@ def channel(request: pytest.FixtureRequest) -> str:
 
 def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClient]:
     """Connect as somebody who is not an owner."""
-    return maestro.client(channel, apiKey=KEY)
+    return maestro.client(channel, api_key=KEY)
 
 
 async def replay(maestro: Instance, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> str:

@@ -143,9 +143,9 @@ class Instance:
         assert record is not None
         os.kill(record.pid, signal.SIGKILL)
 
-    def client(self, channel: str, **auth: str) -> AbstractAsyncContextManager[WebClient]:
+    def client(self, channel: str, *, user_name: str = "", api_key: str = "") -> AbstractAsyncContextManager[WebClient]:
         """Return a connected client of the web connector that talks in this channel."""
-        return web_client(self._settings["web"]["port"], channelId=channel, **auth)
+        return web_client(self._settings["web"]["port"], channelId=channel, userName=user_name, apiKey=api_key)
 
     def operator(self) -> AbstractContextManager[Operator]:
         """Return what a command line beside the running Maestro works with."""
