@@ -8,7 +8,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.delivery import Connectors
-from connectors.base import Connector, FetchesMedia, PermanentFetch
+from connectors.base import Connector, FetchesMedia, FetchFailure, PermanentFetch
 from maestro.domain.filetypes import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
 from maestro.domain.flow import MediaOutcome
 from maestro.domain.jobs import StepRef
@@ -22,11 +22,12 @@ BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Wanted:
-    """The files of one message and where they are; the inbox row they belong to."""
+    """The files of one message that we do not hold yet, by their places in it; ``held`` counts the others."""
 
     inbox_id: int
     address: Address
-    attachments: tuple[Attachment, ...]
+    missing: tuple[tuple[int, Attachment], ...]
+    held: int
 
 
 class MediaActivities:
@@ -43,35 +44,43 @@ class MediaActivities:
         wanted = await asyncio.to_thread(self._wanted, ref)
         connector = self._connectors.holding(wanted.address)
         with self._files.arriving() as folder:
-            fetching = [_fetch(connector, one, folder / str(seq)) for seq, one in enumerate(wanted.attachments)]
+            fetching = [_fetch(connector, one, folder / str(seq)) for seq, one in wanted.missing]
             found = await asyncio.gather(*fetching, return_exceptions=True)
             return await asyncio.to_thread(self._keep, ref, wanted, found)
 
     def _wanted(self, ref: StepRef) -> Wanted:
         with self._store.view() as tx:
             row = tx.inbox.get(tx.jobs.get(ref.job_id).inbox_id)
-            return Wanted(row.id or 0, row.message().address, row.files())
+            known = tx.media.of([row.id or 0]).get(row.id or 0, ())
+            missing = tuple((file.seq, row.files()[file.seq]) for file in known if not file.digest)
+            return Wanted(row.id or 0, row.message().address, missing, held=len(known) - len(missing))
 
     def _keep(self, ref: StepRef, wanted: Wanted, found: Sequence[Path | BaseException]) -> MediaOutcome:
-        for one in found:
-            if isinstance(one, BaseException) and not isinstance(one, PermanentFetch):
-                raise one
-        rows = [self._row(wanted, seq, one) for seq, one in enumerate(found) if isinstance(one, Path | PermanentFetch)]
+        rows = [
+            self._row(MediaFile(inbox_id=wanted.inbox_id, seq=seq, filename=attachment.filename), _known(one))
+            for (seq, attachment), one in zip(wanted.missing, found, strict=True)
+        ]
         with self._store.begin() as tx:
             for row in rows:
-                tx.media.add(row)
+                tx.media.put(row)
             gone = sum(not row.digest for row in rows)
-            return tx.steps.done(ref, MediaOutcome(files=len(rows) - gone, unavailable=gone))
+            return tx.steps.done(ref, MediaOutcome(files=wanted.held + len(rows) - gone, unavailable=gone))
 
-    def _row(self, wanted: Wanted, seq: int, found: Path | PermanentFetch) -> MediaFile:
-        row = MediaFile(inbox_id=wanted.inbox_id, seq=seq, filename=wanted.attachments[seq].filename)
-        if isinstance(found, PermanentFetch):
+    def _row(self, row: MediaFile, found: Path | FetchFailure) -> MediaFile:
+        if isinstance(found, FetchFailure):
             row.error = str(found) or found.public
             return row
         row.size = found.stat().st_size
         row.content_type = content_type(found)
         row.digest = self._files.take(found)
         return row
+
+
+def _known(found: Path | BaseException) -> Path | FetchFailure:
+    """Return the file or why it is gone for good; raises what may be better next time."""
+    if isinstance(found, Path) or (isinstance(found, FetchFailure) and not found.retryable):
+        return found
+    raise found
 
 
 async def _fetch(connector: Connector, attachment: Attachment, folder: Path) -> Path:

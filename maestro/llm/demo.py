@@ -1,7 +1,7 @@
 """The built-in model that answers without any account, so that a fresh install talks back (decision 23)."""
 
 from maestro.domain.llm_errors import NoAccount
-from maestro.domain.prompts import LLMRequest, LLMResponse, Role
+from maestro.domain.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.domain.tokens import estimate, estimate_messages
 
 DEMO = "demo"
@@ -42,6 +42,17 @@ class DemoClient:
 
 
 def _answer(request: LLMRequest) -> str:
+    """Write what was asked for; the demo model understands nothing, so it remembers nothing and says so."""
+    match request.key.purpose:
+        case CallPurpose.FACTS:
+            return "NONE"
+        case CallPurpose.SUMMARY:
+            return "Older messages were archived; the demo model cannot tell what they said."
+        case CallPurpose.ANSWER:
+            return _reply(request)
+
+
+def _reply(request: LLMRequest) -> str:
     """Write the demo answer: a quote, what can be seen of the conversation, and how to get a real model."""
     turns = [message for message in request.messages if message.role is not Role.SYSTEM]
     said = next((turn.content for turn in reversed(turns) if turn.role is Role.USER), "")

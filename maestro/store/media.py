@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlmodel import col, select
+from sqlmodel import col, delete, select
 
 from maestro.domain.inbox import InboxRow
 from maestro.domain.media import MediaFile
@@ -12,8 +12,11 @@ from maestro.store.repository import Repository
 class Media(Repository):
     """What was fetched of every attachment."""
 
-    def add(self, file: MediaFile) -> None:
-        """Keep what became of one attachment."""
+    def put(self, file: MediaFile) -> None:
+        """Keep what became of one attachment, in the place of what was known of it before."""
+        self._session.exec(
+            delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
+        )
         self._session.add(file)
         self._session.flush()
 
