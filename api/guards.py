@@ -5,7 +5,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -41,10 +41,30 @@ class Guard(StrEnum):
     NONE = "none"
 
 
+SCHEMES: Mapping[str, Mapping[str, str]] = {
+    "password": {"type": "http", "scheme": "basic", "description": f"The user {USER} and webui.password"},
+    "login": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": COOKIE,
+        "description": f"The cookie of POST /login; changes also need its csrfToken in the header {CSRF_HEADER}",
+    },
+}
+"""The guards in the words of OpenAPI."""
+
+
 class GuardedRoute(APIRoute):
     """A route that looks at who asks before it looks at what is asked."""
 
     guard: ClassVar[Guard]
+    security: ClassVar[Sequence[str]] = ()
+    """The ways through the guard, by their names in ``SCHEMES``."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        ways: list[dict[str, list[str]]] = [{way: []} for way in self.security]
+        extra = {"security": ways} if ways else {}
+        options["openapi_extra"] = {**extra, **(options.get("openapi_extra") or {})}
+        super().__init__(path, endpoint, **options)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Put the guard in front of the route; FastAPI would read and parse the body before any dependency."""
@@ -66,6 +86,7 @@ class PasswordRoute(GuardedRoute):
     """For the operator: HTTP Basic or the cookie of a login."""
 
     guard = Guard.PASSWORD
+    security = ("password", "login")
 
 
 class OpenRoute(GuardedRoute):

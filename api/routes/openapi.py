@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from api.guards import PasswordRoute
+from api.guards import SCHEMES, PasswordRoute
 
 router = APIRouter(route_class=PasswordRoute, tags=["description"])
 
@@ -13,5 +13,5 @@ router = APIRouter(route_class=PasswordRoute, tags=["description"])
 @router.get("/api/openapi.json")
 async def openapi(request: Request) -> Mapping[str, Any]:
     """Return this description in OpenAPI 3.1."""
-    described: Mapping[str, Any] = request.app.openapi()
-    return described
+    described = request.app.openapi()
+    return {**described, "components": {**described.get("components", {}), "securitySchemes": SCHEMES}}

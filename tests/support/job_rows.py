@@ -106,16 +106,12 @@ class JobRows:
 
     def _call(self, job_id: str) -> None:
         key, step = CallKey(job_id=job_id, number=1), StepRef(job_id=job_id, step="model-1")
+        attempts = [self._attempt(key, step) for _ in range(2)]  # the first one's process died
         with self.store.begin() as tx:
-            tx.steps.start(step, "call_model", 1)
-            tx.calls.sent(key, "digest")
-        with self.store.begin() as tx:  # the process died, and another one tries again
-            tx.steps.start(step, "call_model", 1)
-            attempt = tx.calls.sent(key, "digest")
-            tx.calls.failed(key, attempt, "RateLimited")
+            tx.calls.failed(key, attempts[-1], "RateLimited")
             tx.steps.failed(step, "RateLimited", "429 from the provider")
+        attempt = self._attempt(key, step)
         with self.store.begin() as tx:
-            tx.steps.start(step, "call_model", 1)
             response = LLMResponse(
                 content=SECRET_ANSWER,
                 model="claude-haiku-4-5",
@@ -127,7 +123,12 @@ class JobRows:
                 duration_ms=900,
                 finish_reason="stop",
             )
-            tx.calls.keep_answer(key, tx.calls.sent(key, "digest"), response)
+            tx.calls.keep_answer(key, attempt, response)
+
+    def _attempt(self, key: CallKey, step: StepRef) -> int:
+        with self.store.begin() as tx:
+            tx.steps.start(step, "call_model", 1)
+            return tx.calls.sent(key, "digest")
 
     def _send(self, job_id: str) -> None:
         with self.store.begin() as tx:
