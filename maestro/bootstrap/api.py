@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from importlib.metadata import version
 
 from api.app import build_app
-
 from api.parts import OK, ApiParts, GuardSettings
 from maestro.bootstrap.storage import signing_key
 from maestro.domain.replay import JobControl

@@ -17,7 +17,11 @@ KEY_BYTES = 32
 
 def open_store(settings: Settings) -> Store:
     """Open the store, bring it up to date and enter the configured agents and bindings."""
-    store = Store.open(_database(settings))
+    database = _database(settings)
+    if not database.exists():
+        # What an older key signed speaks of channels and deliveries that are gone with the older database.
+        _key_file(settings).unlink(missing_ok=True)
+    store = Store.open(database)
     with store.begin() as tx:
         for agent in settings.agents:
             _enter_agent(tx, agent)
@@ -44,13 +48,17 @@ def open_files(settings: Settings) -> Files:
 
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs sessions and resume tokens; made once, readable by its owner only."""
-    path = settings.data_dir / "signing.key"
+    path = _key_file(settings)
     if not path.exists():
         fresh = path.with_suffix(f".{os.getpid()}")
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(secrets.token_bytes(KEY_BYTES))
         fresh.replace(path)
     return path.read_bytes()
+
+
+def _key_file(settings: Settings) -> Path:
+    return settings.data_dir / "signing.key"
 
 
 def _database(settings: Settings) -> Path:

@@ -205,6 +205,7 @@ def web_config(settings: Settings) -> WebConfig:
         local_owner=alone,
         allowed_origins=web.allowed_origins,
         dashboard_origins=dashboard_origins(settings),
+        allowed_hosts=webui.allowed_hosts,
         max_frame_bytes=web.max_frame_bytes,
         max_upload_bytes=web.max_upload_bytes,
         upload_dir=settings.data_dir / "uploads",
@@ -216,5 +217,6 @@ def web_config(settings: Settings) -> WebConfig:
 def dashboard_origins(settings: Settings) -> tuple[str, ...]:
     """Return the origins from which the dashboard's pages are served."""
     webui = settings.webui
-    hosts = dict.fromkeys(("localhost", "127.0.0.1", webui.host, *webui.allowed_hosts))
+    named = (f"[{host}]" if ":" in host else host for host in (webui.host, *webui.allowed_hosts))
+    hosts = dict.fromkeys(("localhost", "127.0.0.1", "[::1]", *named))
     return tuple(f"{scheme}://{host}:{webui.port}" for host in hosts for scheme in ("http", "https"))

@@ -1,7 +1,6 @@
 """The chat page in a real browser: what is typed is sent once, what is answered is shown once."""
 
 import asyncio
-import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,16 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import BrowserContext, Locator, Page, async_playwright, expect
+from playwright.async_api import BrowserContext, Locator, Page, expect
 
+from tests.support.browser import browser
 from tests.support.chat_page import ChatPage, chat_page
 from tests.support.memory_context import MemoryContext
 from tests.support.web_server import WebServer, web_server
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 64
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
 
 @dataclass
@@ -73,17 +70,13 @@ async def desk(**settings: object) -> AsyncIterator[Desk]:
     async with (
         web_server(MemoryContext(), host="localhost", local_owner=False, dashboard_origins=(origin,)) as server,
         chat_page(server.context, server.port, listening) as site,
-        async_playwright() as playwright,
+        browser() as chromium,
     ):
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        profile = await browser.new_context(**settings)  # type: ignore[arg-type]
+        profile = await chromium.new_context(**settings)  # type: ignore[arg-type]
         opened = Desk(profile, await profile.new_page(), site, server)
         await opened.page.close()
         opened.page = await opened.open()
         yield opened
-        await browser.close()
 
 
 async def test_a_message_gets_its_ticks_and_its_answer() -> None:

@@ -1,28 +1,21 @@
 """The first five minutes of a newcomer: start it, open the page, say hello, and pull the plug."""
 
-import os
-import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, async_playwright, expect
+from playwright.async_api import Page, expect
 
+from tests.support.browser import browser
 from tests.support.command import Ports, up
 from tests.support.running import free_ports
 
 
 @pytest.fixture
 async def page() -> AsyncIterator[Page]:
-    chromium = os.environ.get("MAESTRO_TEST_CHROMIUM") or shutil.which("chromium")
-    assert chromium, "no Chromium here: `make test` installs one, or set MAESTRO_TEST_CHROMIUM to a browser's path"
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield await browser.new_page()
-        await browser.close()
+    async with browser() as chromium:
+        yield await chromium.new_page()
 
 
 async def test_hello_is_answered_and_a_kill_loses_nothing(tmp_path: Path, page: Page) -> None:

@@ -1,0 +1,28 @@
+"""The browser that the tests drive."""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from playwright.async_api import Browser, async_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def chromium() -> str:
+    """Return the path of the system's Chromium; its absence is a failure with the fix, never a skip."""
+    found = os.environ.get("MAESTRO_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, "no Chromium here: `make test` installs one, or set MAESTRO_TEST_CHROMIUM to a browser's path"
+    return found
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Browser]:
+    """Run a browser."""
+    async with async_playwright() as playwright:
+        running = await playwright.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield running
+        await running.close()
