@@ -89,7 +89,8 @@ class WebuiSettings(Section):
     )
     session_hours: float = Field(default=12, gt=0, le=8760, description="hours until a login has to be repeated")
     allowed_hosts: tuple[HostName, ...] = Field(
-        default=(), description="host names by which browsers may reach the dashboard and the web connector, besides `host` and loopback"
+        default=(),
+        description="host names by which browsers may reach dashboard and web connector, besides `host` and loopback",
     )
 
     @model_validator(mode="after")
