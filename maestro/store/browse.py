@@ -29,10 +29,12 @@ class Browse(Repository):
 
         The order never changes, so a job is on one page only, whatever happens between two requests.
         """
-        statement = _listed().where(*_conditions(wanted))
+        page = select(Job.id).where(*_conditions(wanted))
         if after is not None:
-            statement = statement.where(tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id))
-        rows = self._session.exec(statement.order_by(col(Job.created_at).desc(), col(Job.id).desc()).limit(limit + 1))
+            page = page.where(tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id))
+        # First the page, then what other tables say of it: joined before, 100,000 jobs take ten times as long.
+        chosen = page.order_by(*_newest_first()).limit(limit + 1).scalar_subquery()
+        rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*_newest_first()))
         found = [Listed(*row) for row in rows]
         last = found[limit - 1].job if len(found) > limit else None
         return found[:limit], Cursor(last.created_at, last.id) if last else None
@@ -59,6 +61,10 @@ class Browse(Repository):
         ).all()
 
 
+def _newest_first() -> tuple[ColumnElement[Any], ...]:
+    return col(Job.created_at).desc(), col(Job.id).desc()
+
+
 def _listed() -> Any:
     return (
         select(Job, Agent.slug, InboxRow.user_name, func.substr(InboxRow.content, 1, TEXT))
@@ -72,8 +78,20 @@ def _conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
         yield col(Job.status).in_(wanted.status)
     if wanted.kind:
         yield col(Job.kind).in_(wanted.kind)
-    exact = ((Agent.slug, wanted.agent), (Job.platform, wanted.platform), (Job.error, wanted.error))
-    yield from (col(column) == value for column, value in exact if value is not None)
+    if wanted.agent is not None:
+        yield col(Job.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
+    if wanted.platform is not None:
+        yield col(Job.platform) == wanted.platform
+    if wanted.error is not None:
+        yield col(Job.error) == wanted.error
     if wanted.q:
-        places = (Job.id, Job.error, Job.reason, InboxRow.user_name, InboxRow.content)
-        yield or_(*(col(place).icontains(wanted.q, autoescape=True) for place in places))
+        yield _mentions(wanted.q)
+
+
+def _mentions(text: str) -> ColumnElement[bool]:
+    messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
+    return or_(*_containing(text, Job.id, Job.error, Job.reason), col(Job.inbox_id).in_(messages))
+
+
+def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
+    return (col(place).icontains(text, autoescape=True) for place in places)
