@@ -12,8 +12,11 @@ RETRY_AFTER_CRASH = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_c
 LOCAL_STEP = timedelta(seconds=30)
 """A local step is a transaction; longer than this and its thread hangs."""
 
-LOCAL_RETRY_IN_HISTORY = timedelta(0)
-"""Every failed attempt at a local step becomes a marker that people see in the Temporal Web UI."""
+LOCAL_RETRY_IN_HISTORY = timedelta(milliseconds=1)
+"""Every failed attempt at a local step becomes a marker that people see in the Temporal Web UI, and its wait a timer.
+
+Zero would mean the SDK's default: repeats inside one long workflow task that leave no trace.
+"""
 
 DELIVERY = timedelta(minutes=10)
 """All chunks of one message, waiting for the channel's outbound lane included; the heartbeat notices a dead process."""
