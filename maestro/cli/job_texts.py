@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from maestro.cli.table import lines
+from maestro.cli.table import lines, plain
 from maestro.domain.views import CallView, DeliveryView, JobDetail, JobPage, JobSummary, StepView
 
 NOTHING = "There are no such jobs."
@@ -30,7 +30,7 @@ def timeline(job: JobDetail) -> Iterator[str]:
     yield f"{job.id}  {job.status}"
     for name, value in _facts(job):
         if value:
-            yield f"  {name:<13} {value}"
+            yield f"  {name:<13} {plain(value)}"
     yield from _section("Steps", STEP_COLUMNS, map(_step, job.steps))
     yield from _section("Model calls", CALL_COLUMNS, map(_call, job.calls))
     yield from _section("Sent", DELIVERY_COLUMNS, map(_delivery, job.deliveries))
@@ -39,7 +39,7 @@ def timeline(job: JobDetail) -> Iterator[str]:
 def ending(job: JobSummary) -> str:
     """Say how a job ended, and why."""
     why = ": ".join(filter(None, (job.error, job.reason)))
-    return f"{job.status}: {why}" if why else str(job.status)
+    return plain(f"{job.status}: {why}" if why else job.status)
 
 
 def _row(job: JobSummary, now: datetime) -> tuple[str, ...]:

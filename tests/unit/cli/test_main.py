@@ -1,0 +1,156 @@
+"""The command line as people and scripts meet it: help, exit codes, one line for an error, and its end."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.job_rows import JobRows
+
+MAESTRO = Path(sys.executable).with_name("maestro")
+HELP_SECONDS = 0.4
+HEAVY = ("temporalio", "fastapi", "sqlalchemy", "litellm", "uvicorn", "pydantic")
+
+
+def maestro(
+    *arguments: str, folder: Path, environment: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run the installed command in a folder."""
+    return subprocess.run(
+        [MAESTRO, *arguments],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_says_what_it_is_and_where_to_begin(tmp_path: Path) -> None:
+    ran = maestro("--help", folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    for words in ("AI agents", "Begin with `maestro up`", "maestro jobs list --status failed", "version", "--data-dir"):
+        assert words in ran.stdout
+
+
+def test_help_is_quick(tmp_path: Path) -> None:
+    def seconds() -> float:
+        begun = time.perf_counter()
+        maestro("--help", folder=tmp_path)
+        return time.perf_counter() - begun
+
+    assert min(seconds() for _ in range(5)) < HELP_SECONDS
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom maestro.cli.main import run\ncode = run(['--help'])\n"
+        f"heavy = [name for name in {HEAVY!r} if name in sys.modules]\nsys.exit(str(heavy) if heavy else code)"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("version",)])
+def test_the_version_is_known(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    ran = maestro(*arguments, folder=tmp_path)
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("maestro 0.")
+
+
+@pytest.mark.parametrize(
+    "arguments", [("up",), ("jobs",), ("jobs", "list"), ("jobs", "show"), ("jobs", "replay"), ("jobs", "cancel")]
+)
+def test_every_command_explains_itself(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    ran = maestro(*arguments, "--help", folder=tmp_path)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f"Usage: maestro {' '.join(arguments)}" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "Usage"),
+        (("jobs",), "Usage"),
+        (("nope",), "No such command"),
+        (("job",), "Did you mean 'jobs'"),
+        (("jobs", "nope"), "No such command"),
+        (("up", "--nope"), "No such option"),
+        (("up", "--port", "x"), "--port"),
+        (("up", "--port", "0"), "--port"),
+        (("jobs", "list", "--status", "gone"), "--status"),
+        (("jobs", "list", "--limit", "0"), "--limit"),
+        (("jobs", "list", "--cursor", "x"), "--cursor"),
+        (("jobs", "replay", "x", "--mode", "twice"), "--mode"),
+        (("jobs", "show"), "ID"),
+    ],
+)
+def test_wrong_usage_exits_with_2_and_says_what_is_wrong(arguments: tuple[str, ...], word: str, tmp_path: Path) -> None:
+    ran = maestro(*arguments, folder=tmp_path)
+    assert ran.returncode == 2
+    assert word in ran.stderr + ran.stdout
+    assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "word"),
+    [
+        (("up", "--config", "gone.json"), {}, "gone.json"),
+        (("--config", "gone.json", "up"), {}, "gone.json"),
+        (("jobs", "list"), {}, "maestro up"),
+        (("jobs", "list", "--data-dir", "elsewhere"), {}, "elsewhere"),
+        (("--data-dir", "elsewhere", "jobs", "show", "x"), {}, "elsewhere"),
+        (("up",), {"MAESTRO_WEBUI_PROT": "1"}, "did you mean MAESTRO_WEBUI_PORT?"),
+        (("up",), {"MAESTRO_WEBUI_HOST": "0.0.0.0"}, "webui.password"),
+    ],
+)
+def test_a_failure_exits_with_1_and_one_line(
+    arguments: tuple[str, ...], environment: dict[str, str], word: str, tmp_path: Path
+) -> None:
+    ran = maestro(*arguments, folder=tmp_path, environment=environment)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("maestro: ")
+    assert ran.stderr.count("\n") == 1
+    assert word in ran.stderr
+
+
+def test_debug_shows_the_traceback_before_or_after_the_command(tmp_path: Path) -> None:
+    for arguments in (("--debug", "jobs", "list"), ("jobs", "list", "--debug")):
+        ran = maestro(*arguments, folder=tmp_path)
+        assert ran.returncode == 1
+        assert "Traceback" in ran.stderr
+        assert ran.stderr.splitlines()[-1].startswith("maestro: ")
+
+
+def test_an_unexpected_error_is_one_line_too_and_says_how_to_see_more(tmp_path: Path) -> None:
+    JobRows.at(tmp_path / "data").store.close()
+    with sqlite3.connect(tmp_path / "data" / "maestro.db") as database:
+        database.execute("DROP TABLE queue")
+    ran = maestro("jobs", "list", folder=tmp_path)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("maestro: unexpected OperationalError: ")
+    assert ran.stderr.endswith("(run again with --debug for the traceback)\n")
+    assert ran.stderr.count("\n") == 1
+    assert "Traceback" in maestro("jobs", "list", "--debug", folder=tmp_path).stderr
+
+
+def test_completion_knows_the_commands(tmp_path: Path) -> None:
+    def completed(line: str) -> list[str]:
+        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
+        ran = maestro(folder=tmp_path, environment={"_MAESTRO_COMPLETE": "complete_bash", **words})
+        return ran.stdout.split()
+
+    assert completed("maestro j") == ["jobs"]
+    assert completed("maestro jobs c") == ["cancel"]
+    assert "complete" in maestro("--show-completion", folder=tmp_path, environment={"SHELL": "/bin/bash"}).stdout
+
+
+def test_a_reader_who_leaves_early_gets_no_complaint(tmp_path: Path) -> None:
+    line = f"{MAESTRO} --help | true; {MAESTRO} jobs list --help | head -n 1"
+    ran = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stderr == ""
