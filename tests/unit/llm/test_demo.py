@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.domain.llm_errors import NoAccount
 from maestro.domain.facts import parse_facts
+from maestro.domain.llm_errors import NoAccount
 from maestro.domain.prompts import CallPurpose, PromptMessage, Role
 from maestro.llm.demo import QUOTE_LENGTH, DemoClient
 from tests.support.llm_requests import request_of
