@@ -76,7 +76,7 @@ class GuardedRoute(APIRoute):
             except Unauthorized:
                 if not _is_page(request):
                     raise
-                return to_login(request)
+                return _to_login(request)
             return await handler(request)
 
         return guarded
@@ -119,7 +119,8 @@ class Doorman:
         if guard is not Guard.PASSWORD:
             raise Unauthorized("Nothing is let in here.", challenge=False)
         if "authorization" in request.headers:
-            await asyncio.to_thread(self.check, request, *_basic(request.headers["authorization"]))
+            user, password = _basic(request)
+            await asyncio.to_thread(self.check, request, user, password)
             return
         session = self.session(request)
         if session is None:
@@ -151,15 +152,15 @@ def doorman(request: Request) -> Doorman:
     return found
 
 
-def to_login(request: Request) -> RedirectResponse:
-    """Send a person to the login page, and from there back."""
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(f"/login?{urlencode({'next': wanted})}", HTTPStatus.SEE_OTHER)
-
-
 def is_form(request: Request) -> bool:
     """Say whether the body is that of an HTML form."""
     return request.headers.get("content-type", "").startswith(FORMS)
+
+
+def _to_login(request: Request) -> RedirectResponse:
+    """Send a person to the login page, and from there back."""
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return RedirectResponse(f"/login?{urlencode({'next': wanted})}", HTTPStatus.SEE_OTHER)
 
 
 async def _check_token(request: Request, session: Session) -> None:
@@ -170,15 +171,17 @@ async def _check_token(request: Request, session: Session) -> None:
         raise Forbidden(f"With a login, changes need its token in the header {CSRF_HEADER}. Reload the page.")
 
 
-def _basic(header: str) -> tuple[str, str]:
-    """Return name and password of an Authorization header; empty ones when it is something else."""
-    scheme, _, encoded = header.partition(" ")
-    if scheme.lower() != "basic":
-        return "", ""
+def _basic(request: Request) -> tuple[str, str]:
+    """Return name and password; raises ``Unauthorized`` for anything else, which is a mistake and no guess."""
+    scheme, _, encoded = request.headers["authorization"].partition(" ")
     try:
-        user, _, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        return "", ""
+        user, colon, password = "", "", ""
+    if scheme.lower() != "basic" or not colon:
+        raise Unauthorized(
+            "This takes HTTP Basic with the user maestro, and nothing else.", challenge=not _is_script(request)
+        )
     return user, password
 
 

@@ -285,6 +285,13 @@ async def test_many_addresses_together_are_slowed_down(rows: JobRows) -> None:
         assert await guess(http, 1, PASSWORD) == [200]
 
 
+async def test_a_program_with_credentials_of_another_kind_locks_nobody_out(rows: JobRows) -> None:
+    async with client(app_of(rows), OTHER_ADDRESS) as http:
+        for _ in range(10):
+            assert (await http.get("/api/jobs", headers={"Authorization": "Bearer token"})).status_code == 401
+        assert await guess(http, 1, PASSWORD) == [200]
+
+
 async def test_the_addresses_of_one_ipv6_network_count_as_one(rows: JobRows) -> None:
     app = app_of(rows)
     for number in range(5):

@@ -1,6 +1,9 @@
 """``maestro jobs``: what an operator sees and does from a terminal, for people and as JSON."""
 
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -147,6 +150,19 @@ def test_waiting_tells_how_it_ends(
     assert ran.code == code
     assert ran.out == f"{job_id}\n{words}\n"
     assert "pending; Ctrl-C ends the waiting" in ran.err
+
+
+def test_ctrl_c_ends_the_waiting_and_not_the_job(rows: JobRows, tmp_path: Path) -> None:
+    job_id = rows.failed()
+    command = [sys.executable, "-m", "maestro.cli", "jobs", "replay", job_id, "--wait", "--data-dir", "data"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "pending" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert (process.returncode, said) == (130, "")
+    with rows.store.view() as tx:
+        assert tx.jobs.status(job_id) is JobStatus.PENDING
 
 
 def test_cancel_stops_what_waits_and_asks_what_runs(
