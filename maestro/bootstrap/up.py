@@ -41,6 +41,7 @@ Say = Callable[[str], None]
 
 def run(loaded: Loaded, say: Say) -> int:
     """Run everything until SIGTERM or Ctrl-C, drain, and return the exit code."""
+    configure_logs(loaded.settings.logs.level, loaded.settings.logs.format)
     asyncio.run(Up(loaded, say).until_stopped())
     return 0
 
@@ -75,7 +76,6 @@ class Up:
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
-        configure_logs(self.settings.logs.level, self.settings.logs.format)
         with DataFolder(self.settings.data_dir):
             store = await asyncio.to_thread(self.open_store)
             async with self._temporal() as endpoint:
