@@ -1,0 +1,113 @@
+"""Records a history of every way a message can go, for the replay tests: ``python -m tests.histories.record``.
+
+Record again when the flow has changed on purpose, and look at the difference: histories of released code that are
+replaced instead of kept mean that jobs which run during an update fail (see ``workflow.patched``).
+"""
+
+import asyncio
+import contextlib
+import json
+import re
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+
+from temporalio.client import WorkflowFailureError
+
+from tests.support.histories import Story, story
+from tests.support.instance import Instance, running_instance
+from tests.support.llm_server import Failure
+
+FOLDER = Path(__file__).parent
+KEY = "a key that makes its holder a user"
+READ_ONLY = "dropped"
+WORKER = re.compile(r"\d+@[\w.-]+")
+"""Process id and host name of who did something; nobody else's business."""
+
+
+async def answered(maestro: Instance, channel: str) -> str:
+    """Be answered."""
+    return await said(maestro, channel, "completed")
+
+
+async def dropped(maestro: Instance, channel: str) -> str:
+    """Speak where nobody may."""
+    return await said(maestro, channel, "dropped")
+
+
+async def control_reply(maestro: Instance, channel: str) -> str:
+    """Say a control word."""
+    return await said(maestro, channel, "completed", "/status")
+
+
+async def failed(maestro: Instance, channel: str) -> str:
+    """Be refused by the provider and be told so."""
+    maestro.llm.script(channel, failure=Failure.status(400))
+    return await said(maestro, channel, "failed")
+
+
+async def provider_retry(maestro: Instance, channel: str) -> str:
+    """Be answered at the third attempt."""
+    maestro.llm.script(channel, failure=Failure.status(500), times=2)
+    return await said(maestro, channel, "completed")
+
+
+async def stopped(maestro: Instance, channel: str) -> str:
+    """Stop a running call."""
+    maestro.llm.script(channel, delay=60)
+    async with maestro.client(channel, api_key=KEY) as client:
+        await client.say(channel)
+        await maestro.asked(channel)
+        await client.say("/stop")
+        return str((await maestro.ended(channel, "cancelled"))[0]["id"])
+
+
+async def step_retry(maestro: Instance, channel: str) -> str:
+    """Meet a row that cannot be read until it is mended."""
+    maestro.llm.script("ahead of it", delay=1)
+    async with maestro.client(channel, api_key=KEY) as client:
+        await client.say("ahead of it")
+        await client.say(channel)
+        spoil, fields = "UPDATE inbox SET attachments = ? WHERE content = ?", "[5]"
+        maestro.change(spoil, fields, channel)
+        await maestro.until("SELECT 1 FROM job_steps WHERE state = 'failed' AND error = 'ValidationError'")
+        maestro.change(spoil, "[]", channel)
+        return str((await maestro.ended(channel, "completed", 2))[1]["id"])
+
+
+async def said(maestro: Instance, channel: str, status: str, text: str = "") -> str:
+    """Say something, the channel's name unless told otherwise, and return the id of its job once it has ended so."""
+    async with maestro.client(channel, api_key=KEY) as client:
+        await client.say(text or channel)
+        [job] = await maestro.ended(channel, status)
+    return str(job["id"])
+
+
+SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
+    scenario.__name__: scenario
+    for scenario in (answered, dropped, control_reply, failed, provider_retry, stopped, step_retry)
+}
+
+
+async def record() -> None:
+    """Play every scenario and write its history."""
+    binding = {"platform": "web", "channel": READ_ONLY, "agent": "conductor", "permissions": "read_only"}
+    with tempfile.TemporaryDirectory() as folder:
+        async with running_instance(Path(folder), web={"apiKey": KEY}, channels=[binding]) as maestro:
+            client = await maestro.temporal()
+            for name, scenario in SCENARIOS.items():
+                job_id = await scenario(maestro, name)
+                with contextlib.suppress(WorkflowFailureError):
+                    await client.get_workflow_handle(job_id).result()
+                write(name, await story(client, job_id))
+
+
+def write(name: str, one: Story) -> None:
+    """Write a history without what is of this machine."""
+    text = WORKER.sub("1@worker", json.dumps(json.loads(one.history.to_json()), indent=1))
+    (FOLDER / f"{name}.json").write_text(text + "\n")
+    print(f"{name}: {len(one.events)} events")
+
+
+if __name__ == "__main__":
+    asyncio.run(record())
