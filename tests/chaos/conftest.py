@@ -1,0 +1,45 @@
+"""One Maestro per module and worker; its process may be dead and alive again between two tests."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.support.crashing import ARMED
+from tests.support.evidence import Evidence
+from tests.support.llm_server import LLMServer
+from tests.support.running import Maestro, running
+
+LONG = "{last}: " + "The quick brown fox jumps over the lazy dog. " * 5
+"""An answer of three chunks."""
+
+HELPER = {"slug": "helper"}
+"""The only agent: a message that does not mention it is dropped."""
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[LLMServer]:
+    with LLMServer.running() as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Maestro]:
+    async with running(tmp_path_factory.mktemp("maestro"), llm, agents=[HELPER]) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def maestro(lasting: Maestro, llm: LLMServer) -> Maestro:
+    """The process, alive, with nothing armed, and a model that gives long answers."""
+    (lasting.data / ARMED).unlink(missing_ok=True)
+    if not lasting.alive:
+        await lasting.start()
+    llm.reset()
+    llm.script(reply=LONG)
+    return lasting
+
+
+@pytest.fixture
+def evidence(lasting: Maestro) -> Evidence:
+    return Evidence(lasting.data)

@@ -1,0 +1,61 @@
+"""The promise, as checks from outside: nothing lost, nothing twice, nothing bought again, everything in order."""
+
+from itertools import pairwise
+
+from tests.support.chatting import Person
+from tests.support.evidence import Evidence, Row
+from tests.support.llm_server import LLMServer
+
+
+def assert_answered_once(evidence: Evidence, somebody: Person, job: Row, client_id: str) -> None:
+    """One inbox row, one row of the user, one of the assistant; each chunk sent once, and seen once."""
+    assert job["status"] == "completed"
+    assert evidence.user_rows(client_id) == (1, 1)
+    (answer,) = evidence.answers(job["id"])
+    assert evidence.calls(job["id"])["answered"] == 1
+    assert_delivered_once(evidence, somebody, job, answer)
+    assert_journal_closed(evidence, job)
+
+
+def assert_delivered_once(evidence: Evidence, somebody: Person, job: Row, text: str) -> None:
+    """Every chunk has its receipt, and the person saw each of them once, in order, and the whole text in them."""
+    chunks = evidence.deliveries(job["id"])
+    assert {chunk["state"] for chunk in chunks} == {"sent"}
+    ids = {chunk["id"] for chunk in chunks}
+    seen = [frame for frame in somebody.replies if frame["id"] in ids]
+    assert [frame["id"] for frame in seen] == [chunk["id"] for chunk in chunks]
+    assert " ".join(frame["content"] for frame in seen).split() == text.split()
+    assert not [lane for lane in evidence.lanes() if lane["job_id"] == job["id"]]
+
+
+def assert_journal_closed(evidence: Evidence, job: Row) -> None:
+    """Every step is done once, and nothing is left running."""
+    steps = evidence.steps(job["id"])
+    assert [step for step, state in steps if state == "running"] == []
+    done = [step for step, state in steps if state == "done"]
+    assert len(done) == len(set(done)) > 0
+
+
+def assert_in_order(evidence: Evidence, somebody: Person, llm: LLMServer, client_ids: list[str]) -> None:
+    """One after another, in the order of arrival; each prompt holds every answer before it."""
+    answers: list[str] = []
+    for earlier, later in pairwise(client_ids):
+        before, after = llm.matching(earlier), llm.matching(later)
+        assert max(request.answered or request.received for request in before) <= min(one.received for one in after)
+    for client_id in client_ids:
+        prompt = "\n".join(llm.matching(client_id)[-1].texts)
+        assert all(answer in prompt for answer in answers)
+        answers.append(_answer(evidence, client_id))
+    ids = [frame["id"] for frame in somebody.replies]
+    assert ids == sorted(set(ids))
+    order = [str(frame["replyTo"]).rpartition(":")[2] for frame in somebody.replies if "replyTo" in frame]
+    assert order == client_ids
+
+
+def _answer(evidence: Evidence, client_id: str) -> str:
+    (row,) = evidence.rows(
+        "SELECT messages.content FROM messages JOIN inbox ON inbox.job_id = messages.job_id "
+        "WHERE messages.role = 'assistant' AND inbox.message_id LIKE ?",
+        f"%:{client_id}",
+    )
+    return str(row["content"])

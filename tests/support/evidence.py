@@ -1,0 +1,72 @@
+"""What the store of a killed Maestro says, read from outside with nothing of ours in between."""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+Row = Mapping[str, Any]
+
+PATIENCE = 60.0
+LOOK = 0.02
+"""Seconds between two looks: another process tells nobody what it writes."""
+
+
+class Evidence:
+    """The rows of one data folder; messages are named by their client's id."""
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / "maestro.db"
+
+    def rows(self, statement: str, *values: object) -> list[Row]:
+        """Return what a query finds."""
+        with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=30)) as connection:
+            connection.row_factory = sqlite3.Row
+            return [dict(row) for row in connection.execute(statement, values)]
+
+    async def ended(self, *client_ids: str) -> list[Row]:
+        """Return the jobs of these messages when all have ended."""
+        async with asyncio.timeout(PATIENCE):
+            while len(jobs := [job for one in client_ids for job in self._ended(one)]) < len(client_ids):  # noqa: ASYNC110
+                await asyncio.sleep(LOOK)
+        return jobs
+
+    def user_rows(self, client_id: str) -> tuple[int, int]:
+        """Return how many rows the inbox and the conversation have of a message."""
+        inbox = self.rows("SELECT id FROM inbox WHERE message_id LIKE ?", f"%:{client_id}")
+        return len(inbox), sum(
+            self.rows("SELECT count(*) AS n FROM messages WHERE role = 'user' AND inbox_id = ?", row["id"])[0]["n"]
+            for row in inbox
+        )
+
+    def answers(self, job_id: str) -> list[str]:
+        """Return the assistant's messages of a job."""
+        found = self.rows("SELECT content FROM messages WHERE role = 'assistant' AND job_id = ?", job_id)
+        return [row["content"] for row in found]
+
+    def calls(self, job_id: str) -> Counter[str]:
+        """Count the model calls of a job by state."""
+        return Counter(row["state"] for row in self.rows("SELECT state FROM llm_calls WHERE job_id = ?", job_id))
+
+    def deliveries(self, job_id: str) -> list[Row]:
+        """Return the chunks of a job in order."""
+        return self.rows("SELECT * FROM deliveries WHERE job_id = ? ORDER BY id", job_id)
+
+    def steps(self, job_id: str) -> list[tuple[str, str]]:
+        """Return the journal of a job: each attempt's step and state."""
+        found = self.rows("SELECT step, state FROM job_steps WHERE job_id = ? ORDER BY id", job_id)
+        return [(row["step"], row["state"]) for row in found]
+
+    def lanes(self) -> list[Row]:
+        """Return who holds an outbound lane."""
+        return self.rows("SELECT * FROM outbound_lanes")
+
+    def _ended(self, client_id: str) -> list[Row]:
+        return self.rows(
+            "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id "
+            "WHERE message_id LIKE ? AND completed_at IS NOT NULL",
+            f"%:{client_id}",
+        )
