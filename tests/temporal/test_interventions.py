@@ -11,6 +11,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
 from activities.delivery import FAILURE_NOTICE
+from tests.histories.changed import ChangedWorkflow
 from tests.support.histories import story
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
@@ -159,3 +160,23 @@ async def test_a_deleted_temporal_database_loses_no_message(tmp_path: Path) -> N
     assert sent == ["answer to: half said", "answer to: not yet begun"]
     calls = maestro.query("SELECT state FROM llm_calls WHERE job_id = ? ORDER BY attempt", jobs[0]["id"])
     assert [call["state"] for call in calls] == ["interrupted", "answered"]
+
+
+# Update
+
+
+async def test_a_flow_that_no_longer_fits_fails_its_job_instead_of_hanging(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_instance(tmp_path) as maestro:
+        maestro.llm.script("caught", failure=Failure.status(429, {"retry-after": "2"}), times=1)
+        async with maestro.client("updated") as person:
+            await person.say("caught by an update")
+            await person.say("after the update")
+            await maestro.until("SELECT 1 FROM job_steps WHERE state = 'failed'")
+        monkeypatch.setattr("temporal.worker.WORKFLOWS", (ChangedWorkflow,))
+        await maestro.restart()
+        [failed] = await maestro.ended("updated", "failed")
+        [answered] = await maestro.ended("updated", "completed")
+    assert (failed["error"], answered["run"]) == ("WorkflowFailed", 1)
+    assert [message.content for message in maestro.taps.sent] == ["answer to: after the update"]
