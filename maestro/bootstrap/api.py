@@ -2,18 +2,17 @@
 
 import asyncio
 from collections.abc import Mapping
-from importlib.metadata import version
 
 from api.app import build_app
 from api.parts import OK, ApiParts, GuardSettings
+from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.storage import signing_key
+from maestro.domain.release import release
 from maestro.domain.replay import JobControl
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings
 from maestro.store.store import Store
 from temporal.engine import Engine
-
-DISTRIBUTION = "maestro-agents"
 
 
 class EngineHealth:
@@ -47,8 +46,7 @@ class ApiServer:
 
 def api_parts(settings: Settings, store: Store, control: JobControl, health: EngineHealth, *, demo: bool) -> ApiParts:
     """Return what the API is made of."""
-    webui, temporal = settings.webui, settings.temporal
-    ui_url = f"http://localhost:{temporal.ui_port}" if temporal.embedded else temporal.ui_url
+    webui = settings.webui
     return ApiParts(
         store=store,
         control=control,
@@ -59,9 +57,9 @@ def api_parts(settings: Settings, store: Store, control: JobControl, health: Eng
             allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
         ),
         health=health,
-        version=version(DISTRIBUTION),
+        version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
-        temporal_ui_url=ui_url,
-        namespace=temporal.namespace,
+        temporal_ui_url=temporal_ui_url(settings),
+        namespace=settings.temporal.namespace,
         demo=demo,
     )

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maestro.bootstrap.endpoints import endpoint_of, temporal_ui_url
 from maestro.bootstrap.storage import open_existing_store
-from maestro.bootstrap.up import endpoint_of
 from maestro.domain.replay import JobControl
 from maestro.settings import Loaded
 from maestro.store.store import Store
@@ -21,6 +21,8 @@ class Operator:
 
     store: Store
     control: JobControl
+    temporal_ui_url: str
+    namespace: str
 
 
 @contextlib.contextmanager
@@ -30,6 +32,6 @@ def open_operator(loaded: Loaded) -> Iterator[Operator]:
     endpoint = endpoint_of(loaded.settings)
     control = TemporalJobControl(store, lambda: connect_soon(endpoint, CONNECT_SECONDS), wake=lambda: None)
     try:
-        yield Operator(store, control)
+        yield Operator(store, control, temporal_ui_url(loaded.settings), loaded.settings.temporal.namespace)
     finally:
         store.close()

@@ -14,6 +14,7 @@ from maestro.bootstrap.api import ApiServer, EngineHealth, api_parts
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.data_folder import DataFolder
+from maestro.bootstrap.endpoints import dashboard_origins, endpoint_of, places
 from maestro.bootstrap.flow import FlowParts, pace, worker_parts
 from maestro.bootstrap.logs import configure_logs
 from maestro.bootstrap.models import Models, build_models
@@ -170,29 +171,6 @@ def _stop_accepting(connectors: Sequence[Connector]) -> None:
             connector.stop_accepting()
 
 
-def endpoint_of(settings: Settings) -> Endpoint:
-    """Return where Temporal is: the configured address, or the embedded server."""
-    temporal = settings.temporal
-    if temporal.embedded:
-        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace)
-    return Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
-
-
-def places(settings: Settings) -> list[str]:
-    """Return where everything is, a line each."""
-    lines = []
-    if settings.webui.enabled:
-        lines.append(f"  Chat and dashboard   http://{settings.webui.host}:{settings.webui.port}")
-    if settings.web.enabled:
-        lines.append(f"  Web connector        ws://{settings.web.host}:{settings.web.port}")
-    if settings.temporal.embedded:
-        lines.append(f"  Temporal Web UI      http://localhost:{settings.temporal.ui_port}")
-    else:
-        lines.append(f"  Temporal             {settings.temporal.address}, namespace {settings.temporal.namespace}")
-    lines.append(f"  Data folder          {settings.data_dir}")
-    return lines
-
-
 def web_config(settings: Settings) -> WebConfig:
     """Return what the web connector is told (decision 19)."""
     web, webui = settings.web, settings.webui
@@ -212,11 +190,3 @@ def web_config(settings: Settings) -> WebConfig:
         auth_timeout=web.auth_timeout_seconds,
         typing_interval=web.typing_seconds,
     )
-
-
-def dashboard_origins(settings: Settings) -> tuple[str, ...]:
-    """Return the origins from which the dashboard's pages are served."""
-    webui = settings.webui
-    named = (f"[{host}]" if ":" in host else host for host in (webui.host, *webui.allowed_hosts))
-    hosts = dict.fromkeys(("localhost", "127.0.0.1", "[::1]", *named))
-    return tuple(f"{scheme}://{host}:{webui.port}" for host in hosts for scheme in ("http", "https"))

@@ -91,7 +91,7 @@ def show(
 ) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
     with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
-        job = detail(tx.browse.job(job_id))
+        job = detail(tx.browse.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
     _write(job, job_texts.timeline(job), as_json)
 
 

@@ -1,10 +1,8 @@
 """``maestro version``: which release this is."""
 
-from importlib.metadata import version as installed
-
 import typer
 
-DISTRIBUTION = "maestro-agents"
+from maestro.domain.release import release
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -12,7 +10,7 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def version() -> None:
     """Show the version."""
-    typer.echo(f"maestro {installed(DISTRIBUTION)}")
+    typer.echo(f"maestro {release()}")
 
 
 def show_version(wanted: bool) -> None:

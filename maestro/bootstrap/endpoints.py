@@ -1,0 +1,41 @@
+"""Where everything of one configuration is reached."""
+
+from maestro.settings import Settings
+from temporal.client import Endpoint
+
+
+def endpoint_of(settings: Settings) -> Endpoint:
+    """Return where Temporal is: the configured address, or the embedded server."""
+    temporal = settings.temporal
+    if temporal.embedded:
+        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace)
+    return Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
+
+
+def temporal_ui_url(settings: Settings) -> str:
+    """Return the address of the Temporal Web UI, empty when nobody told us."""
+    temporal = settings.temporal
+    return f"http://localhost:{temporal.ui_port}" if temporal.embedded else temporal.ui_url
+
+
+def places(settings: Settings) -> list[str]:
+    """Return where everything is, a line each."""
+    lines = []
+    if settings.webui.enabled:
+        lines.append(f"  Chat and dashboard   http://{settings.webui.host}:{settings.webui.port}")
+    if settings.web.enabled:
+        lines.append(f"  Web connector        ws://{settings.web.host}:{settings.web.port}")
+    if settings.temporal.embedded:
+        lines.append(f"  Temporal Web UI      http://localhost:{settings.temporal.ui_port}")
+    else:
+        lines.append(f"  Temporal             {settings.temporal.address}, namespace {settings.temporal.namespace}")
+    lines.append(f"  Data folder          {settings.data_dir}")
+    return lines
+
+
+def dashboard_origins(settings: Settings) -> tuple[str, ...]:
+    """Return the origins from which the dashboard's pages are served."""
+    webui = settings.webui
+    named = (f"[{host}]" if ":" in host else host for host in (webui.host, *webui.allowed_hosts))
+    hosts = dict.fromkeys(("localhost", "127.0.0.1", "[::1]", *named))
+    return tuple(f"{scheme}://{host}:{webui.port}" for host in hosts for scheme in ("http", "https"))

@@ -1,0 +1,10 @@
+"""Which release this is."""
+
+from importlib.metadata import version
+
+DISTRIBUTION = "maestro-agents"
+
+
+def release() -> str:
+    """Return the version of the installed distribution."""
+    return version(DISTRIBUTION)
