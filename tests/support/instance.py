@@ -22,8 +22,9 @@ from temporalio.client import Client
 from connectors.base import Connector, ConnectorContext
 from connectors.web import WebConfig, WebConnector
 from maestro.bootstrap.context import StoreContext
+from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.operator import Operator, open_operator
-from maestro.bootstrap.up import READY, STORE_THREADS, Up, endpoint_of, web_config
+from maestro.bootstrap.up import READY, STORE_THREADS, Up, web_config
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.settings import Loaded, load
 from temporal.client import connect
