@@ -8,7 +8,7 @@ from ulid import ULID
 from maestro.domain.control import ControlWord, control_word
 from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import Job, Priority
+from maestro.domain.jobs import Ending, Job, JobStatus, Priority
 from maestro.domain.lanes import lane_of
 from maestro.domain.messages import Accepted, IncomingMessage, LaneKey
 from maestro.store.store import Store
@@ -98,14 +98,23 @@ def _keyed_by_user(tx: Transaction, message: IncomingMessage) -> bool:
 
 def _obey(tx: Transaction, word: ControlWord, row: InboxRow, lane: LaneKey) -> str:
     """Do what a control word says and return what to tell the person (decision 16)."""
-    running = tx.jobs.running_in(lane)
     if word is ControlWord.STOP:
-        stopped = [job_id for job_id in running if tx.jobs.request_stop(job_id)]
-        return "Stopped." if stopped else "Nothing is running here."
+        return _stop(tx, tx.jobs.head_of(lane))
     if word is ControlWord.STATUS:
+        running = tx.jobs.running_in(lane)
         waiting = tx.jobs.waiting_in(lane)
         working = "I am working on an answer" if running else "Nothing is running here"
         return f"{working}; {waiting} more waiting." if waiting else f"{working}."
     message = row.message()
     tx.conversations.close_all(message.address, message.user_id if _keyed_by_user(tx, message) else None)
     return "A new conversation begins with your next message."
+
+
+def _stop(tx: Transaction, head: Job | None) -> str:
+    """Stop what is being answered, or about to be: who takes a message back at once is quicker than its start."""
+    if head is None:
+        return "Nothing is running here."
+    tx.jobs.request_stop(head.id)
+    if head.status is JobStatus.PENDING:
+        tx.close_job(head.id, Ending(status=JobStatus.CANCELLED, reason="stopped before it began"))
+    return "Stopped."

@@ -135,6 +135,12 @@ class Jobs(Repository):
             select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~inside)
         ).all()
 
+    def head_of(self, lane: LaneKey) -> Job | None:
+        """Return the job that holds this lane or takes it next."""
+        return self._session.exec(
+            select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_A_PLACE)).order_by(col(Job.turn)).limit(1)
+        ).first()
+
     def running_in(self, lane: LaneKey) -> Sequence[str]:
         """Return the job that holds this lane now, if any."""
         return self._session.exec(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING)).all()
