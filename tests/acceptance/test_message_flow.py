@@ -219,6 +219,16 @@ async def test_stop_reaches_a_job_that_waits_for_its_next_attempt(maestro: Insta
     assert maestro.jobs(channel)[0]["status"] == "cancelled"
 
 
+async def test_a_message_taken_back_at_once_is_not_answered(maestro: Instance, channel: str) -> None:
+    maestro.llm.script("never mind this", delay=LONG, times=1)
+    async with maestro.client(channel) as client:
+        await client.send({"type": "message", "content": "never mind this"})
+        await client.send({"type": "stop"})
+        await client.send({"type": "message", "content": "but this"})
+        assert await answers(client, 2) == ["Stopped.", "answer to: but this"]
+    await maestro.ended(channel, "cancelled")
+
+
 async def test_status_and_stop_and_new_never_wait_behind_a_message(maestro: Instance, channel: str) -> None:
     maestro.llm.script("take your time", delay=LONG, times=1)
     async with maestro.client(channel) as client:

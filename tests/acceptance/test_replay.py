@@ -174,6 +174,20 @@ async def test_a_dropped_job_can_be_restarted(maestro: Instance) -> None:
     assert kept["status"] == "dropped"
 
 
+async def test_a_message_that_found_no_agent_is_answered_by_a_restart_once_there_is_one(
+    maestro: Instance, channel: str
+) -> None:
+    pause = "UPDATE agents SET status = ? WHERE slug = 'conductor'"
+    async with user(maestro, channel) as client:
+        maestro.change(pause, "paused")
+        await client.say("is nobody on duty")
+        [dropped] = await maestro.ended(channel, "dropped")
+        maestro.change(pause, "active")
+        assert dropped["reason"] == "there is no active conductor"
+        await replay(maestro, dropped["id"], ReplayMode.RESTART)
+        assert (await client.wait_for("message"))["content"] == "answer to: is nobody on duty"
+
+
 # Cancel
 
 

@@ -28,13 +28,20 @@ async def test_messages_wait_in_the_store_until_temporal_is_there(tmp_path: Path
             assert [ack["type"] for ack in acks] == ["ack"] * 5
             await refused_when_full(maestro, client_id="one too many")
             assert maestro.llm.requests == []
+            assert (await client.say("/stop"))["type"] == "ack", "a control word finds room"
             await server.start()
             spoken = [(await client.wait_for("message", patience=30))["content"] for _ in range(5)]
-            assert spoken == [f"answer to: message {number}" for number in range(5)]
+            assert sorted(spoken) == ["Stopped.", *(f"answer to: message {number}" for number in range(1, 5))]
+            assert [word for word in spoken if word != "Stopped."] == sorted(spoken)[1:]
             assert (await client.say("one too many", "one too many"))["duplicate"] is False
             assert (await client.wait_for("message"))["content"] == "answer to: one too many"
-        jobs = await maestro.ended("waiting", "completed", 6)
-    assert [job["run"] for job in jobs] == [1] * 6
+        await maestro.ended("waiting", "completed", 6)
+        [stopped] = await maestro.ended("waiting", "cancelled")
+    assert stopped["reason"] == "stopped before it began"
+    assert [request.last_user for request in maestro.llm.requests] == [
+        *(f"message {number}" for number in range(1, 5)),
+        "one too many",
+    ]
 
 
 async def refused_when_full(maestro: Instance, client_id: str) -> None:
