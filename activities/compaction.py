@@ -18,9 +18,9 @@ from maestro.domain.facts import parse_facts
 from maestro.domain.flow import CompactionOutcome
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.media import prompt_text
-from maestro.domain.models import window
 from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest
 from maestro.domain.tokens import estimate
+from maestro.llm.model_map import context_window
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -88,7 +88,7 @@ class CompactionActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = window(agent.model or self._limits.default_model)
+            tokens = context_window(agent.model or self._limits.default_model)
             return Plan(
                 job=job,
                 excerpt=_excerpt(tx, job, excerpt_budget(tokens)),

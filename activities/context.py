@@ -17,9 +17,10 @@ from maestro.domain.context import (
 )
 from maestro.domain.flow import ContextOutcome
 from maestro.domain.jobs import Job, StepRef
-from maestro.domain.models import prompt_budget, window
+from maestro.domain.models import prompt_budget
 from maestro.domain.prompts import PROMPT_TURNS, PromptMessage
 from maestro.domain.tokens import estimate_messages
+from maestro.llm.model_map import context_window
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -37,7 +38,7 @@ class ContextActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            messages = _prompt(tx, job, agent, prompt_budget(window(agent.model or self._default_model)))
+            messages = _prompt(tx, job, agent, prompt_budget(context_window(agent.model or self._default_model)))
             turns = tx.prompts.pack(messages)
             tokens = estimate_messages(messages)
             prompt = tx.prompts.add(

@@ -7,9 +7,9 @@ from maestro.domain.conversations import Message
 from maestro.domain.flow import ConversationOutcome
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, StepRef
-from maestro.domain.models import window
 from maestro.domain.prompts import Role
 from maestro.domain.tokens import estimate
+from maestro.llm.model_map import context_window
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -28,7 +28,7 @@ class ConversationActivities:
             job = tx.jobs.get(ref.job_id)
             message = tx.conversations.recall(job.inbox_id) or _record(tx, job)
             tx.jobs.update(job.id, conversation_id=message.conversation_id)
-            tokens = window(tx.agents.get(job.agent_id).model or self._default_model)
+            tokens = context_window(tx.agents.get(job.agent_id).model or self._default_model)
             return tx.steps.done(
                 ref,
                 ConversationOutcome(

@@ -6,9 +6,19 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from maestro.domain.models import bare
+from maestro.domain.models import bare, provider_of, window
+
+OLLAMA = "ollama"
 
 _FILE = "model_prices_and_context_window_backup.json"
+
+
+def context_window(model: str) -> int:
+    """Return the tokens a prompt for this model may count on (decision 4): our table, litellm's, then 8,192.
+
+    Ollama cuts a prompt silently at the ``num_ctx`` of the request, and the transport asks for our own table's figure.
+    """
+    return window(model, None if provider_of(model) == OLLAMA else known_window)
 
 
 def known_window(model: str) -> int | None:
