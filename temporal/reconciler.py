@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from enum import StrEnum
 
+import structlog
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -11,6 +12,8 @@ from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.store.store import Store
 
 AT_ONCE = 20
+
+log = structlog.get_logger(__name__)
 
 
 class Finding(StrEnum):
@@ -55,8 +58,8 @@ class Reconciler:
             try:
                 await self.reconcile(client)
             except RPCError as error:
-                if error.status not in AWAY:
-                    raise
+                # A server that dies, or a proxy before it, fails in every possible way; the next look comes soon.
+                log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds)
 
     async def reconcile(self, client: Client) -> dict[str, Finding]:
@@ -112,6 +115,3 @@ class Reconciler:
         with self._store.begin() as tx:
             for job_id in tx.deliveries.held_by_ended_jobs():
                 tx.deliveries.leave_lanes(job_id)
-
-
-AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED)
