@@ -19,11 +19,11 @@ class Evidence:
     """The rows of one data folder; messages are named by their client's id."""
 
     def __init__(self, data: Path) -> None:
-        self._path = data / "maestro.db"
+        self.path = data / "maestro.db"
 
     def rows(self, statement: str, *values: object) -> list[Row]:
         """Return what a query finds."""
-        with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=30)) as connection:
+        with closing(sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=30)) as connection:
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute(statement, values)]
 

@@ -172,7 +172,7 @@ def _configuration(data: Path, llm: LLMServer, ports: tuple[int, ...], options: 
         "webui": {"host": "127.0.0.1", "port": webui},
         "temporal": {"port": temporal, "uiPort": temporal_ui, "heartbeatSeconds": 1},
         "llm": {"accounts": [account], "totalTimeoutSeconds": 30},
-        "jobs": {"dispatchSeconds": 0.1, "reconcileSeconds": 1, "stopPollSeconds": 0.1, "backoffBaseMinutes": 0.002},
+        "jobs": {"dispatchSeconds": 0.1, "reconcileSeconds": 1, "stopPollSeconds": 0.1, "drainSeconds": 0.5},
     }
     differing = {
         name: {**sections.get(name, {}), **section} if isinstance(section, Mapping) else section

@@ -1,0 +1,188 @@
+"""Deaths that meet each other, a person, an operator or the very first start."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from maestro.domain.replay import ReplayMode
+from maestro.store.schema import upgrade
+from maestro.store.store import Store
+from temporal.control import TemporalJobControl
+from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed
+from tests.support.chatting import person
+from tests.support.crashing import is_armed
+from tests.support.evidence import Evidence
+from tests.support.llm_server import Failure, LLMServer
+from tests.support.running import FORKING, Maestro
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+AGAIN = 3
+
+
+@pytest.mark.parametrize("point", ["after wire", "after send", "before tags done", "after claim"])
+async def test_it_dies_again_while_it_recovers(
+    maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str
+) -> None:
+    said = [f"again-{point.replace(' ', '-')}.{suffix}" for suffix in "ab"]
+    maestro.arm(point, times=AGAIN)
+    async with person(maestro.web_port, said[0]) as somebody:
+        for client_id in said:
+            await somebody.say(f"{client_id} please, @helper")
+        for _ in range(AGAIN):
+            await maestro.crash_at(point)
+        jobs = await evidence.ended(*said)
+        await somebody.has(*(chunk["id"] for job in jobs for chunk in evidence.deliveries(job["id"])))
+    for job, client_id in zip(jobs, said, strict=True):
+        assert_answered_once(evidence, somebody, job, client_id)
+    assert_in_order(evidence, somebody, llm, said)
+    bought = AGAIN if point == "after wire" else 0  # once per crash with a call in flight, and no more
+    assert evidence.calls(jobs[0]["id"])["interrupted"] == bought
+    assert [len(llm.matching(client_id)) for client_id in said] == [1 + bought, 1]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_it_dies_while_it_frees_the_claims_of_a_death(maestro: Maestro, evidence: Evidence, when: str) -> None:
+    client_id = f"claims-{when}.a"
+    maestro.arm("after claim")
+    async with person(maestro.web_port, client_id) as somebody:
+        await somebody.say(f"{client_id} please, @helper")
+        await maestro.died()
+        maestro.arm(f"{when} jobs.forget_claims")
+        maestro.begin()
+        await maestro.crash_at("forgetting claims")
+        (job,) = await evidence.ended(client_id)
+        await somebody.has(*(chunk["id"] for chunk in evidence.deliveries(job["id"])))
+    assert not is_armed(maestro.data)
+    assert_answered_once(evidence, somebody, job, client_id)
+
+
+async def test_an_orderly_end_in_the_middle_of_a_call(maestro: Maestro, evidence: Evidence, llm: LLMServer) -> None:
+    """As at an update: the call is longer than the patience at the end, and is made again by the next process."""
+    said = ["ended.a", "ended.b"]
+    llm.script(match=said[0], delay=30.0)
+    async with person(maestro.web_port, said[0]) as somebody:
+        for client_id in said:
+            await somebody.say(f"{client_id} please, @helper")
+        await asyncio.to_thread(llm.wait_for, lambda requests: len(requests) > 0)
+        await somebody.acknowledged(*said)
+        assert await maestro.kill(signal.SIGTERM) == 0
+        llm.script(reply="made again")
+        await maestro.start()
+        jobs = await evidence.ended(*said)
+        await somebody.has(*(chunk["id"] for job in jobs for chunk in evidence.deliveries(job["id"])))
+    for job, client_id in zip(jobs, said, strict=True):
+        assert_answered_once(evidence, somebody, job, client_id)
+    assert evidence.calls(jobs[0]["id"]) == {"interrupted": 1, "answered": 1}
+    assert [len(llm.matching(client_id)) for client_id in said] == [2, 1]
+
+
+@pytest.mark.parametrize("point", ["after context done", "before wire", "after model-1 request"])
+async def test_a_person_stops_what_a_crash_cut_off(
+    maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str
+) -> None:
+    """The stop is taken while the job waits for its next attempt; the model is not asked again."""
+    stopped, following = (f"stop-{point.replace(' ', '-')}.{suffix}" for suffix in "ab")
+    llm.script(match=stopped, delay=30.0)
+    maestro.arm(point)
+    async with person(maestro.web_port, stopped) as somebody:
+        await somebody.say(f"{stopped} please, @helper")
+        await maestro.died()
+        await somebody.say("/stop", f"{stopped}-stop")
+        await somebody.say(f"{following} please, @helper")
+        await maestro.start()
+        jobs = await evidence.ended(stopped, following)
+        await somebody.has(*(chunk["id"] for chunk in evidence.deliveries(jobs[1]["id"])))
+    assert jobs[0]["status"] == "cancelled"
+    assert evidence.deliveries(jobs[0]["id"]) == []
+    assert_journal_closed(evidence, jobs[0])
+    assert_answered_once(evidence, somebody, jobs[1], following)
+
+
+@pytest.mark.parametrize("point", ["after claim", "after model-1 answer", "after send", "before deliver done"])
+async def test_it_dies_while_a_failed_job_is_resumed(
+    maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str
+) -> None:
+    client_id = f"resumed-{point.replace(' ', '-')}.a"
+    llm.script(match=client_id, failure=Failure.status(400), times=1)
+    async with person(maestro.web_port, client_id) as somebody:
+        await somebody.say(f"{client_id} please, @helper")
+        (failed,) = await evidence.ended(client_id)
+        maestro.arm(point)
+        await resume(evidence, failed["id"])
+        await maestro.crash_at(point)
+        (job,) = await evidence.ended(client_id)
+        await somebody.has(*(chunk["id"] for chunk in evidence.deliveries(job["id"])))
+    assert (failed["status"], job["status"], job["id"]) == ("failed", "completed", failed["id"])
+    assert evidence.user_rows(client_id) == (1, 1)
+    assert len(evidence.answers(job["id"])) == 1
+    sent = evidence.deliveries(job["id"])
+    assert [chunk["purpose"] for chunk in sent] == ["notice", "answer", "answer", "answer"]
+    assert [frame["id"] for frame in somebody.replies] == [chunk["id"] for chunk in sent]
+    assert evidence.calls(job["id"]) == {"failed": 1, "answered": 1}
+    assert len(llm.matching(client_id)) == 2
+
+
+async def resume(evidence: Evidence, job_id: str) -> None:
+    """Do what an operator does with a failed job."""
+
+    async def nobody() -> None:
+        return None
+
+    store = Store(evidence.path)
+    try:
+        await TemporalJobControl(store, nobody, lambda: None).replay(job_id, ReplayMode.RESUME, "operator")
+    finally:
+        store.close()
+
+
+async def test_the_first_start_dies_at_every_statement(tmp_path: Path) -> None:
+    """The tables are made in one transaction, so no kill leaves a database that the next start cannot use."""
+    whole = tmp_path / "whole.db"
+    upgrade(whole)
+    number = 1
+    while await dies_at(tmp_path / f"{number}.db", number):
+        upgrade(tmp_path / f"{number}.db")
+        assert schema(tmp_path / f"{number}.db") == schema(whole)
+        number += 1
+    assert number > len(schema(whole)) > 0
+
+
+async def dies_at(path: Path, number: int) -> bool:
+    """Make the tables in a process that dies at its n-th statement; tell whether it lived to."""
+    process = FORKING.Process(target=make_tables, args=(path, number), daemon=True)
+    process.start()
+    await asyncio.to_thread(process.join)
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def make_tables(path: Path, number: int) -> None:
+    """Bring a database up to date and die on the way."""
+    die_at(number)
+    upgrade(path)
+
+
+def die_at(number: int) -> None:
+    """Kill this process when it has executed so many statements."""
+    executed = 0
+
+    @event.listens_for(Engine, "after_cursor_execute")
+    def count(*_: Any) -> None:
+        nonlocal executed
+        executed += 1
+        if executed == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def schema(path: Path) -> set[str]:
+    """Return everything a database consists of."""
+    with sqlite3.connect(path) as connection:
+        return {str(row[0]) for row in connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
