@@ -1,6 +1,12 @@
-"""What every test starts from: an environment without the developer's keys and settings."""
+"""What every test starts from: an environment without the developer's keys and settings, and a worker to run in."""
 
 import os
+from functools import cache
+from pathlib import Path
+
+import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 
 def pytest_configure() -> None:
@@ -12,3 +18,25 @@ def pytest_configure() -> None:
         ours = name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")
         if ours or name.endswith(("_API_KEY", "_BASE_URL")):
             del os.environ[name]
+
+
+class OneWorkerPerServer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """Keeps the tests of a file that share one costly server in one worker; all others go wherever there is room.
+
+    Such a file says ``xdist_group``. xdist's own ``loadgroup`` marks node ids in a way that pytest 9.2 no longer sees.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return path if _shares_a_server(Path(self.config.rootpath, path)) else nodeid
+
+
+@cache
+def _shares_a_server(path: Path) -> bool:
+    return "xdist_group" in path.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneWorkerPerServer | None:
+    """Choose the scheduler for ``--dist loadgroup``."""
+    return OneWorkerPerServer(config, log) if config.getvalue("dist") == "loadgroup" else None
