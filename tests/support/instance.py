@@ -8,6 +8,7 @@ import random
 import signal
 import socket
 import sqlite3
+import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.operator import Operator, open_operator
 from maestro.bootstrap.up import READY, STORE_THREADS, Up, web_config
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.llm.litellm_client import LiteLLMClient
 from maestro.settings import Loaded, load
 from temporal.client import connect
 from temporal.server_process import read_record
@@ -207,6 +209,7 @@ class Instance:
 async def running_instance(folder: Path, *, start: bool = True, **settings: Any) -> AsyncIterator[Instance]:
     """Run a model server and a Maestro that asks it, for the length of a block."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(STORE_THREADS))
+    await _import_model_library()
     with LLMServer.running() as llm:
         instance = Instance(folder, llm, **settings)
         try:
@@ -215,6 +218,14 @@ async def running_instance(folder: Path, *, start: bool = True, **settings: Any)
             yield instance
         finally:
             await instance.stop()
+
+
+async def _import_model_library() -> None:
+    """Have the slow import behind us: on a busy machine no test has the patience for it."""
+    if "litellm" not in sys.modules:
+        client = LiteLLMClient([], lambda _: b"")
+        client.warm_up()
+        await client.close()
 
 
 async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, what: str = "a condition") -> None:
