@@ -6,8 +6,9 @@ from temporalio import activity
 
 from activities.routing import Typing
 from maestro.domain.flow import CloseOutcome, CloseStep
-from maestro.domain.jobs import Ending, JobStatus
+from maestro.domain.jobs import Ending
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 
 class ClosingActivities:
@@ -20,12 +21,17 @@ class ClosingActivities:
 
     @activity.defn
     def close_job(self, step: CloseStep) -> CloseOutcome:
-        """End the job with its reason and free its places."""
+        """End the job with its reason and free its places; a job that was resumed meanwhile is left alone."""
         self._typing.stop(step.job_id)
         with self._store.begin() as tx:
-            reason = next((row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error), "")
-            tx.steps.interrupt_others(step)
-            tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason))
-            outcome = tx.steps.done(step, CloseOutcome(status=JobStatus(tx.jobs.status(step.job_id))))
+            if tx.jobs.get(step.job_id).run == step.run:
+                _close(tx, step)
+            outcome = tx.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
         self._released()
         return outcome
+
+
+def _close(tx: Transaction, step: CloseStep) -> None:
+    reason = next((row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error), "")
+    tx.steps.interrupt_others(step)
+    tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason))

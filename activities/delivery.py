@@ -8,20 +8,18 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.routing import Typing
-from connectors.base import Capabilities, Connector
+from connectors.base import Capabilities, Connector, SendFailure, attempt
 from connectors.splitting import split
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.deliveries import UNSENT, Delivery, Purpose
 from maestro.domain.errors import JobEnded
 from maestro.domain.flow import DeliverOutcome, DeliverStep
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.jobs import FAILURE_NOTICE, Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.uninterrupted import uninterrupted
 
 LANE_POLL_SECONDS = 0.1
-
-FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
-"""What a person hears, once and without internals, when a message finally failed (decision 20)."""
 
 
 class Connectors(Protocol):
@@ -57,9 +55,9 @@ class DeliveryActivities:
         self._typing.stop(step.job_id)
         sent = 0
         while chunk is not None:
-            receipt = await connector.send(chunk)
+            # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
+            chunk = await uninterrupted(self._send(step, connector, chunk))
             sent += 1
-            chunk = await asyncio.to_thread(self._sent, step, chunk, receipt)
         self._released()
         return DeliverOutcome(chunks=sent)
 
@@ -73,11 +71,24 @@ class DeliveryActivities:
         with self._store.view() as tx:
             return tx.jobs.get(step.job_id)
 
+    async def _send(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> OutgoingMessage | None:
+        """Send one chunk and return the next; raises the ``SendFailure`` after its row says what is known."""
+        outcome = await attempt(connector, chunk)
+        if isinstance(outcome, SendFailure):
+            await asyncio.to_thread(self._unsent, chunk, outcome)
+            raise outcome
+        following, status = await asyncio.to_thread(self._sent, step, chunk, outcome)
+        if status.ended:
+            raise JobEnded(f"job {step.job_id} is {status}; the rest of its message is not sent")
+        return following
+
     def _prepare(self, step: DeliverStep, capabilities: Capabilities) -> Prepared | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
         """
+        if self._lane_is_taken(step):
+            return None
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.status.ended:
@@ -86,23 +97,41 @@ class DeliveryActivities:
                 return None
             if not tx.deliveries.chunks(job.id, step.purpose):
                 _store_chunks(tx, job, step.purpose, capabilities)
-            return Prepared(_next(tx, step))
+            first = _next(tx, step)
+            if first is None:
+                _finish(tx, step)
+            return Prepared(first)
 
-    def _sent(self, step: DeliverStep, chunk: OutgoingMessage, receipt: Receipt) -> OutgoingMessage | None:
-        """Keep the receipt; with the last one, in the same transaction, the step is done and the job may be closed."""
+    def _lane_is_taken(self, step: DeliverStep) -> bool:
+        """Look without writing: who waits for a long answer asks often."""
+        with self._store.view() as tx:
+            job = tx.jobs.get(step.job_id)
+            return not job.status.ended and tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
+
+    def _sent(
+        self, step: DeliverStep, chunk: OutgoingMessage, receipt: Receipt
+    ) -> tuple[OutgoingMessage | None, JobStatus]:
+        """Keep the receipt and return the next chunk and the job's status.
+
+        With the last receipt, in the same transaction, the step is done and the job may be closed. A job that somebody
+        closed meanwhile keeps its receipt and sends no more.
+        """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
-            following = _next(tx, step)
-            if following is None:
+            status = tx.jobs.status(step.job_id)
+            following = None if status.ended else _next(tx, step)
+            if following is None and not status.ended:
                 _finish(tx, step)
-            return following
+            return following, status
+
+    def _unsent(self, chunk: OutgoingMessage, failure: SendFailure) -> None:
+        with self._store.begin() as tx:
+            tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=failure.surely_unsent)
 
 
 def _next(tx: Transaction, step: DeliverStep) -> OutgoingMessage | None:
     """Return the next chunk without a receipt, marked as being sent before the platform is called."""
-    chunk = next(
-        (row for row in tx.deliveries.chunks(step.job_id, step.purpose) if row.state is not DeliveryState.SENT), None
-    )
+    chunk = next((row for row in tx.deliveries.chunks(step.job_id, step.purpose) if row.state in UNSENT), None)
     if chunk is None:
         return None
     outgoing = chunk.outgoing()

@@ -172,6 +172,14 @@ class PermanentFetch(FetchFailure):
     public = "The file is not available."
 
 
+async def attempt(connector: Connector, message: OutgoingMessage) -> "Receipt | SendFailure":
+    """Send a chunk and return how it went as a value, so that the row can say it before anything else happens."""
+    try:
+        return await connector.send(message)
+    except SendFailure as failure:
+        return failure
+
+
 class Scope(StrEnum):
     """What a permanent failure is about."""
 
@@ -185,6 +193,7 @@ class SendFailure(MaestroError):
 
     public = "The platform did not take the message."
     patience = Patience.PLATFORM
+    surely_unsent = False
 
 
 class NotDispatched(SendFailure):
@@ -192,6 +201,7 @@ class NotDispatched(SendFailure):
 
     public = "The platform could not be reached."
     retryable = True
+    surely_unsent = True
 
 
 class RetryableSend(SendFailure):
@@ -199,6 +209,7 @@ class RetryableSend(SendFailure):
 
     public = "The platform asked to try again."
     retryable = True
+    surely_unsent = True
 
     def __init__(self, message: str, after: timedelta) -> None:
         super().__init__(message)
@@ -216,6 +227,7 @@ class PermanentSend(SendFailure):
     """Trying again is pointless; ``scope`` says what is broken."""
 
     public = "The platform refused the message for good."
+    surely_unsent = True
 
     def __init__(self, message: str, scope: Scope) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """Starts a workflow for every job whose turn it is (design section 4, row 3), and ends the waits of stopped ones."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -28,6 +28,9 @@ CHANNEL = SearchAttributeKey.for_keyword("Channel")
 BATCH = 50
 CLAIM_LAPSES = timedelta(seconds=10)
 START_TIMEOUT = 5.0
+
+STILL_CLOSING = "the run before is still closing"
+"""A resumed job may be quicker than the end of its failed workflow; its turn comes with one of the next looks."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
 """How soon a local step is repeated whose process died; the SDK renews it while a slow one is alive."""
@@ -100,21 +103,30 @@ class Dispatcher:
             self._interrupted.discard(job_id)  # the next look tries again
 
     async def _start_all(self, client: Client, jobs: Sequence[Job]) -> bool:
-        results = await asyncio.gather(*(self._start(client, job) for job in jobs))
-        failed = [job.id for job, started in zip(jobs, results, strict=True) if not started]
-        if failed:
-            await asyncio.to_thread(self._unclaim, failed)
-            self._report(f"Temporal did not take {len(failed)} job(s); they wait in the store")
-        return not failed
+        """Start the jobs; false when nothing could be started, so that the next look may wait.
 
-    async def _start(self, client: Client, job: Job) -> bool:
+        A job that alone could not be started keeps its claim, and is tried again when that has lapsed.
+        """
+        problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
+        refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
+        for problem in set(refused.values()) - {STILL_CLOSING}:
+            self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {problem}")
+        none_started = len(refused) == len(jobs)
+        closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
+        await asyncio.to_thread(self._unclaim, refused if none_started else closing)
+        return not none_started
+
+    async def _start(self, client: Client, job: Job) -> str | None:
+        """Return why the workflow could not be started, or None."""
         try:
             await asyncio.wait_for(self._begin(client, job), START_TIMEOUT)
         except WorkflowAlreadyStartedError:
-            return True
-        except (RPCError, TimeoutError):
-            return False
-        return True
+            return STILL_CLOSING if job.run > 1 else None
+        except TimeoutError:
+            return f"no answer within {START_TIMEOUT:g} s"
+        except RPCError as error:
+            return f"{error.status.name}: {error.message}"
+        return None
 
     async def _begin(self, client: Client, job: Job) -> None:
         """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
@@ -130,7 +142,7 @@ class Dispatcher:
             task_queue=self._task_queue,
             task_timeout=TASK_TIMEOUT,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=f"{job.kind} on {job.platform}, channel {job.channel}"[:200],
             static_details=f"Job `{job.id}`, run {job.run}. Its steps, prompt and answer are in the job's row.",
             search_attributes=TypedSearchAttributes(
@@ -158,6 +170,6 @@ class Dispatcher:
         with self._store.view() as tx:
             return tx.jobs.stopped_while_waiting()
 
-    def _unclaim(self, ids: Sequence[str]) -> None:
+    def _unclaim(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:
             tx.jobs.unclaim(ids)

@@ -10,11 +10,11 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from maestro.domain.errors import JobEnded, Quarantined, Stopped
+from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped
 from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, next_attempt_in
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from temporal.failures import StepFailure
+from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
 
 DETAIL_CHARS = 500
@@ -59,7 +59,7 @@ class Journal:
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed and return what Temporal is told."""
         with self._store.begin() as tx:
-            tx.steps.failed(ref, type(error).__name__, str(error)[:DETAIL_CHARS])
+            tx.steps.failed(ref, type(error).__name__, _detail(error))
             job = tx.jobs.get(ref.job_id)
             failures = tx.steps.count(ref, job.run, StepState.FAILED)
             tx.jobs.update(ref.job_id, attempts=failures)
@@ -75,6 +75,11 @@ class Journal:
             tx.jobs.started(job)
         tx.steps.start(ref, name, job.run)
         return tx.steps.count(ref, job.run, StepState.INTERRUPTED)
+
+
+def _detail(error: Exception) -> str:
+    """Return what operators read; an unexpected error may quote what people wrote, so only its class is told."""
+    return str(error)[:DETAIL_CHARS] if isinstance(error, MaestroError) else UNEXPECTED
 
 
 class _Journaled(ActivityInboundInterceptor):

@@ -1,15 +1,18 @@
 """Compares the open jobs of the store with Temporal, because the store is the truth (design invariant 8)."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from enum import StrEnum
 
 import structlog
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
+from ulid import ULID
 
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.jobs import FAILURE_NOTICE, Ending, Job, JobStatus, notice_of
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 AT_ONCE = 20
 
@@ -25,23 +28,22 @@ class Finding(StrEnum):
     FAILED = "failed"
 
 
-ENDED_WITHOUT_US = {
+BY_A_PERSON = {
     WorkflowExecutionStatus.TERMINATED: Ending(
         status=JobStatus.CANCELLED, error="Terminated", reason="its workflow was terminated by a person"
     ),
     WorkflowExecutionStatus.CANCELED: Ending(
         status=JobStatus.CANCELLED, error="Cancelled", reason="its workflow was cancelled by a person"
     ),
-    WorkflowExecutionStatus.FAILED: Ending(
-        status=JobStatus.FAILED, error="WorkflowFailed", reason="its workflow failed before it could close the job"
-    ),
-    WorkflowExecutionStatus.TIMED_OUT: Ending(
-        status=JobStatus.FAILED, error="WorkflowTimedOut", reason="its workflow ran out of time"
-    ),
-    WorkflowExecutionStatus.COMPLETED: Ending(
-        status=JobStatus.FAILED, error="WorkflowEnded", reason="its workflow ended without closing the job"
-    ),
 }
+
+BY_ITSELF = frozenset(
+    {WorkflowExecutionStatus.FAILED, WorkflowExecutionStatus.TIMED_OUT, WorkflowExecutionStatus.COMPLETED}
+)
+"""Ends that leave the job open only by a fault, such as an update whose flow does not fit the running workflow."""
+
+RECOVERIES = 3
+"""How often a job is given a new run before it counts as failed: what fails that often will fail again."""
 
 
 class Reconciler:
@@ -83,35 +85,53 @@ class Reconciler:
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
-            return await asyncio.to_thread(self._resume, job)
-        ending = ENDED_WITHOUT_US.get(description.status) if description.status else None
-        return Finding.FINE if ending is None else await asyncio.to_thread(self._close, job, ending)
+            return await asyncio.to_thread(self._resume, job, "its workflow was gone from Temporal")
+        if description.status in BY_A_PERSON:
+            return await asyncio.to_thread(self._close, job, BY_A_PERSON[description.status])
+        if description.status in BY_ITSELF:
+            return await asyncio.to_thread(
+                self._resume, job, f"its workflow {description.status.name.lower()} too soon"
+            )
+        return Finding.FINE
 
     def _running(self) -> list[Job]:
         with self._store.view() as tx:
             return list(tx.jobs.running())
 
-    def _resume(self, job: Job) -> Finding:
+    def _resume(self, job: Job, why: str, limit: float = math.inf) -> Finding:
+        """Give the job a new run in its place; past ``limit`` recoveries it ends, and the person hears of it."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
-            if (present.status, present.run) != (JobStatus.RUNNING, job.run):
+            if not _same_run(present, job):
                 return Finding.FINE
+            if present.recoveries >= limit:
+                _end(tx, present, Ending(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
+                tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
+                return Finding.FAILED
             tx.jobs.rerun(present)
-            tx.audit.add("maestro", "job.resumed", job.id, "its workflow was gone from Temporal")
+            tx.audit.add("maestro", "job.resumed", job.id, why)
         return Finding.RESUMED
 
     def _close(self, job: Job, ending: Ending) -> Finding:
-        """Close the job, unless it moved on between our reading its row and asking Temporal."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
-            if (present.status, present.run) != (JobStatus.RUNNING, job.run):
+            if not _same_run(present, job):
                 return Finding.FINE
-            tx.steps.interrupt_all(job.id)
-            tx.close_job(job.id, ending)
-            tx.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)
-        return Finding.CANCELLED if ending.status is JobStatus.CANCELLED else Finding.FAILED
+            _end(tx, present, ending)
+        return Finding.CANCELLED
 
     def _free_outbound_lanes(self) -> None:
         with self._store.begin() as tx:
             for job_id in tx.deliveries.held_by_ended_jobs():
                 tx.deliveries.leave_lanes(job_id)
+
+
+def _same_run(present: Job, seen: Job) -> bool:
+    """Say whether the job is where it was when Temporal was asked about it; if not, the answer is out of date."""
+    return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
+
+
+def _end(tx: Transaction, job: Job, ending: Ending) -> None:
+    tx.steps.interrupt_all(job.id)
+    tx.close_job(job.id, ending)
+    tx.audit.add("maestro", f"job.{ending.status}", job.id, ending.reason)

@@ -11,7 +11,6 @@ from temporal.server_command import (
     ENVIRONMENT,
     HOST,
     NAMESPACE,
-    SEARCH_ATTRIBUTES,
     ServerConfig,
     Timing,
     find_binary,
@@ -30,7 +29,7 @@ from temporal.server_process import (
     release,
 )
 
-__all__ = ["NAMESPACE", "SEARCH_ATTRIBUTES", "EmbeddedServer", "ServerConfig", "Timing"]
+__all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
 
 class EmbeddedServer:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from maestro.domain.errors import ConfigurationError, TemporalUnavailable
+from temporal.search_attributes import SEARCH_ATTRIBUTES
 
 HOST = "127.0.0.1"
 NAMESPACE = "default"
-SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")
-"""All of type Keyword; the server's SQLite store has room for ten."""
 
 ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
 """Everything the server gets: no keys of ours to leak, no stray TEMPORAL_* variable, and no call home for updates."""

@@ -4,14 +4,12 @@ import asyncio
 from datetime import timedelta
 
 import httpx
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from maestro.domain.errors import TemporalUnavailable
-from temporal.server_command import NAMESPACE, SEARCH_ATTRIBUTES
+from temporal.search_attributes import ensure_search_attributes
+from temporal.server_command import NAMESPACE
 
 _PATIENCE = timedelta(seconds=2)
 _PAUSE = 0.05
@@ -44,17 +42,4 @@ async def register_search_attributes(address: str) -> None:
     Raises TemporalUnavailable when the server refuses.
     """
     client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
-    try:
-        known = await client.operator_service.list_search_attributes(
-            ListSearchAttributesRequest(namespace=NAMESPACE), timeout=_PATIENCE
-        )
-        missing = [name for name in SEARCH_ATTRIBUTES if name not in known.custom_attributes]
-        if missing:
-            await client.operator_service.add_search_attributes(_request(missing), timeout=_PATIENCE)
-    except (RPCError, RuntimeError) as error:
-        raise TemporalUnavailable(f"The Temporal server at {address} refused its search attributes: {error}") from error
-
-
-def _request(names: list[str]) -> AddSearchAttributesRequest:
-    keyword = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-    return AddSearchAttributesRequest(namespace=NAMESPACE, search_attributes=dict.fromkeys(names, keyword))
+    await ensure_search_attributes(client, NAMESPACE)

@@ -1,7 +1,7 @@
 """The tail that every kind of job shares: context, model, answer, delivery, and the failure path (design section 4)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ class JobRun:
             await flow
         # Design invariant 9: a message never ends silently, not even by a fault in this very code.
         except (Exception, asyncio.CancelledError) as error:
-            await self._fail(error)
+            await _to_completion(self._fail(error))
             self._publish()
             if self._status is JobStatus.FAILED:
                 raise ApplicationError("The job failed.", type=_kind(error), non_retryable=True) from None
@@ -141,6 +141,7 @@ class JobRun:
         step = CloseStep(
             job_id=self._ref.job_id,
             step=f"close-{self._ref.run}",
+            run=self._ref.run,
             status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
             error="" if stopped else kind,
         )
@@ -203,6 +204,18 @@ class JobRun:
     def _publish(self) -> None:
         found = {**self._found, OUTCOME: str(self._status)}
         workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items()])
+
+
+async def _to_completion(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work even if the workflow is cancelled meanwhile: a job must not stay open because two people ended it."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+    task.result()
 
 
 def _kind(error: BaseException) -> str:

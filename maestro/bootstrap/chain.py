@@ -12,11 +12,12 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def build_chain(transport: LLMClient, store: Store, settings: Settings) -> LLMClient:
+def build_chain(transport: LLMClient, default_model: str, store: Store, settings: Settings) -> LLMClient:
     """Return the client that activities call.
 
     An answer that we hold is returned before anything else happens. Then a person can stop the call. What the
-    recorder commits is exactly what goes out, so nothing that changes a request may stand inside of it.
+    recorder commits is exactly what goes out, so nothing that changes a request may stand inside of it; what refuses
+    an answer must stand there, or a bad answer would be held for good.
     """
     watch = StopWatch(store, settings.jobs.stop_poll_seconds)
     limit = timedelta(seconds=settings.llm.total_timeout_seconds)
@@ -24,7 +25,7 @@ def build_chain(transport: LLMClient, store: Store, settings: Settings) -> LLMCl
         transport,
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
+        lambda inner: Recorder(inner, store, default_model),
         Validator,
-        lambda inner: Recorder(inner, store),
         deadline(lambda: limit),
     )

@@ -1,5 +1,6 @@
 """The record of every model call: what was sent, what came back, what it cost (design invariant 5)."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -16,6 +17,16 @@ class CallState(StrEnum):
     ANSWERED = "answered"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """What a call is expected to take before its answer says; ``cost_usd`` is None when the price is unknown."""
+
+    provider: str
+    model: str
+    input_tokens: int
+    cost_usd: float | None
 
 
 class LLMCall(SQLModel, table=True):

@@ -17,7 +17,11 @@ class Purpose(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """``sending`` is committed before the platform is called; abandoned means that its job ended without it."""
+    """``sending`` is committed before the platform is called.
+
+    When a job ends early, what was never handed over is abandoned, and what was and got no receipt is unconfirmed:
+    only the platform knows whether it arrived.
+    """
 
     PENDING = "pending"
     SENDING = "sending"
@@ -25,6 +29,10 @@ class DeliveryState(StrEnum):
     UNCONFIRMED = "unconfirmed"
     FAILED = "failed"
     ABANDONED = "abandoned"
+
+
+UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
+"""What a job still has to send; a chunk in doubt goes out under its old id, by which a repeat is recognised."""
 
 
 class Delivery(SQLModel, table=True):

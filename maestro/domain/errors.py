@@ -50,6 +50,13 @@ class TemporalUnavailable(MaestroError):
     retryable = True
 
 
+class StoreBusy(MaestroError):
+    """The database could not be written or read in time: locked by somebody else, or its disk is full."""
+
+    public = "The store is busy."
+    retryable = True
+
+
 class NewerDatabase(MaestroError):
     """The store was written by a newer release; this one does not touch it."""
 

@@ -101,8 +101,9 @@ class DeliverOutcome(Value):
 
 
 class CloseStep(StepRef):
-    """How an unsuccessful job ends; ``error`` is the name of a class."""
+    """How an unsuccessful run ends; ``error`` is the name of a class. A later run of the job is not touched."""
 
+    run: int
     status: JobStatus
     error: str = ""
 

@@ -84,8 +84,8 @@ class Job(SQLModel, table=True):
     answer_id: int | None = None
     notice: str = ""
     run: int = 1
+    recoveries: int = 0
     attempts: int = 0
-    max_attempts: int = 3
     error: str = ""
     reason: str = ""
     stop_requested: bool = False
@@ -99,6 +99,23 @@ class Job(SQLModel, table=True):
     def address(self) -> Address:
         """Where the answer goes."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
+
+
+FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
+"""What a person hears, once and without internals, when a message finally failed (decision 20)."""
+
+
+def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
+    """Return a job without a lane that tells the person of ``job`` something Maestro itself has to say."""
+    return Job(
+        id=notice_id,
+        kind=job.kind,
+        inbox_id=job.inbox_id,
+        priority=Priority.OWNER,
+        notice=text,
+        created_at=now,
+        **job.address.model_dump(),
+    )
 
 
 class StepState(StrEnum):

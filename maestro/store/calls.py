@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select, update
 
-from maestro.domain.calls import CallState, LLMCall
+from maestro.domain.calls import CallEstimate, CallState, LLMCall
 from maestro.domain.prompts import CallKey, LLMResponse
 from maestro.store.repository import Repository
 
@@ -19,8 +19,10 @@ class Calls(Repository):
             select(LLMCall).where(*_of(key), LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt))
         ).first()
 
-    def sent(self, key: CallKey, request: str) -> int:
+    def sent(self, key: CallKey, request: str, estimate: CallEstimate) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
+
+        The estimate stays in the row should the process die before the answer says what it really took.
 
         An earlier attempt still marked as sent belonged to a process that died: it is marked as interrupted.
         """
@@ -38,16 +40,23 @@ class Calls(Repository):
                 attempt=attempt,
                 state=CallState.SENT,
                 request=request,
+                provider=estimate.provider,
+                model=estimate.model,
+                input_tokens=estimate.input_tokens,
+                cost_usd=estimate.cost_usd,
                 started_at=self._now,
             )
         )
         return attempt
 
-    def held_request(self, key: CallKey) -> str | None:
-        """Return the digest of the request an earlier attempt of this call sent."""
-        return self._session.exec(
-            select(LLMCall.request).where(*_of(key)).order_by(col(LLMCall.attempt).desc())
-        ).first()
+    def cut_off_request(self, key: CallKey) -> str | None:
+        """Return the digest of what the last attempt sent, if that attempt was cut off before it could end.
+
+        After a failure the request is made anew, so that what an operator mended takes effect.
+        """
+        last = self._session.exec(select(LLMCall).where(*_of(key)).order_by(col(LLMCall.attempt).desc())).first()
+        cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
+        return last.request if last is not None and cut_off else None
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
         """Commit what the model said under the key of its request."""
@@ -55,7 +64,7 @@ class Calls(Repository):
 
     def failed(self, key: CallKey, attempt: int, error: str) -> None:
         """Note that the attempt failed; ``error`` is the name of its class."""
-        self._finish(key, attempt, state=CallState.FAILED, error=error)
+        self._finish(key, attempt, state=CallState.FAILED, error=error, input_tokens=0, cost_usd=None)
 
     def interrupted(self, key: CallKey, attempt: int) -> None:
         """Note that the attempt was broken off before it was answered."""

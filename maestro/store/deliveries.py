@@ -10,7 +10,7 @@ from maestro.domain.jobs import Job
 from maestro.domain.messages import Address, Receipt
 from maestro.store.repository import Repository
 
-UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING)
+ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
 class Deliveries(Repository):
@@ -69,18 +69,30 @@ class Deliveries(Repository):
             )
         )
 
+    def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
+        """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left."""
+        state = DeliveryState.PENDING if surely_unsent else DeliveryState.SENDING
+        self._session.exec(update(Delivery).where(col(Delivery.id) == delivery_id).values(state=state, error=error))
+
+    def lane_holder(self, lane: str) -> str | None:
+        """Return the job that sends in this channel now."""
+        return self._session.exec(select(OutboundLane.job_id).where(OutboundLane.lane == lane)).first()
+
     def abandon(self, job_id: str) -> None:
-        """Mark what an ended job never sent."""
-        self._session.exec(
-            update(Delivery)
-            .where(col(Delivery.job_id) == job_id, col(Delivery.state).in_(UNSENT))
-            .values(state=DeliveryState.ABANDONED)
-        )
+        """Mark what an ended job never sent, and what it sent without hearing back."""
+        for state, end in (
+            (DeliveryState.PENDING, DeliveryState.ABANDONED),
+            (DeliveryState.SENDING, DeliveryState.UNCONFIRMED),
+        ):
+            self._session.exec(
+                update(Delivery).where(col(Delivery.job_id) == job_id, col(Delivery.state) == state).values(state=end)
+            )
 
     def revive(self, job_id: str) -> None:
         """Let a resumed job send what it had to leave behind.
 
         Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending.
+        One in doubt keeps its id.
         """
         left = self._session.exec(
             select(Delivery).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.ABANDONED)
@@ -100,7 +112,7 @@ class Deliveries(Repository):
                 Delivery.platform == address.platform,
                 Delivery.account == address.account,
                 Delivery.channel == address.channel,
-                Delivery.state == DeliveryState.SENT,
+                col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
             )
             .order_by(col(Delivery.id))

@@ -26,6 +26,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int) -> Engi
     engine = create_engine(
         f"sqlite:///{path}",
         poolclass=QueuePool,
+        hide_parameters=True,  # an error would otherwise quote what people wrote
         pool_size=size,
         max_overflow=0,
         pool_timeout=BUSY_TIMEOUT_MS / 1000,

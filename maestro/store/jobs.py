@@ -57,7 +57,11 @@ class Jobs(Repository):
             .where(
                 Job.status == JobStatus.PENDING,
                 or_(col(Job.lane).is_(None), heads.c.turn.is_not(None)),
-                or_(col(Job.claimed_at).is_(None), col(Job.claimed_at) < abandoned_before),
+                or_(
+                    col(Job.claimed_at).is_(None),
+                    col(Job.claimed_at) < abandoned_before,
+                    col(Job.claimed_at) > self._now,  # the clock was set back
+                ),
             )
             .order_by(col(Job.priority), col(Job.turn))
             .limit(limit)
@@ -97,7 +101,7 @@ class Jobs(Repository):
         """Let an ended job run again under the same id, from the step that failed, at the end of its lane."""
         job.status = JobStatus.PENDING
         job.run += 1
-        job.attempts = 0
+        job.attempts = job.recoveries = 0
         job.error = job.reason = ""
         job.stop_requested = False
         job.claimed_at = job.completed_at = None
@@ -109,6 +113,7 @@ class Jobs(Repository):
         """Give an open job whose workflow is gone a new run in the same place."""
         job.status = JobStatus.PENDING
         job.run += 1
+        job.recoveries += 1
         job.claimed_at = None
         self._session.add(job)
 

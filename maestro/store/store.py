@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlmodel import Session
 
+from maestro.domain.errors import StoreBusy
 from maestro.store.engine import open_readers, open_writer
 from maestro.store.schema import upgrade
 from maestro.store.transaction import Transaction
@@ -40,21 +42,18 @@ class Store:
 
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
-        """Write: begins immediately, commits at the end of the block, rolls back on an exception."""
-        with (
-            self._writer.begin() as connection,
-            Session(connection, expire_on_commit=False, autoflush=False) as session,
-        ):
+        """Write: begins immediately, commits at the end of the block, rolls back on an exception.
+
+        Raises ``StoreBusy`` when somebody else holds the lock for too long, or the disk is full.
+        """
+        with _typed(), self._writer.begin() as connection, _session(connection) as session:
             yield Transaction(session, self._clock())
             session.flush()
 
     @contextmanager
     def view(self) -> Iterator[Transaction]:
-        """Read one consistent snapshot; writing raises."""
-        with (
-            self._readers.begin() as connection,
-            Session(connection, expire_on_commit=False, autoflush=False) as session,
-        ):
+        """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does."""
+        with _typed(), self._readers.begin() as connection, _session(connection) as session:
             yield Transaction(session, self._clock())
 
     def problem(self) -> str | None:
@@ -62,14 +61,23 @@ class Store:
         try:
             with self.view() as tx:
                 tx.jobs.pending()
-        except SQLAlchemyError as error:
-            return f"the store cannot be read ({type(error).__name__})"
+        except StoreBusy as error:
+            return str(error)
         return None
 
     def close(self) -> None:
         """Close every connection."""
         self._writer.dispose()
         self._readers.dispose()
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    try:
+        yield
+    except (OperationalError, PoolTimeout) as error:
+        cause = error.orig if isinstance(error, OperationalError) else error
+        raise StoreBusy(f"the store did not answer: {cause}. Check its disk and who else uses the database.") from None
 
 
 def _session(connection: Connection) -> Session:

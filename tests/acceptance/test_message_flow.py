@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import pytest_asyncio
 
-from activities.delivery import FAILURE_NOTICE
+from maestro.domain.jobs import FAILURE_NOTICE
 from tests.support.instance import FAST_WAIT, Instance, running_instance
 from tests.support.llm_server import Failure, Recorded
 from tests.support.web_client import WebClient

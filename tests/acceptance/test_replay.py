@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from activities.delivery import FAILURE_NOTICE
 from connectors.base import NotDispatched, PermanentSend, Scope
 from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.jobs import FAILURE_NOTICE
 from maestro.domain.replay import ReplayMode
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure

@@ -10,7 +10,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from activities.delivery import FAILURE_NOTICE
+from maestro.domain.jobs import FAILURE_NOTICE
 from tests.histories.changed import ChangedWorkflow
 from tests.support.histories import story
 from tests.support.instance import Instance, running_instance, until

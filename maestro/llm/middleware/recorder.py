@@ -4,12 +4,15 @@ import asyncio
 
 from pydantic import Field
 
-from maestro.domain.llm_errors import LLMFailure
+from maestro.domain.calls import CallEstimate
+from maestro.domain.models import bare, price, provider_of
 from maestro.domain.prompts import LLMRequest, LLMResponse, Turn
+from maestro.domain.tokens import estimate_messages
 from maestro.domain.values import Value
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.uninterrupted import uninterrupted
 
 
 class KeptRequest(Value):
@@ -22,30 +25,43 @@ class KeptRequest(Value):
 
 
 class Recorder:
-    """The last step before the transport: what it passes on is exactly what it has committed."""
+    """The last step before the transport: what it passes on is exactly what it has committed.
 
-    def __init__(self, inner: LLMClient, store: Store) -> None:
+    ``default_model`` is the one that answers a request which names none; an interrupted call is costed by it.
+    """
+
+    def __init__(self, inner: LLMClient, store: Store, default_model: str) -> None:
         self._inner = inner
         self._store = store
+        self._default_model = default_model
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Send what an earlier attempt sent, if there was one, and keep what comes back."""
+        """Send what an earlier attempt sent, if it was cut off, and keep what comes back."""
         attempt, kept = await asyncio.to_thread(self._send, request)
         try:
             response = await self._inner.complete(kept)
-        except LLMFailure as failure:
-            await asyncio.to_thread(self._failed, request, attempt, type(failure).__name__)
-            raise
         except asyncio.CancelledError:
-            await asyncio.shield(asyncio.to_thread(self._interrupted, request, attempt))
+            await uninterrupted(asyncio.to_thread(self._interrupted, request, attempt))
             raise
-        await asyncio.to_thread(self._answered, request, attempt, response)
+        # Design invariant 3: no attempt stays open in the books, whatever ended it.
+        except Exception as error:
+            await uninterrupted(asyncio.to_thread(self._failed, request, attempt, type(error).__name__))
+            raise
+        await uninterrupted(asyncio.to_thread(self._answered, request, attempt, response))
         return response
 
     def _send(self, request: LLMRequest) -> tuple[int, LLMRequest]:
         with self._store.begin() as tx:
-            digest = tx.calls.held_request(request.key) or _keep(tx, request)
-            return tx.calls.sent(request.key, digest), _restore(tx, request, digest)
+            digest = tx.calls.cut_off_request(request.key) or _keep(tx, request)
+            sent = _restore(tx, request, digest)
+            return tx.calls.sent(request.key, digest, self._estimate(sent)), sent
+
+    def _estimate(self, request: LLMRequest) -> CallEstimate:
+        """Return what the call costs at least should nobody ever hear of its answer: its input."""
+        model = request.model or self._default_model
+        tokens = estimate_messages(request.messages)
+        known = price(model)
+        return CallEstimate(provider_of(model), bare(model), tokens, known.cost(tokens, 0) if known else None)
 
     def _answered(self, request: LLMRequest, attempt: int, response: LLMResponse) -> None:
         with self._store.begin() as tx:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from maestro.domain.errors import Stopped
+from maestro.domain.errors import Stopped, StoreBusy
 from maestro.domain.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
@@ -37,8 +37,11 @@ class StopWatch:
                     call.cancel()
 
     def _stopping(self, job_ids: Sequence[str]) -> Sequence[str]:
-        with self._store.view() as tx:
-            return tx.jobs.stopping(job_ids)
+        try:
+            with self._store.view() as tx:
+                return tx.jobs.stopping(job_ids)
+        except StoreBusy:
+            return ()  # the next look comes soon, and a watch that ended would never look again
 
 
 class StopGuard:

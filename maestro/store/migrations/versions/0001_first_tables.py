@@ -249,6 +249,7 @@ def upgrade() -> None:
         sa.Column("answer_id", sa.Integer(), nullable=True),
         sa.Column("notice", sa.String(), nullable=False),
         sa.Column("run", sa.Integer(), nullable=False),
+        sa.Column("recoveries", sa.Integer(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("max_attempts", sa.Integer(), nullable=False),
         sa.Column("error", sa.String(), nullable=False),
