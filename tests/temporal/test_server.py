@@ -23,7 +23,8 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.domain.errors import ConfigurationError, MaestroError, PortTaken, TemporalUnavailable
-from temporal.server import NAMESPACE, SEARCH_ATTRIBUTES, EmbeddedServer, ServerConfig, Timing
+from temporal.search_attributes import SEARCH_ATTRIBUTES
+from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing
 from temporal.server_command import find_binary
 from temporal.server_health import until_ready
 from temporal.server_process import Record, ServerProcess, look, look_in_proc, look_with_ps, open_log, read_record
