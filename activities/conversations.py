@@ -43,11 +43,14 @@ def _record(tx: Transaction, job: Job) -> Message:
     row = tx.inbox.get(job.inbox_id)
     agent = tx.agents.get(job.agent_id)
     binding = tx.agents.binding(job.address)
+    keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.open(
         agent.id or 0,
         job.address,
         (row.user_id, row.user_name),
-        keyed_by_user=binding is not None and binding.key_by_user,
+        keyed_by_user=keyed,
+        # A new conversation begins for what comes after the ``/new``, not for what waited before it.
+        closed_by=tx.inbox.next_new_conversation(row, row.user_id if keyed else None),
     )
     return tx.conversations.add(_message(row, job, conversation.id or 0, tx))
 

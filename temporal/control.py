@@ -54,14 +54,15 @@ class TemporalJobControl:
     def _replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
         with self._store.begin() as tx:
             job = tx.jobs.get(job_id)
-            reason = refusal(job, mode)
+            newest = tx.jobs.get(tx.inbox.get(job.inbox_id).job_id) if job.inbox_id else job
+            reason = refusal(job, newest, mode)
             if reason is not None:
                 raise Conflict(reason)
             tx.audit.add(actor, f"job.{mode}", job_id)
             if mode is ReplayMode.RESUME:
                 tx.deliveries.revive(job_id)
                 return tx.jobs.reopen(job).id
-            again: Job = tx.jobs.add(restarted(job, f"{job.kind}-{ULID()}", tx.now))
+            again: Job = tx.jobs.add(restarted(newest, f"{job.kind}-{ULID()}", tx.now))
             tx.inbox.point_to(job.inbox_id or 0, again.id)
             return again.id
 

@@ -122,7 +122,7 @@ class Up:
         return FlowParts(
             store=store,
             files=open_files(self.settings),
-            llm=build_chain(models.transport, store, self.settings),
+            llm=build_chain(models.transport, models.default_model, store, self.settings),
             default_model=models.default_model,
             hub=hub,
             typing=TypingIndicators(hub, asyncio.get_running_loop()),
@@ -139,7 +139,7 @@ class Up:
 
     def _context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         jobs = self.settings.jobs
-        rules = IntakeRules(jobs.max_pending, jobs.max_attempts, frozenset(self.settings.owner.ids))
+        rules = IntakeRules(jobs.max_pending, frozenset(self.settings.owner.ids))
         intake = Intake(store, rules, dispatcher.wake)
         return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(self.settings))
 

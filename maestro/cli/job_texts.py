@@ -50,7 +50,7 @@ def _row(job: JobSummary, now: datetime) -> tuple[str, ...]:
         job.agent or "-",
         f"{job.platform}/{job.channel}",
         _age(now - job.created_at),
-        f"{job.attempts}/{job.max_attempts}",
+        str(job.attempts),
         job.error or job.reason,
     )
 

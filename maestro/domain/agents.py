@@ -27,7 +27,10 @@ class Permission(StrEnum):
 
 
 class Agent(SQLModel, table=True):
-    """Who answers; ``model`` is ``provider/model``, empty for the account's own."""
+    """Who answers; ``model`` is ``provider/model``, empty for the account's own.
+
+    ``configured`` says that the configuration names it: what it no longer names is archived.
+    """
 
     __tablename__ = "agents"
 
@@ -39,12 +42,16 @@ class Agent(SQLModel, table=True):
     system_prompt: str = ""
     model: str = ""
     status: AgentStatus = Field(default=AgentStatus.ACTIVE, sa_type=text_of(AgentStatus))
+    configured: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class AgentChannel(SQLModel, table=True):
-    """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own."""
+    """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own.
+
+    ``configured`` says that the configuration binds it: what it no longer binds is free again.
+    """
 
     __tablename__ = "agent_channels"
     __table_args__ = (UniqueConstraint("platform", "account", "channel"),)
@@ -57,3 +64,4 @@ class AgentChannel(SQLModel, table=True):
     permission: Permission = Field(default=Permission.FULL, sa_type=text_of(Permission))
     key_by_user: bool = False
     client_id: int | None = None
+    configured: bool = False

@@ -18,7 +18,10 @@ class ConversationStatus(StrEnum):
 
 
 class Conversation(SQLModel, table=True):
-    """What an agent and a channel, or a user of it, said to each other; the counters are sums of the rows."""
+    """What an agent and a channel, or a user of it, said to each other; the counters are sums of the rows.
+
+    ``closed_by_inbox_id`` is the ``/new`` that ended it: what had come in before still belongs here.
+    """
 
     __tablename__ = "conversations"
     __table_args__ = (
@@ -29,6 +32,8 @@ class Conversation(SQLModel, table=True):
             sqlite_where=text("status = 'active'"),
             postgresql_where=text("status = 'active'"),
         ),
+        Index("ix_conversations_key", "key"),
+        Index("ix_conversations_channel", "platform", "account", "channel"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
@@ -41,6 +46,7 @@ class Conversation(SQLModel, table=True):
     user_id: str
     user_name: str = ""
     status: ConversationStatus = Field(default=ConversationStatus.ACTIVE, sa_type=text_of(ConversationStatus))
+    closed_by_inbox_id: int | None = Field(default=None, foreign_key="inbox.id")
     total_tokens_estimate: int = 0
     message_count: int = 0
     started_at: datetime = Field(sa_type=UtcDateTime)

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from pydantic import TypeAdapter
-from sqlmodel import Field, SQLModel, UniqueConstraint
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.messages import Address, Attachment, IncomingMessage
@@ -12,10 +12,24 @@ _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
 
 
 class InboxRow(SQLModel, table=True):
-    """One received message; unique by platform, account, channel and the platform's message id."""
+    """One received message; unique by platform, account, channel and the platform's message id.
+
+    ``control`` is the control word that Maestro obeyed, empty for what is no control word and for a refused one.
+    """
 
     __tablename__ = "inbox"
-    __table_args__ = (UniqueConstraint("platform", "account", "channel", "message_id"),)
+    __table_args__ = (
+        UniqueConstraint("platform", "account", "channel", "message_id"),
+        Index(
+            "ix_inbox_new_conversation",
+            "platform",
+            "account",
+            "channel",
+            "id",
+            sqlite_where=text("control = '/new'"),
+            postgresql_where=text("control = '/new'"),
+        ),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     platform: str
@@ -34,6 +48,7 @@ class InboxRow(SQLModel, table=True):
     sent_at: datetime = Field(sa_type=UtcDateTime)
     received_at: datetime = Field(sa_type=UtcDateTime)
     job_id: str = Field(index=True)
+    control: str = ""
 
     @classmethod
     def of(cls, message: IncomingMessage, job_id: str, received_at: datetime) -> "InboxRow":

@@ -17,14 +17,20 @@ class ReplayMode(StrEnum):
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 
 
-def refusal(job: Job, mode: ReplayMode) -> str | None:
-    """Return why this job cannot be replayed this way, or None."""
+def refusal(job: Job, newest: Job, mode: ReplayMode) -> str | None:
+    """Return why this job cannot be replayed this way, or None.
+
+    ``newest`` is the job that answers the same message now, this one or a restart of it. A message is answered once:
+    only the newest may be resumed, and while that one still works nothing else begins.
+    """
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
+    if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
+        return f"the message of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
     if mode is ReplayMode.RESUME and job.status not in RESUMABLE:
         return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
-    if mode is ReplayMode.RESTART and (job.inbox_id is None or job.notice):
-        return f"job {job.id} answers no message; it can only be resumed."
+    if mode is ReplayMode.RESTART and (job.inbox_id is None or job.lane is None):
+        return f"job {job.id} answers no message, so there is nothing to answer again."
     return None
 
 
@@ -36,7 +42,6 @@ def restarted(job: Job, new_id: str, now: datetime) -> Job:
         priority=job.priority,
         lane=job.lane,
         inbox_id=job.inbox_id,
-        max_attempts=job.max_attempts,
         restarted_from=job.id,
         created_at=now,
         **job.address.model_dump(),

@@ -56,7 +56,6 @@ class JobSummary(View):
     priority: int
     run: int
     attempts: int
-    max_attempts: int
     error: str
     reason: str
     created_at: datetime

@@ -28,17 +28,27 @@ class Conversations(Repository):
             raise NotFound(f"conversation {conversation_id} does not exist")
         return conversation
 
-    def active(self, key: str) -> Conversation | None:
-        """Return the open conversation of this key."""
+    def ended_by(self, key: str, closed_by: int | None) -> Conversation | None:
+        """Return the conversation of this key that this ``/new`` closed, or the one that is still open."""
         return self._session.exec(
-            select(Conversation).where(Conversation.key == key, Conversation.status == ConversationStatus.ACTIVE)
+            select(Conversation).where(
+                Conversation.key == key,
+                Conversation.status == _status(closed_by),
+                Conversation.closed_by_inbox_id == closed_by,
+            )
         ).first()
 
-    def open(self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool) -> Conversation:
-        """Return the open conversation of agent and channel, or begin one with this user (id and name)."""
+    def open(
+        self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
+    ) -> Conversation:
+        """Return the conversation of agent and channel, or begin one with this user (id and name).
+
+        ``closed_by`` is the ``/new``, by its id in the inbox, that came in before the conversation was wanted: a
+        message that had waited longer than that belongs before it.
+        """
         user_id, user_name = user
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
-        found = self.active(key)
+        found = self.ended_by(key, closed_by)
         if found is not None:
             return found
         conversation = Conversation(
@@ -46,6 +56,8 @@ class Conversations(Repository):
             agent_id=agent_id,
             user_id=user_id,
             user_name=user_name,
+            status=_status(closed_by),
+            closed_by_inbox_id=closed_by,
             started_at=self._now,
             last_message_at=self._now,
             **address.model_dump(),
@@ -54,8 +66,8 @@ class Conversations(Repository):
         self._session.flush()
         return conversation
 
-    def close_all(self, address: Address, user_id: str | None) -> int:
-        """Close the open conversations of a channel, or only this user's; return how many there were."""
+    def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
+        """Close what is open in a channel, or only this user's, for this ``/new``; return how many there were."""
         statement = (
             update(Conversation)
             .where(
@@ -65,7 +77,7 @@ class Conversations(Repository):
                 col(Conversation.thread) == address.thread,
                 col(Conversation.status) == ConversationStatus.ACTIVE,
             )
-            .values(status=ConversationStatus.CLOSED)
+            .values(status=ConversationStatus.CLOSED, closed_by_inbox_id=inbox_id)
         )
         if user_id is not None:
             statement = statement.where(col(Conversation.user_id) == user_id)
@@ -145,3 +157,7 @@ class Conversations(Repository):
             .order_by(col(Message.id).desc())
             .limit(limit)
         ).all()
+
+
+def _status(closed_by: int | None) -> ConversationStatus:
+    return ConversationStatus.ACTIVE if closed_by is None else ConversationStatus.CLOSED

@@ -1,5 +1,6 @@
 """Received messages."""
 
+from sqlalchemy import func, text
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import NotFound
@@ -23,9 +24,10 @@ class Inbox(Repository):
             )
         ).first()
 
-    def add(self, message: IncomingMessage, job_id: str) -> InboxRow:
+    def add(self, message: IncomingMessage, job_id: str, control: str = "") -> InboxRow:
         """Keep the message; its id in the inbox is its place in the order of arrival."""
         row = InboxRow.of(message, job_id, self._now)
+        row.control = control
         self._session.add(row)
         self._session.flush()
         return row
@@ -40,3 +42,21 @@ class Inbox(Repository):
     def point_to(self, inbox_id: int, job_id: str) -> None:
         """Let the row name the job that answers it now."""
         self._session.exec(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(job_id=job_id))
+
+    def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
+        """Return the first ``/new`` that came in after this row in the same place, only from this user if one is given.
+
+        It is the id of the ``/new`` in the inbox, and None while there is none.
+        """
+        statement = select(func.min(InboxRow.id)).where(
+            InboxRow.platform == row.platform,
+            InboxRow.account == row.account,
+            InboxRow.channel == row.channel,
+            InboxRow.thread == row.thread,
+            col(InboxRow.id) > row.id,
+            # Written out, and not as a parameter, so that the index of just these rows is used.
+            text("inbox.control = '/new'"),
+        )
+        if user_id is not None:
+            statement = statement.where(InboxRow.user_id == user_id)
+        return self._session.exec(statement).one()

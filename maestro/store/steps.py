@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import func
+from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
@@ -27,15 +27,7 @@ class Steps(Repository):
 
     def start(self, ref: StepRef, activity: str, run: int) -> int:
         """Note that an attempt begins and return its number; one left running before it was cut off by a crash."""
-        self._session.exec(
-            update(JobStep)
-            .where(
-                col(JobStep.job_id) == ref.job_id,
-                col(JobStep.step) == ref.step,
-                col(JobStep.state) == StepState.RUNNING,
-            )
-            .values(state=StepState.INTERRUPTED, finished_at=self._now)
-        )
+        self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) == ref.step)
         last = self._session.exec(
             select(func.max(JobStep.attempt)).where(JobStep.job_id == ref.job_id, JobStep.step == ref.step)
         ).one()
@@ -79,23 +71,22 @@ class Steps(Repository):
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark what another step of this job left running: nothing it still does may count."""
-        self._session.exec(
-            update(JobStep)
-            .where(
-                col(JobStep.job_id) == ref.job_id,
-                col(JobStep.step) != ref.step,
-                col(JobStep.state) == StepState.RUNNING,
-            )
-            .values(state=StepState.INTERRUPTED, finished_at=self._now)
-        )
+        self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) != ref.step)
 
     def interrupt_all(self, job_id: str) -> None:
         """Mark every running step of a job as interrupted."""
-        self.interrupt_others(StepRef(job_id=job_id, step=""))
+        self._interrupt(col(JobStep.job_id) == job_id)
 
     def of(self, job_id: str) -> Sequence[JobStep]:
         """Return the journal of a job in the order it was written."""
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
+
+    def _interrupt(self, *which: ColumnElement[bool]) -> None:
+        self._session.exec(
+            update(JobStep)
+            .where(*which, col(JobStep.state) == StepState.RUNNING)
+            .values(state=StepState.INTERRUPTED, finished_at=self._now)
+        )
 
     def _close(self, ref: StepRef, **values: str) -> bool:
         closed = self._session.exec(

@@ -132,6 +132,25 @@ async def test_a_failed_model_call_is_resumed_at_the_call(maestro: Instance, cha
     assert [step["step"] for step in steps] == ["model-1", "tags", "deliver"]
 
 
+async def test_a_message_that_a_restart_has_answered_is_not_answered_by_a_resume_too(
+    maestro: Instance, channel: str
+) -> None:
+    maestro.llm.script("fails, then restarted", failure=Failure.status(401), times=1)
+    async with user(maestro, channel) as client:
+        await client.say("fails, then restarted")
+        assert (await client.wait_for("message"))["content"] == FAILURE_NOTICE
+        [job] = await maestro.ended(channel, "failed")
+        newer = await replay(maestro, job["id"], ReplayMode.RESTART)
+        assert (await client.wait_for("message"))["content"] == "answer to: fails, then restarted"
+        with pytest.raises(Conflict, match=newer):
+            await replay(maestro, job["id"])
+        third = await replay(maestro, job["id"], ReplayMode.RESTART)
+        assert (await client.wait_for("message"))["content"] == "answer to: fails, then restarted"
+        await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = 'completed'", third)
+    said = maestro.query("SELECT superseded FROM messages WHERE job_id IN (?, ?) ORDER BY id", newer, third)
+    assert [row["superseded"] for row in said] == [1, 0]
+
+
 # Restart
 
 

@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         agent = tx.agents.put(Agent(slug="a", name="A", created_at=NOW, updated_at=NOW))
         row = tx.inbox.add(IncomingMessage(id="m", address=ADDRESS, user_id="u", content="one", sent_at=NOW), "job")
         tx.jobs.add(Job(id="job", inbox_id=row.id, created_at=NOW, **ADDRESS.model_dump()))
-        conversation = tx.conversations.open(agent.id or 0, ADDRESS, ("u", "U"), keyed_by_user=False)
+        conversation = tx.conversations.open(agent.id or 0, ADDRESS, ("u", "U"), keyed_by_user=False, closed_by=None)
         for number, role in ((1, Role.USER), (2, Role.ASSISTANT), (3, Role.USER)):
             tx.conversations.add(
                 Message(
@@ -117,6 +117,9 @@ def test_a_fact_that_is_known_in_the_same_words_is_not_kept_twice(store: Store) 
         assert len(tx.memory.best(1, 0)) == 3
 
 
+ESTIMATE = CallEstimate("p", "m", 1, None)
+
+
 def test_an_answer_for_one_purpose_is_not_taken_for_another(store: Store) -> None:
     facts = CallKey(job_id="job", number=1, purpose=CallPurpose.FACTS)
     answer = CallKey(job_id="job", number=1)
@@ -124,8 +127,8 @@ def test_an_answer_for_one_purpose_is_not_taken_for_another(store: Store) -> Non
         content="NONE", model="m", provider="p", account="a", input_tokens=1, output_tokens=1, duration_ms=1
     )
     with store.begin() as tx:
-        assert tx.calls.sent(facts, "digest of facts") == 1
-        assert tx.calls.sent(answer, "digest of answer") == 1
+        assert tx.calls.sent(facts, "digest of facts", ESTIMATE) == 1
+        assert tx.calls.sent(answer, "digest of answer", ESTIMATE) == 1
     with store.begin() as tx:
         tx.calls.keep_answer(facts, 1, response)
         tx.calls.failed(answer, 1, "BadRequest")
@@ -135,4 +138,4 @@ def test_an_answer_for_one_purpose_is_not_taken_for_another(store: Store) -> Non
         assert (held.content, held.purpose) == ("NONE", CallPurpose.FACTS)
         assert tx.calls.answered(answer) is None
         assert (tx.calls.failures(answer), tx.calls.failures(facts)) == (1, 0)
-        assert tx.calls.held_request(answer) == "digest of answer"
+        assert tx.calls.cut_off_request(answer) is None

@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("system_prompt", sa.String(), nullable=False),
         sa.Column("model", sa.String(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
+        sa.Column("configured", sa.Boolean(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
@@ -77,11 +78,19 @@ def upgrade() -> None:
         sa.Column("sent_at", UtcDateTime(), nullable=False),
         sa.Column("received_at", UtcDateTime(), nullable=False),
         sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("control", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("platform", "account", "channel", "message_id"),
     )
     with op.batch_alter_table("inbox", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_inbox_job_id"), ["job_id"], unique=False)
+        batch_op.create_index(
+            "ix_inbox_new_conversation",
+            ["platform", "account", "channel", "id"],
+            unique=False,
+            sqlite_where=sa.text("control = '/new'"),
+            postgresql_where=sa.text("control = '/new'"),
+        )
 
     op.create_table(
         "prompt_parts",
@@ -122,6 +131,7 @@ def upgrade() -> None:
         sa.Column("permission", sa.String(), nullable=False),
         sa.Column("key_by_user", sa.Boolean(), nullable=False),
         sa.Column("client_id", sa.Integer(), nullable=True),
+        sa.Column("configured", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(
             ["agent_id"],
             ["agents.id"],
@@ -144,6 +154,7 @@ def upgrade() -> None:
         sa.Column("user_id", sa.String(), nullable=False),
         sa.Column("user_name", sa.String(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
+        sa.Column("closed_by_inbox_id", sa.Integer(), nullable=True),
         sa.Column("total_tokens_estimate", sa.Integer(), nullable=False),
         sa.Column("message_count", sa.Integer(), nullable=False),
         sa.Column("started_at", UtcDateTime(), nullable=False),
@@ -152,10 +163,16 @@ def upgrade() -> None:
             ["agent_id"],
             ["agents.id"],
         ),
+        sa.ForeignKeyConstraint(
+            ["closed_by_inbox_id"],
+            ["inbox.id"],
+        ),
         sa.PrimaryKeyConstraint("id"),
     )
     with op.batch_alter_table("conversations", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_conversations_agent_id"), ["agent_id"], unique=False)
+        batch_op.create_index("ix_conversations_channel", ["platform", "account", "channel"], unique=False)
+        batch_op.create_index("ix_conversations_key", ["key"], unique=False)
         batch_op.create_index(
             "ux_conversations_active_key",
             ["key"],
@@ -251,7 +268,6 @@ def upgrade() -> None:
         sa.Column("run", sa.Integer(), nullable=False),
         sa.Column("recoveries", sa.Integer(), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False),
-        sa.Column("max_attempts", sa.Integer(), nullable=False),
         sa.Column("error", sa.String(), nullable=False),
         sa.Column("reason", sa.String(), nullable=False),
         sa.Column("stop_requested", sa.Boolean(), nullable=False),
@@ -515,6 +531,8 @@ def downgrade() -> None:
             sqlite_where=sa.text("status = 'active'"),
             postgresql_where=sa.text("status = 'active'"),
         )
+        batch_op.drop_index("ix_conversations_key")
+        batch_op.drop_index("ix_conversations_channel")
         batch_op.drop_index(batch_op.f("ix_conversations_agent_id"))
 
     op.drop_table("conversations")
@@ -529,6 +547,11 @@ def downgrade() -> None:
     op.drop_table("uploads")
     op.drop_table("prompt_parts")
     with op.batch_alter_table("inbox", schema=None) as batch_op:
+        batch_op.drop_index(
+            "ix_inbox_new_conversation",
+            sqlite_where=sa.text("control = '/new'"),
+            postgresql_where=sa.text("control = '/new'"),
+        )
         batch_op.drop_index(batch_op.f("ix_inbox_job_id"))
 
     op.drop_table("inbox")

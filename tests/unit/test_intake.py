@@ -1,0 +1,130 @@
+"""What the intake takes in, obeys and refuses (design section 4, row 2; decisions 3 and 16)."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.agents import Agent, AgentChannel, Permission
+from maestro.domain.errors import Backlogged
+from maestro.domain.jobs import Job, JobStatus
+from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.intake import UNSAID, Intake, IntakeRules
+from maestro.store.store import Store
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+LIMIT = 3
+CHANNEL = "general"
+ANNOUNCEMENTS = "announcements"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "maestro.db", lambda: NOW)
+    with store.begin() as tx:
+        agent = tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
+        tx.agents.bind(
+            AgentChannel(
+                agent_id=agent.id or 0,
+                platform="web",
+                account="default",
+                channel=ANNOUNCEMENTS,
+                permission=Permission.READ_ONLY,
+            )
+        )
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def intake(store: Store) -> Intake:
+    return Intake(store, IntakeRules(max_pending=LIMIT, owners=frozenset({"web:boss"})), lambda: None)
+
+
+def said(name: str, content: str, channel: str = CHANNEL, user: str = "grace") -> IncomingMessage:
+    return IncomingMessage(
+        id=name, address=Address(platform="web", channel=channel), user_id=user, content=content, sent_at=NOW
+    )
+
+
+def job(store: Store, accepted: Accepted) -> Job:
+    with store.view() as tx:
+        return tx.jobs.get(accepted.job_id)
+
+
+def waiting(store: Store) -> int:
+    with store.view() as tx:
+        return tx.jobs.pending()
+
+
+def fill(intake: Intake, channel: str = CHANNEL) -> list[Accepted]:
+    return [intake.accept(said(f"m-{number}", "hello", channel)) for number in range(LIMIT)]
+
+
+# The limit
+
+
+@pytest.mark.parametrize("content", ["hello", "/status", "/new"])
+def test_at_the_limit_control_words_are_refused_like_any_message(store: Store, intake: Intake, content: str) -> None:
+    fill(intake)
+    with pytest.raises(Backlogged):
+        intake.accept(said("one more", content))
+    assert waiting(store) == LIMIT
+
+
+def test_a_control_word_in_a_loop_stays_within_the_limit(store: Store, intake: Intake) -> None:
+    for number in range(LIMIT):
+        intake.accept(said(f"status-{number}", "/status"))
+    with pytest.raises(Backlogged):
+        intake.accept(said("status", "/status"))
+    assert waiting(store) == LIMIT
+
+
+def test_a_stop_takes_effect_at_the_limit_and_only_its_reply_is_left_out(store: Store, intake: Intake) -> None:
+    first, *_ = fill(intake)
+    stop = intake.accept(said("stop", "/stop"))
+    assert job(store, first).status is JobStatus.CANCELLED
+    assert (job(store, stop).status, job(store, stop).reason) == (JobStatus.COMPLETED, UNSAID)
+    assert waiting(store) == LIMIT - 1
+
+
+def test_a_stop_that_came_before_stops_nothing_else(store: Store, intake: Intake) -> None:
+    _, second, _ = fill(intake)
+    stop = intake.accept(said("stop", "/stop"))
+    assert intake.accept(said("stop", "/stop")) == stop.model_copy(update={"duplicate": True})
+    assert job(store, second).status is JobStatus.PENDING
+
+
+def test_a_stop_that_has_nothing_to_stop_is_refused_at_the_limit(intake: Intake) -> None:
+    fill(intake, "elsewhere")
+    with pytest.raises(Backlogged):
+        intake.accept(said("stop", "/stop"))
+
+
+def test_a_stop_of_what_is_stopping_already_is_refused_at_the_limit(store: Store, intake: Intake) -> None:
+    first, *_ = fill(intake)
+    with store.begin() as tx:
+        tx.jobs.update(first.job_id, status=JobStatus.RUNNING)
+    intake.accept(said("m", "hello"))
+    intake.accept(said("stop", "/stop"))
+    with pytest.raises(Backlogged):
+        intake.accept(said("stop again", "/stop"))
+
+
+# Permission
+
+
+@pytest.mark.parametrize("content", ["/stop", "/new", "/status"])
+def test_who_may_not_talk_here_is_not_obeyed(store: Store, intake: Intake, content: str) -> None:
+    owners = intake.accept(said("first", "hello", ANNOUNCEMENTS, "boss"))
+    refused = job(store, intake.accept(said("word", content, ANNOUNCEMENTS)))
+    assert (refused.status, refused.reason) == (JobStatus.DROPPED, "the channel's permission is read_only")
+    assert refused.notice == ""
+    assert job(store, owners).status is JobStatus.PENDING
+
+
+def test_an_owner_is_obeyed_everywhere(store: Store, intake: Intake) -> None:
+    question = intake.accept(said("first", "hello", ANNOUNCEMENTS, "boss"))
+    intake.accept(said("word", "/stop", ANNOUNCEMENTS, "boss"))
+    assert job(store, question).status is JobStatus.CANCELLED
