@@ -4,11 +4,12 @@ import os
 import secrets
 from pathlib import Path
 
-from maestro.domain.agents import Agent, AgentChannel, Permission
+from maestro.domain.agents import Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address
 from maestro.settings import AgentSettings, ChannelSettings, Settings
 from maestro.store.files import Files
+from maestro.store.schema import check
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -23,22 +24,24 @@ def open_store(settings: Settings) -> Store:
         _key_file(settings).unlink(missing_ok=True)
     store = Store.open(database)
     with store.begin() as tx:
-        for agent in settings.agents:
-            _enter_agent(tx, agent)
-        for binding in settings.channels:
-            _bind(tx, binding)
+        _enter(tx, settings)
     return store
 
 
 def open_existing_store(settings: Settings) -> Store:
-    """Open the store that a Maestro made before; raises ``ConfigurationError`` when there is none."""
+    """Open the store that a Maestro made before, as it is: another release may be running on it.
+
+    Raises ``ConfigurationError`` when there is none, ``OlderDatabase`` and ``NewerDatabase`` when this release does
+    not fit.
+    """
     path = _database(settings)
     if not path.exists():
         raise ConfigurationError(
             f"there is no Maestro database at {path}. Start Maestro once with `maestro up`, or set dataDir "
             "(--data-dir) to its data folder."
         )
-    return Store.open(path)
+    check(path)
+    return Store(path)
 
 
 def open_files(settings: Settings) -> Files:
@@ -65,6 +68,25 @@ def _database(settings: Settings) -> Path:
     return Path(settings.database_url.removeprefix("sqlite:///"))
 
 
+def _enter(tx: Transaction, settings: Settings) -> None:
+    """Make the store say what the configuration says; what it once said and no longer does is taken back.
+
+    An agent that is gone from it is archived, because its conversations stay; a binding is deleted. What was made in
+    another way is not touched.
+    """
+    named = {agent.slug for agent in settings.agents}
+    for agent in settings.agents:
+        _enter_agent(tx, agent)
+    for gone in tx.agents.all():
+        if gone.configured and gone.slug not in named:
+            gone.status, gone.configured = AgentStatus.ARCHIVED, False
+            tx.agents.put(gone)
+    kept = {_bind(tx, binding) for binding in settings.channels}
+    for former in tx.agents.bindings():
+        if former.configured and former.id not in kept:
+            tx.agents.unbind(former)
+
+
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     agent = tx.agents.by_slug(settings.slug) or Agent(
         slug=settings.slug, name=settings.display_name, created_at=tx.now, updated_at=tx.now
@@ -74,12 +96,15 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     agent.description = settings.description
     agent.model = settings.model
     agent.system_prompt = settings.system_prompt
+    if not agent.configured:  # new, or back: while it stays configured, who paused it decides
+        agent.status, agent.configured = AgentStatus.ACTIVE, True
     tx.agents.put(agent)
 
 
-def _bind(tx: Transaction, settings: ChannelSettings) -> None:
+def _bind(tx: Transaction, settings: ChannelSettings) -> int | None:
+    """Enter a binding and return its id."""
     agent = tx.agents.by_slug(settings.agent)
-    if agent is None:
+    if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
         raise ConfigurationError(
             f"channels: {settings.platform}/{settings.channel} is bound to the agent {settings.agent!r}, which does "
             "not exist. Add it to agents, or correct the slug."
@@ -91,4 +116,6 @@ def _bind(tx: Transaction, settings: ChannelSettings) -> None:
     binding.agent_id = agent.id or 0
     binding.permission = Permission(settings.permissions)
     binding.key_by_user = settings.key_by_user
+    binding.configured = True
     tx.agents.bind(binding)
+    return binding.id

@@ -63,6 +63,12 @@ class NewerDatabase(MaestroError):
     public = "The database was written by a newer version of Maestro."
 
 
+class OlderDatabase(MaestroError):
+    """The store was written by an earlier release, and this process is not the one to change it."""
+
+    public = "The database was written by an older version of Maestro."
+
+
 class StoreUnreadable(MaestroError):
     """The database file cannot be opened or is not a Maestro store."""
 

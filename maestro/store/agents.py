@@ -49,6 +49,15 @@ class Agents(Repository):
             )
         ).first()
 
+    def bindings(self) -> Sequence[AgentChannel]:
+        """Return every binding."""
+        return self._session.exec(select(AgentChannel)).all()
+
+    def unbind(self, binding: AgentChannel) -> None:
+        """Free the channel."""
+        self._session.delete(binding)
+        self._session.flush()
+
     def bind(self, binding: AgentChannel) -> None:
         """Add or change a binding."""
         self._session.add(binding)

@@ -1,5 +1,7 @@
 """Brings the tables up to this release, and refuses a database it does not understand."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
@@ -9,8 +11,8 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from maestro.domain.errors import NewerDatabase, StoreUnreadable
-from maestro.store.engine import open_writer
+from maestro.domain.errors import NewerDatabase, OlderDatabase, StoreUnreadable
+from maestro.store.engine import open_readers, open_writer
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
@@ -20,9 +22,29 @@ def upgrade(path: Path) -> None:
 
     Raises ``NewerDatabase`` when a later release wrote it, ``StoreUnreadable`` when it is no readable SQLite file.
     """
-    engine = open_writer(path)
+    with _opened(open_writer(path), path) as connection:
+        if not _is_present(connection, path):
+            command.upgrade(_config(connection), "head")
+
+
+def check(path: Path) -> None:
+    """Make sure that the database file is of this release, without changing it: another process may be using it.
+
+    Raises ``OlderDatabase`` when an earlier release wrote it, and what ``upgrade`` raises.
+    """
+    with _opened(open_readers(path), path) as connection:
+        if not _is_present(connection, path):
+            raise OlderDatabase(
+                f"{path} was written by an older version of Maestro. End that version if it runs, and start Maestro "
+                "once with `maestro up` to bring the database up to date."
+            )
+
+
+@contextmanager
+def _opened(engine: Engine, path: Path) -> Iterator[Connection]:
     try:
-        _upgrade(engine, path)
+        with engine.begin() as connection:
+            yield connection
     except OperationalError as error:
         raise StoreUnreadable(
             f"the database {path} cannot be opened: {error.orig}. Check its permissions and the free space."
@@ -35,19 +57,16 @@ def upgrade(path: Path) -> None:
         engine.dispose()
 
 
-def _upgrade(engine: Engine, path: Path) -> None:
-    with engine.begin() as connection:
-        config = _config(connection)
-        scripts = ScriptDirectory.from_config(config)
-        present = MigrationContext.configure(connection).get_current_revision()
-        if present == scripts.get_current_head():
-            return
-        if present is not None and present not in {script.revision for script in scripts.walk_revisions()}:
-            raise NewerDatabase(
-                f"{path} was written by a newer version of Maestro (schema {present}). "
-                "Install that version, or restore a backup made before the upgrade."
-            )
-        command.upgrade(config, "head")
+def _is_present(connection: Connection, path: Path) -> bool:
+    """Say whether the tables are those of this release; false when they are older. Raises ``NewerDatabase``."""
+    scripts = ScriptDirectory.from_config(_config(connection))
+    found = MigrationContext.configure(connection).get_current_revision()
+    if found is not None and found not in {script.revision for script in scripts.walk_revisions()}:
+        raise NewerDatabase(
+            f"{path} was written by a newer version of Maestro (schema {found}). "
+            "Install that version, or restore a backup made before the upgrade."
+        )
+    return found == scripts.get_current_head()
 
 
 def _config(connection: Connection) -> Config:

@@ -12,10 +12,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
-from maestro.domain.errors import NewerDatabase, NotFound, StepTaken, StoreUnreadable
+from maestro.domain.errors import NewerDatabase, NotFound, OlderDatabase, StepTaken, StoreUnreadable
 from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, StepState
 from maestro.domain.values import Value
 from maestro.store.engine import open_readers
+from maestro.store.schema import check
 from maestro.store.store import Store
 from maestro.store.tables import metadata
 
@@ -169,6 +170,25 @@ def test_a_newer_database_is_left_alone(store: Store) -> None:
         database.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
     with pytest.raises(NewerDatabase, match="from-the-future"):
         Store.open(path)
+
+
+def test_an_older_database_is_told_and_left_alone(store: Store) -> None:
+    path = Path(store_path(store))
+    check(path)
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("DELETE FROM alembic_version")
+    before = path.read_bytes()
+    with pytest.raises(OlderDatabase, match="start Maestro once"):
+        check(path)
+    assert path.read_bytes() == before
+
+
+def test_a_check_tells_a_newer_database(store: Store) -> None:
+    path = Path(store_path(store))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE alembic_version SET version_num = 'from-the-future'")
+    with pytest.raises(NewerDatabase, match="from-the-future"):
+        check(path)
 
 
 @pytest.mark.parametrize("content", [b"this is no database " * 100, b"SQLite format 3\0" + b"\xff" * 4096])
