@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from connectors.base import NotDispatched, PermanentSend, RetryableSend, Scope
-from maestro.domain.errors import NoAgent, StepTaken
-from maestro.domain.jobs import OPEN, JobStatus, RetryRules, next_attempt_in
+from maestro.domain.errors import MaestroError, NoAgent, StepTaken
+from maestro.domain.jobs import LONGEST_PROVIDER_WAIT, OPEN, JobStatus, RetryRules, next_attempt_in
 from maestro.domain.llm_errors import (
     AuthenticationFailed,
     BadRequest,
@@ -44,7 +44,14 @@ def test_a_provider_gets_three_attempts_after_two_and_four_minutes(error: type[E
 
 def test_the_wait_a_provider_asks_for_goes_first_and_counts_as_an_attempt() -> None:
     assert waits(RateLimited("x", timedelta(seconds=7))) == [7, 7]
-    assert waits(RateLimited("x", timedelta(hours=3))) == [10_800, 10_800]
+    assert waits(RateLimited("x", LONGEST_PROVIDER_WAIT)) == [600, 600]
+
+
+@pytest.mark.parametrize("error", [QuotaExhausted("x"), RateLimited("x")])
+@pytest.mark.parametrize("asked", [LONGEST_PROVIDER_WAIT + timedelta(seconds=1), timedelta(days=9)])
+def test_a_provider_that_asks_for_hours_is_given_up_at_once(error: MaestroError, asked: timedelta) -> None:
+    error.retry_after = asked
+    assert waits(error) == []
 
 
 @pytest.mark.parametrize("error", [AuthenticationFailed, BadRequest, ContextOverflow, NoAccount, NoAgent])
