@@ -16,8 +16,10 @@ from maestro.domain.errors import (
     InvalidMessage,
     MaestroError,
     NotFound,
+    StoreBusy,
     TemporalUnavailable,
 )
+from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
 
 
@@ -36,12 +38,6 @@ class Unauthorized(MaestroError):
     def __init__(self, message: str, *, challenge: bool = True) -> None:
         super().__init__(message)
         self.challenge = challenge
-
-
-class TooManyAttempts(MaestroError):
-    """Too many wrong passwords; ``retry_after`` says when the next one is looked at."""
-
-    public = "Too many attempts."
 
 
 class UnknownHost(MaestroError):
@@ -67,6 +63,7 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (UnknownHost, HTTPStatus.MISDIRECTED_REQUEST),
     (TooManyAttempts, HTTPStatus.TOO_MANY_REQUESTS),
     (Backlogged, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (TemporalUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 """What each error means in HTTP; any other one is a fault of ours."""

@@ -19,8 +19,8 @@ from api.errors import Unauthorized
 from api.front import SAFE_METHODS
 from api.parts import GuardSettings
 from api.sessions import Session, Sessions
-from api.throttle import Throttle
 from maestro.domain.errors import Forbidden
+from maestro.domain.throttle import Throttle
 from maestro.store.store import Clock, Store
 
 USER = "maestro"
@@ -101,7 +101,7 @@ class Doorman:
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock) -> None:
         self._password = settings.password
         self._store = store
-        self._throttle = Throttle(clock)
+        self._throttle = Throttle(clock, "passwords")
         self.sessions = Sessions(settings, clock)
 
     @property

@@ -71,8 +71,8 @@ class ConnectorContext(Protocol):
         """Commit the message; raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a broken rule."""
         ...
 
-    async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
-        """Return what was sent to this channel after the given delivery, oldest first."""
+    async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
+        """Return what was sent to this channel after the given delivery, oldest first, at most ``limit`` of it."""
         ...
 
     async def open_channel(self, address: Address, user_id: str) -> bool:

@@ -9,10 +9,11 @@ from pydantic import ValidationError
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from api.dashboard.pages import HOME, render
-from api.errors import InvalidRequest, TooManyAttempts, Unauthorized, waiting
+from api.errors import InvalidRequest, Unauthorized, waiting
 from api.guards import COOKIE, OPERATOR, USER, OpenRoute, PasswordRoute, doorman, is_form
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError
+from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
 
 TITLE = "Log in – Maestro"

@@ -25,6 +25,7 @@ class WebConfig:
     ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the
     person at this machine is then the owner (decision 19). ``allowed_hosts`` are further names in the Host header,
     beside localhost and ``host``. ``upload_dir`` is where files wait until they are kept; the system's folder if None.
+    ``password_digest`` tells one ``webui.password`` from another, and ``owner_hours`` how long a login lasts.
     """
 
     signing_key: bytes = field(repr=False)
@@ -32,6 +33,8 @@ class WebConfig:
     port: int = 5070
     api_key: str = field(default="", repr=False)
     local_owner: bool = False
+    password_digest: bytes = field(default=b"", repr=False)
+    owner_hours: float = 12
     allowed_origins: tuple[str, ...] = ()
     dashboard_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()

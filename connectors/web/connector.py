@@ -49,7 +49,7 @@ class WebConnector:
         platforms: Mapping[str, Sequence[BaseRoute]] | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
-        tokens = ResumeTokens(config.signing_key, clock)
+        tokens = ResumeTokens(config, clock)
         self.capabilities = Capabilities(
             max_length=MAX_CONTENT,
             unit=LengthUnit.CODE_POINTS,
@@ -64,7 +64,7 @@ class WebConnector:
             config=config,
             context=context,
             tokens=tokens,
-            doorman=Doorman(config, context, tokens),
+            doorman=Doorman(config, context, tokens, clock),
             reception=Reception(context, clock),
             hub=self._hub,
         )

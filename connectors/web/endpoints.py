@@ -1,19 +1,21 @@
 """The HTTP side of the web connector: one message per request, uploads, and health."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from connectors.web import frames
-from connectors.web.errors import TooLarge, Unauthorized, UnsupportedMedia, explain
+from connectors.web.errors import TooLarge, Unauthorized, UnsupportedMedia, explain, presentable
 from connectors.web.identity import Guest
-from connectors.web.session import House
+from connectors.web.session import House, caller_of
 from connectors.web.uploads import receive_file, too_large
-from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError
+from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, StoreBusy
+from maestro.domain.throttle import TooManyAttempts
 
 STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
@@ -21,7 +23,9 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (InvalidMessage, HTTPStatus.BAD_REQUEST),
     (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (Forbidden, HTTPStatus.FORBIDDEN),
+    (TooManyAttempts, HTTPStatus.TOO_MANY_REQUESTS),
     (Backlogged, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
@@ -51,7 +55,10 @@ class Endpoints:
         channel = frames.channel(fields)
         guest = await self._guest(request, fields)
         address = await self._house.reception.open_channel(guest, channel)
-        accepted = await self._house.reception.take(guest, address, said)
+        try:
+            accepted = await self._house.reception.take(guest, address, said)
+        finally:
+            self._house.reception.leave(address)
         return {
             "ok": True,
             "messageId": accepted.message_id,
@@ -90,7 +97,8 @@ class Endpoints:
                 api_key=in_header.api_key,
                 resume_token=in_header.resume_token or in_body.resume_token,
                 user_name=in_body.user_name,
-            )
+            ),
+            caller_of(request),
         )
 
 
@@ -98,11 +106,19 @@ def _json(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
             return JSONResponse(await endpoint(request), headers=HEADERS)
-        except MaestroError as error:
-            body = {"error": type(error).__name__, "message": explain(error)}
-            return JSONResponse(body, status_code=_status(error), headers=HEADERS)
+        except ClientDisconnect:
+            return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody is there to read it
+        # Contract: errors are JSON, whatever raised them.
+        except Exception as error:  # noqa: BLE001 - see above
+            return _refusal(presentable(error))
 
     return respond
+
+
+def _refusal(error: MaestroError) -> Response:
+    body = {"error": type(error).__name__, "message": explain(error)}
+    wait = {"Retry-After": str(math.ceil(error.retry_after.total_seconds()))} if error.retry_after else {}
+    return JSONResponse(body, status_code=_status(error), headers={**HEADERS, **wait})
 
 
 def _status(error: MaestroError) -> HTTPStatus:

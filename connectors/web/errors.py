@@ -1,8 +1,14 @@
 """What the web connector tells a client that may not, or cannot now, do what it asked."""
 
+import traceback
 from enum import IntEnum
 
+import structlog
+
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError
+from maestro.domain.throttle import TooManyAttempts
+
+log = structlog.get_logger(__name__)
 
 
 class Close(IntEnum):
@@ -10,7 +16,7 @@ class Close(IntEnum):
 
     UNAUTHORIZED = 4401
     FORBIDDEN = 4403
-    SLOW = 1013
+    LATER = 1013
     INTERNAL = 1011
 
 
@@ -44,6 +50,12 @@ class ShuttingDown(Backlogged):
     public = "Maestro is restarting."
 
 
+class InternalError(MaestroError):
+    """Something failed that nobody foresaw; the log says what, the client only that it was not its fault."""
+
+    public = "Something went wrong inside Maestro. Its log says what; try again in a moment."
+
+
 class TooSlow(Exception):
     """A socket does not read what it is sent; it is closed and may resume."""
 
@@ -52,15 +64,29 @@ def explain(error: MaestroError) -> str:
     """Return the text for the person at the other end; internals of other errors stay in the logs."""
     if isinstance(error, ShuttingDown):
         return "Maestro is restarting; try again in a moment. Nothing was stored."
-    if isinstance(error, Backlogged):
+    if error.retryable:
         return "Maestro is busy; try again in a moment. Nothing was stored."
-    if isinstance(error, (InvalidMessage, Forbidden, Unauthorized)):
+    if isinstance(error, (InvalidMessage, Forbidden, Unauthorized, TooManyAttempts)):
         return str(error) or error.public
     return error.public
 
 
+def presentable(error: Exception) -> MaestroError:
+    """Return the error to tell the client of: one of ours as it is, any other as an ``InternalError``, and logged.
+
+    The log gets no text of the exception, which may quote what people wrote.
+    """
+    if isinstance(error, MaestroError):
+        return error
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("the web connector failed", error=type(error).__name__, where=where)
+    return InternalError()
+
+
 def close_code(error: MaestroError) -> Close:
-    """Return how a socket ends that was not let in."""
+    """Return how a socket ends that was not let in, or could not be given what it missed."""
+    if error.retryable or isinstance(error, TooManyAttempts):
+        return Close.LATER
     if isinstance(error, Forbidden):
         return Close.FORBIDDEN
     if isinstance(error, (InvalidMessage, Unauthorized)):

@@ -15,31 +15,61 @@ from connectors.base import ConnectorContext, Identity, Role
 from connectors.web.config import DASHBOARD_CHANNEL, WebConfig
 from connectors.web.errors import Unauthorized
 from connectors.web.frames import Credentials
+from maestro.domain.throttle import Throttle
 
 LIFETIME = timedelta(days=30)
+"""How long a user may stay away; an owner's time is that of a login."""
 PURPOSE = b"maestro web resume token 1\n"
+OWNERS = b"maestro web owner token 1\n"
 INSTANCE = b"maestro web instance\n"
 LOCAL_USER = "local"
 
 
 @dataclass(frozen=True)
 class Guest:
-    """A person the server knows; ``dashboard`` says that a ticket, or being local, opened the operator's channels."""
+    """A person the server knows; ``dashboard`` says that a ticket, or being local, opened the operator's channels.
+
+    ``since`` is when the owner behind a resume token came in without one, in seconds since 1970.
+    """
 
     identity: Identity
     dashboard: bool = False
+    since: int | None = None
+
+    @property
+    def owns(self) -> bool:
+        """Whether this person may do what only the owner may."""
+        return self.dashboard or self.identity.role is Role.OWNER
 
     def may_open(self, channel: str) -> bool:
         """Tell whether the channel's name is one this person may use at all."""
         return self.dashboard or not channel.startswith(DASHBOARD_CHANNEL)
 
 
-class ResumeTokens:
-    """Signs and reads the tokens by which a client is the same user again; valid for 30 days."""
+@dataclass(frozen=True)
+class _Kind:
+    """What tells the tokens of owners from those of users."""
 
-    def __init__(self, key: bytes, clock: Callable[[], datetime]) -> None:
-        self._key = key
+    key: bytes
+    lifetime: timedelta
+
+    def sign(self, body: str) -> str:
+        return _encode(hmac.digest(self.key, PURPOSE + body.encode(), "sha256"))
+
+
+class ResumeTokens:
+    """Signs and reads the tokens by which a client is the same user again.
+
+    A user's is valid for 30 days, and each visit gives a new one. An owner's is worth a login: it ends when a login
+    would, however often it is renewed, and at once with another password or key.
+    """
+
+    def __init__(self, config: WebConfig, clock: Callable[[], datetime]) -> None:
+        self._key = config.signing_key
         self._clock = clock
+        secrets = config.password_digest + _digest(config.api_key)
+        self._users = _Kind(self._key, LIFETIME)
+        self._owners = _Kind(hmac.digest(self._key, OWNERS + secrets, "sha256"), timedelta(hours=config.owner_hours))
 
     @property
     def instance(self) -> str:
@@ -49,51 +79,68 @@ class ResumeTokens:
     def issue(self, guest: Guest) -> str:
         """Return a token that stands for this person until it expires."""
         identity = guest.identity
+        now = int(self._clock().timestamp())
         claims = {
             "user": identity.user_id,
             "name": identity.user_name,
             "role": identity.role.value,
             "dashboard": guest.dashboard,
-            "issued": int(self._clock().timestamp()),
+            "issued": now if guest.since is None else guest.since,
         }
         body = _encode(json.dumps(claims, separators=(",", ":")).encode())
-        return f"{body}.{_encode(self._sign(body))}"
+        return f"{body}.{self._kind_of(guest).sign(body)}"
+
+    def signed(self, token: str) -> bool:
+        """Tell whether a token is one of ours, expired or not."""
+        return self._signer(token) is not None
 
     def read(self, token: str) -> Guest:
-        """Return the person behind a token; raises ``Unauthorized`` when it is forged or older than 30 days."""
-        body, _, signature = token.partition(".")
-        if not hmac.compare_digest(_encode(self._sign(body)).encode(), signature.encode()):
-            raise Unauthorized("The resume token is not valid; authenticate again without it.")
-        claims = json.loads(_decode(body))
-        age = self._clock().timestamp() - claims["issued"]
-        if age > LIFETIME.total_seconds():
-            raise Unauthorized("The resume token has expired; authenticate again without it.")
+        """Return the person behind a token; raises ``Unauthorized`` when it is forged, overtaken or too old."""
+        kind = self._signer(token)
+        if kind is None:
+            raise _invalid()
+        claims = json.loads(_decode(token.partition(".")[0]))
         identity = Identity(claims["user"], claims["name"], Role(claims["role"]))
-        return Guest(identity, dashboard=claims["dashboard"])
+        guest = Guest(identity, dashboard=claims["dashboard"])
+        if self._kind_of(guest) is not kind:
+            raise _invalid()
+        if self._clock().timestamp() - claims["issued"] > kind.lifetime.total_seconds():
+            raise Unauthorized("The resume token has expired; authenticate again without it.")
+        return replace(guest, since=claims["issued"]) if guest.owns else guest
 
-    def _sign(self, body: str) -> bytes:
-        return hmac.new(self._key, PURPOSE + body.encode(), hashlib.sha256).digest()
+    def _kind_of(self, guest: Guest) -> _Kind:
+        return self._owners if guest.owns else self._users
+
+    def _signer(self, token: str) -> _Kind | None:
+        body, _, signature = token.partition(".")
+        kinds = (self._users, self._owners)
+        return next((kind for kind in kinds if hmac.compare_digest(kind.sign(body).encode(), signature.encode())), None)
 
 
 class Doorman:
     """Decides who a client is; nobody chooses a user id."""
 
-    def __init__(self, config: WebConfig, context: ConnectorContext, tokens: ResumeTokens) -> None:
+    def __init__(
+        self, config: WebConfig, context: ConnectorContext, tokens: ResumeTokens, clock: Callable[[], datetime]
+    ) -> None:
         self._config = config
         self._context = context
         self._tokens = tokens
+        self._throttle = Throttle(clock, "keys")
 
-    async def admit(self, given: Credentials) -> Guest:
-        """Return the person these credentials stand for; raises ``Unauthorized`` saying what to do.
+    async def admit(self, given: Credentials, caller: str) -> Guest:
+        """Return the person these credentials stand for; ``caller`` is the network address they came from.
+
+        Raises ``Unauthorized`` saying what to do, and ``TooManyAttempts`` after too many wrong keys.
 
         A ticket beats everything; a resume token makes a client the user it was; the right key without one makes a
         new user; without any credentials the local person is the owner, where the configuration allows that.
         """
         if given.ticket:
             return _named(await self._redeemed(given.ticket), given.user_name)
-        knows_key = self._knows_key(given.api_key)
+        knows_key = self._knows_key(given.api_key, caller)
         if given.resume_token:
-            return _named(self._remembered(given.resume_token), given.user_name)
+            return _named(self._tokens.read(given.resume_token), given.user_name)
         if knows_key:
             return Guest(Identity(f"web-{ULID()}", given.user_name, Role.USER))
         if self._config.local_owner:
@@ -101,16 +148,18 @@ class Doorman:
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
     def bearer(self, value: str) -> Credentials:
-        """Read an Authorization header's token, which is the key or, failing that, a resume token."""
-        if self._config.api_key and _same(value, self._config.api_key):
-            return Credentials(api_key=value)
-        return Credentials(resume_token=value)
+        """Read an Authorization header's token: one of our resume tokens, or else meant as the key."""
+        return Credentials(resume_token=value) if self._tokens.signed(value) else Credentials(api_key=value)
 
-    def _knows_key(self, given: str) -> bool:
-        if not given or (self._config.local_owner and not self._config.api_key):
+    def _knows_key(self, given: str, caller: str) -> bool:
+        expected = self._config.api_key
+        if not given or (self._config.local_owner and not expected):
             return False
-        if not self._config.api_key or not _same(given, self._config.api_key):
-            raise Unauthorized("The apiKey is wrong.")
+        right = bool(expected) and _same(given, expected)
+        if expected:
+            self._throttle.judge(caller, right)
+        if not right:
+            raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
         return True
 
     async def _redeemed(self, ticket: str) -> Guest:
@@ -119,13 +168,6 @@ class Doorman:
             raise Unauthorized("The ticket is unknown, used or expired; ask the dashboard for a new one.")
         return Guest(identity, dashboard=True)
 
-    def _remembered(self, token: str) -> Guest:
-        guest = self._tokens.read(token)
-        if guest.identity.user_id == LOCAL_USER and not self._config.local_owner:
-            # Issued before a key or password was set: whoever held the machine then is not the owner for ever.
-            raise Unauthorized("The resume token is from before a key was set; authenticate again without it.")
-        return guest
-
 
 def _named(guest: Guest, user_name: str) -> Guest:
     return replace(guest, identity=replace(guest.identity, user_name=user_name)) if user_name else guest
@@ -133,8 +175,15 @@ def _named(guest: Guest, user_name: str) -> Guest:
 
 def _same(given: str, expected: str) -> bool:
     """Compare in constant time, whatever the lengths."""
-    digests = (hashlib.sha256(value.encode("utf-8", "replace")).digest() for value in (given, expected))
-    return hmac.compare_digest(*digests)
+    return hmac.compare_digest(_digest(given), _digest(expected))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()
+
+
+def _invalid() -> Unauthorized:
+    return Unauthorized("The resume token is not valid; authenticate again without it.")
 
 
 def _encode(data: bytes) -> str:
@@ -145,4 +194,4 @@ def _decode(text: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except binascii.Error as error:
-        raise Unauthorized("The resume token is not valid; authenticate again without it.") from error
+        raise _invalid() from error

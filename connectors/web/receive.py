@@ -22,6 +22,8 @@ class Reception:
         self._context = context
         self._clock = clock
         self._open = True
+        self._unwritten: dict[str, str] = {}
+        """New channels nobody has written in, and who opened them: only a message makes one worth a row."""
 
     def close(self) -> None:
         """Take no further message; what was acknowledged stays."""
@@ -32,9 +34,15 @@ class Reception:
         address = Address(platform=PLATFORM, channel=channel or f"web-{ULID()}")
         if not guest.may_open(address.channel):
             raise ChannelTaken("This channel is for the dashboard only.")
-        if not await self._context.open_channel(address, guest.identity.user_id):
-            raise ChannelTaken("The channel belongs to somebody else.")
+        if channel:
+            await self._own(guest, address)
+        else:
+            self._unwritten[address.channel] = guest.identity.user_id
         return address
+
+    def leave(self, address: Address) -> None:
+        """Forget a new channel in which nothing was said."""
+        self._unwritten.pop(address.channel, None)
 
     async def take(self, guest: Guest, address: Address, said: Said) -> Accepted:
         """Commit a message; raises what ``ConnectorContext.accept`` raises, and ``ShuttingDown`` during a drain."""
@@ -42,6 +50,8 @@ class Reception:
             raise ShuttingDown
         user = guest.identity
         files = await self._context.uploads(user.user_id, said.attachments) if said.attachments else ()
+        if address.channel in self._unwritten:
+            await self._own(guest, address)
         message = IncomingMessage(
             # The user is part of the id: two users may choose the same clientId.
             id=f"{user.user_id}:{said.client_id or ULID()}",
@@ -59,3 +69,11 @@ class Reception:
     async def stop(self, guest: Guest, address: Address) -> Accepted:
         """Ask the running job of this channel to stop (decision 16)."""
         return await self.take(guest, address, Said(client_id="", content=STOP))
+
+    async def _own(self, guest: Guest, address: Address) -> None:
+        """Let the channel be this person's for good; raises ``ChannelTaken``."""
+        user = guest.identity.user_id
+        opener = self._unwritten.get(address.channel, user)
+        if opener != user or not await self._context.open_channel(address, user):
+            raise ChannelTaken("The channel belongs to somebody else.")
+        self.leave(address)

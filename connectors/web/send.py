@@ -29,14 +29,14 @@ class Line:
         self._held: list[OutgoingMessage] | None = []
         self._more = asyncio.Event()
         self._full = asyncio.Event()
+        self._written = asyncio.Event()
 
     def say(self, frame: Fields) -> None:
         """Put an answer of the server on the line."""
         if len(self._frames) >= self._limit:
             self._full.set()
             return
-        self._frames.append(_encode(frame))
-        self._more.set()
+        self._append(frame)
 
     def hint(self, frame: Fields) -> None:
         """Say something nobody misses; dropped while others wait."""
@@ -51,8 +51,20 @@ class Line:
             self.cursor = message.id
             self.say(delivery(message))
 
+    async def replay(self, page: Iterable[OutgoingMessage]) -> None:
+        """Put a page of what was missed on the line, oldest first, and return when it is written.
+
+        Live deliveries stay held back; those that were in the page are not held any longer.
+        """
+        for message in page:
+            if message.id > self.cursor:
+                self.cursor = message.id
+                self._append(delivery(message))
+        self._held = [message for message in self._held or () if message.id > self.cursor]
+        await self._written.wait()
+
     def catch_up(self, missed: Iterable[OutgoingMessage]) -> None:
-        """Put what was missed on the line, oldest first, then let live deliveries through.
+        """Put the rest of what was missed on the line, oldest first, then let live deliveries through.
 
         It runs in one go, and the socket was in the hub before ``missed`` was read: hence no gap and no double.
         """
@@ -69,11 +81,17 @@ class Line:
             while self._frames:
                 await send(self._frames.popleft())
             self._more.clear()
+            self._written.set()
 
     async def until_full(self) -> None:
         """Wait until the client has fallen too far behind; raises ``TooSlow``."""
         await self._full.wait()
         raise TooSlow
+
+    def _append(self, frame: Fields) -> None:
+        self._frames.append(_encode(frame))
+        self._more.set()
+        self._written.clear()
 
     def _hold(self, message: OutgoingMessage) -> None:
         assert self._held is not None

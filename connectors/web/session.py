@@ -2,25 +2,28 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from ulid import ULID
 
 from connectors.base import ConnectorContext
 from connectors.web import frames
 from connectors.web.config import MAX_CLIENT_ID, WebConfig
-from connectors.web.errors import Close, TooSlow, Unauthorized, close_code, explain
+from connectors.web.errors import Close, TooSlow, Unauthorized, close_code, explain, presentable
 from connectors.web.frames import Fields
 from connectors.web.identity import Doorman, Guest, ResumeTokens
 from connectors.web.receive import Reception
 from connectors.web.send import Hub, Line
 from maestro.domain.errors import InvalidMessage, MaestroError
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, OutgoingMessage
 
 CLOSE_PATIENCE = 5.0
 """Seconds a client that does not read gets to take the close frame."""
+REPLAY_PAGE = 100
+"""Deliveries in memory at once for a client that comes back after a long absence."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,16 @@ class Session:
         await self._socket.accept()
         try:
             guest, address, auth = await self._enter()
-        except MaestroError as error:
-            await self._refuse(error)
         except WebSocketDisconnect:
             return
-        else:
+        # Contract: what does not work is told in an error frame, whatever the reason.
+        except Exception as error:  # noqa: BLE001 - see above
+            await self._refuse(presentable(error))
+            return
+        try:
             await self._converse(guest, address, auth)
+        finally:
+            self._house.reception.leave(address)
 
     async def _enter(self) -> tuple[Guest, Address, frames.Auth]:
         try:
@@ -63,14 +70,15 @@ class Session:
         if fields.get("type") != "auth":
             raise Unauthorized('Send {"type": "auth"} first.')
         auth = frames.auth(fields)
-        guest = await self._house.doorman.admit(auth.credentials)
+        guest = await self._house.doorman.admit(auth.credentials, caller_of(self._socket))
         address = await self._house.reception.open_channel(guest, auth.channel)
         return guest, address, auth
 
     async def _refuse(self, error: MaestroError) -> None:
-        with contextlib.suppress(WebSocketDisconnect):
-            await self._socket.send_json(frames.error(type(error).__name__, explain(error)))
-            await self._socket.close(close_code(error), error.public)
+        with contextlib.suppress(TimeoutError, WebSocketDisconnect):
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                await self._socket.send_json(frames.error(type(error).__name__, explain(error)))
+                await self._socket.close(close_code(error), error.public)
 
     async def _converse(self, guest: Guest, address: Address, auth: frames.Auth) -> None:
         line = Line(self._house.config.queue_limit, auth.last_id or 0)
@@ -85,6 +93,9 @@ class Session:
             pass
         except* TooSlow:
             await self._drop()
+        except* MaestroError as errors:
+            # Going on without what was missed would leave a gap; who comes back with lastId gets it.
+            await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
 
     async def _talk(self, guest: Guest, address: Address, auth: frames.Auth, line: Line) -> None:
         tokens = self._house.tokens
@@ -99,17 +110,30 @@ class Session:
         if last_id is None:
             line.catch_up(())
             return
-        missed = await self._house.context.sent_since(address, last_id)
-        line.catch_up((*missed, *self._house.hub.recent(address.channel, last_id)))
+        page = await self._missed(address, line.cursor)
+        while len(page) == REPLAY_PAGE:
+            await line.replay(page)
+            page = await self._missed(address, line.cursor)
+        # The last page, what is not on record yet and what came meanwhile meet in one go.
+        line.catch_up((*page, *self._house.hub.recent(address.channel, line.cursor)))
         line.say({"type": "resumed", "lastId": line.cursor})
+
+    async def _missed(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+        try:
+            return await self._house.context.sent_since(address, after_id, REPLAY_PAGE)
+        # Whatever it is, the client is told why it is sent away.
+        except Exception as error:
+            raise presentable(error) from error
 
     async def _answer(self, guest: Guest, address: Address, text: str | None) -> Fields:
         fields: Fields = {}
         try:
             fields = frames.decode(text)
             return await self._act(guest, address, fields)
-        except MaestroError as error:
-            return frames.error(type(error).__name__, explain(error), _echo(fields))
+        # Contract: what does not work is told in an error frame, and the next frame may work again.
+        except Exception as error:  # noqa: BLE001 - see above
+            problem = presentable(error)
+            return frames.error(type(problem).__name__, explain(problem), _echo(fields))
 
     async def _act(self, guest: Guest, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
@@ -137,10 +161,15 @@ class Session:
     async def _drop(self) -> None:
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSE_PATIENCE):
-                await self._socket.close(Close.SLOW, "too slow; reconnect with lastId")
+                await self._socket.close(Close.LATER, "too slow; reconnect with lastId")
+
+
+def caller_of(connection: HTTPConnection) -> str:
+    """Return the network address of the other end."""
+    return connection.client.host if connection.client else ""
 
 
 def _echo(fields: Mapping[str, object]) -> str:
     """Return the clientId of a frame that failed, so that the sender knows which message it was."""
     client = fields.get("clientId")
-    return client if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""
+    return frames.clean(client) if isinstance(client, str) and len(client) <= MAX_CLIENT_ID else ""

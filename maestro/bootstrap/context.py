@@ -14,8 +14,6 @@ from maestro.intake import Intake
 from maestro.store.files import Files
 from maestro.store.store import Store
 
-RESUME_LIMIT = 1000
-
 
 class StoreContext:
     """The context of one connector; every method hands its transaction to a thread."""
@@ -31,9 +29,9 @@ class StoreContext:
         """Commit the message."""
         return await asyncio.to_thread(self._intake.accept, message)
 
-    async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
-        """Return what was sent to this channel after the given delivery, oldest first."""
-        return await asyncio.to_thread(self._sent_since, address, after_id)
+    async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
+        """Return what was sent to this channel after the given delivery, oldest first, up to the limit."""
+        return await asyncio.to_thread(self._sent_since, address, after_id, limit)
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         """Give the channel to this user if nobody has it."""
@@ -59,12 +57,9 @@ class StoreContext:
         """Keep the connector's state for operators."""
         await asyncio.to_thread(self._report, state, detail)
 
-    def _sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+    def _sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         with self._store.view() as tx:
-            found: list[OutgoingMessage] = []
-            while rows := tx.deliveries.sent_since(address, found[-1].id if found else after_id, RESUME_LIMIT):
-                found.extend(row.outgoing() for row in rows)
-            return found
+            return [row.outgoing() for row in tx.deliveries.sent_since(address, after_id, limit)]
 
     def _open_channel(self, address: Address, user_id: str) -> bool:
         with self._store.begin() as tx:

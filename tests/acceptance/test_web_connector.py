@@ -230,6 +230,28 @@ async def test_a_channel_belongs_to_who_opened_it() -> None:
         assert (await client.next())["content"] == "secret"
 
 
+async def test_a_new_channel_is_the_openers_and_on_record_once_something_is_said() -> None:
+    async with web_server(api_key=KEY) as server:
+        async with web_client(server.port, apiKey=KEY) as client:
+            assert server.context.owners == {}
+            await refused(server.port, 4403, apiKey=KEY, channelId=client.channel)
+            await client.say("hello")
+            await client.say("again")
+            await refused(server.port, 4403, apiKey=KEY, channelId=client.channel)
+        await refused(server.port, 4403, apiKey=KEY, channelId=client.channel)
+        async with web_client(server.port, apiKey=KEY) as silent:
+            pass
+    assert server.context.owners == {Address(platform="web", channel=client.channel): client.user}
+    assert silent.channel != client.channel
+
+
+async def test_wrong_keys_are_slowed_down() -> None:
+    async with web_server(api_key=KEY) as server:
+        for _ in range(5):
+            await refused(server.port, 4401, apiKey="wrong")
+        await refused(server.port, 1013, apiKey=KEY)
+
+
 async def test_nothing_happens_before_auth() -> None:
     async with web_server(auth_timeout=0.2) as server:
         for frame in ({"type": "message", "content": "x"}, {"type": "ping"}, "not json", b"\x01"):

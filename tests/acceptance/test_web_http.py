@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 from connectors.base import Capabilities, Idempotency, LengthUnit
 from connectors.registry import assemble
 from connectors.web import WebConfig, WebConnector
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.errors import ConfigurationError, StoreBusy
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 from tests.support.memory_context import MemoryContext
 from tests.support.web_client import web_client
@@ -116,6 +116,35 @@ async def test_busy_and_draining_are_503(http: httpx.AsyncClient) -> None:
         stopping = await http.post(f"{server.url}/api/message", json={"content": "x"})
     assert (busy.status_code, busy.json()["error"]) == (503, "Backlogged")
     assert (stopping.status_code, stopping.json()["error"]) == (503, "ShuttingDown")
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "error"),
+    [(StoreBusy("locked"), 503, "StoreBusy"), (RuntimeError("a private word"), 500, "InternalError")],
+)
+async def test_whatever_fails_is_json(http: httpx.AsyncClient, failure: Exception, status: int, error: str) -> None:
+    async with web_server(MemoryContext(failure=failure)) as server:
+        answer = await http.post(f"{server.url}/api/message", json={"content": "x"})
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+    assert "try again" in answer.json()["message"]
+    assert "private" not in answer.text
+
+
+async def test_guessed_keys_are_429(http: httpx.AsyncClient) -> None:
+    async with web_server(api_key=KEY) as server:
+        url, body = f"{server.url}/api/message", {"content": "x"}
+        for _ in range(5):
+            assert (await http.post(url, headers={"Authorization": "Bearer wrong"}, json=body)).status_code == 401
+        locked = await http.post(url, headers=BEARER, json=body)
+    assert (locked.status_code, locked.json()["error"], locked.headers["retry-after"]) == (429, "TooManyAttempts", "10")
+
+
+async def test_a_new_channel_by_http_is_on_record_with_its_message(http: httpx.AsyncClient) -> None:
+    async with web_server() as server:
+        refused = await http.post(f"{server.url}/api/message", json={"content": "x", "attachments": ["nobody's"]})
+        assert (refused.status_code, server.context.owners) == (400, {})
+        kept = await http.post(f"{server.url}/api/message", json={"content": "x"})
+    assert [address.channel for address in server.context.owners] == [kept.json()["channelId"]]
 
 
 # ---- POST /api/upload ----

@@ -15,7 +15,7 @@ class MemoryContext:
     """Keeps messages, channels, tickets and uploads in dictionaries.
 
     ``limit`` is the inbox size from which on messages are refused. ``before_accept`` and ``before_replay`` hold the
-    next call back until they are set, for tests about races.
+    next call back until they are set, for tests about races. ``failure`` is raised where something is read or written.
     """
 
     limit: int = 10_000
@@ -25,11 +25,15 @@ class MemoryContext:
     tickets: dict[str, Identity] = field(default_factory=dict)
     files: dict[str, tuple[str, Attachment, bytes]] = field(default_factory=dict)
     states: list[tuple[ConnectorState, str]] = field(default_factory=list)
+    largest_page: int = 0
+    failure: Exception | None = None
     before_accept: asyncio.Event | None = None
     before_replay: asyncio.Event | None = None
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Keep the message, once per channel and id."""
+        if self.failure is not None:
+            raise self.failure
         if self.before_accept is not None:
             await self.before_accept.wait()
         known = {(kept.address, kept.id) for kept in self.inbox}
@@ -40,12 +44,16 @@ class MemoryContext:
         self.inbox.append(message)
         return Accepted(message_id=message.id, job_id=f"message-{len(self.inbox)}", duplicate=False)
 
-    async def sent_since(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
+    async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         """Return what ``sent`` holds for this channel, oldest first."""
+        if self.failure is not None:
+            raise self.failure
         missed = [message for message in self.sent if message.address == address and message.id > after_id]
         if self.before_replay is not None:
             await self.before_replay.wait()
-        return sorted(missed, key=lambda message: message.id)
+        page = sorted(missed, key=lambda message: message.id)[:limit]
+        self.largest_page = max(self.largest_page, len(page))
+        return page
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         """Give the channel to whoever asks first."""

@@ -8,7 +8,15 @@ from fastapi import APIRouter, FastAPI
 
 from api.guards import OpenRoute
 from api.parts import GuardSettings
-from maestro.domain.errors import Backlogged, ConfigurationError, Forbidden, InvalidMessage, MaestroError, PortTaken
+from maestro.domain.errors import (
+    Backlogged,
+    ConfigurationError,
+    Forbidden,
+    InvalidMessage,
+    MaestroError,
+    PortTaken,
+    StoreBusy,
+)
 from tests.support.api_client import BASIC, SIGNING_KEY, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -173,6 +181,7 @@ async def test_what_does_not_exist_is_json_too(rows: JobRows) -> None:
         (InvalidMessage("too long"), 400),
         (Forbidden("not you"), 403),
         (Backlogged("later"), 503),
+        (StoreBusy("the disk is full"), 503),
     ],
 )
 async def test_our_errors_say_what_is_wrong(rows: JobRows, error: MaestroError, status: int) -> None:

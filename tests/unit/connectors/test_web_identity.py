@@ -1,6 +1,9 @@
 """Resume tokens: who they stand for, and for how long."""
 
+import base64
+import hmac
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -8,12 +11,15 @@ from connectors.base import Identity, Role
 from connectors.web.config import WebConfig, is_loopback
 from connectors.web.errors import Unauthorized
 from connectors.web.frames import Credentials
-from connectors.web.identity import Doorman, Guest, ResumeTokens
+from connectors.web.identity import PURPOSE, Doorman, Guest, ResumeTokens
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.throttle import TooManyAttempts
 from tests.support.memory_context import MemoryContext
 
 KEY = b"0123456789abcdef"
 GUEST = Guest(Identity("web-1", "Ada ü 🙂", Role.USER))
+OWNER = Guest(Identity("operator", "operator", Role.OWNER), dashboard=True)
+CALLER = "203.0.113.9"
 
 
 class Clock:
@@ -26,14 +32,19 @@ class Clock:
         return self.now
 
 
+def tokens_of(clock: Clock, **settings: Any) -> ResumeTokens:
+    """Return the tokens of a connector with these settings."""
+    return ResumeTokens(WebConfig(**{"signing_key": KEY, **settings}), clock)
+
+
 def test_a_token_stands_for_who_it_was_issued_to() -> None:
-    tokens = ResumeTokens(KEY, Clock())
+    tokens = tokens_of(Clock())
     assert tokens.read(tokens.issue(GUEST)) == GUEST
 
 
 def test_a_token_expires_after_thirty_days() -> None:
     clock = Clock()
-    tokens = ResumeTokens(KEY, clock)
+    tokens = tokens_of(clock)
     token = tokens.issue(GUEST)
     clock.now += timedelta(days=30)
     assert tokens.read(token) == GUEST
@@ -43,15 +54,86 @@ def test_a_token_expires_after_thirty_days() -> None:
 
 
 def test_a_token_of_another_key_is_refused() -> None:
-    token = ResumeTokens(b"another key of 16", Clock()).issue(GUEST)
+    token = tokens_of(Clock(), signing_key=b"another key of 16").issue(GUEST)
     with pytest.raises(Unauthorized, match="not valid"):
-        ResumeTokens(KEY, Clock()).read(token)
+        tokens_of(Clock()).read(token)
+
+
+def test_a_users_token_is_renewed_by_coming_back() -> None:
+    clock = Clock()
+    tokens = tokens_of(clock)
+    token = tokens.issue(GUEST)
+    for _ in range(3):
+        clock.now += timedelta(days=20)
+        token = tokens.issue(tokens.read(token))
+    assert tokens.read(token) == GUEST
+
+
+def test_an_owners_token_ends_with_the_hours_of_a_login_however_often_it_is_renewed() -> None:
+    clock = Clock()
+    tokens = tokens_of(clock, owner_hours=2)
+    token = tokens.issue(OWNER)
+    for _ in range(2):
+        clock.now += timedelta(hours=1)
+        again = tokens.read(token)
+        assert (again.identity, again.dashboard) == (OWNER.identity, True)
+        token = tokens.issue(again)
+    clock.now += timedelta(seconds=1)
+    with pytest.raises(Unauthorized, match="expired"):
+        tokens.read(token)
+
+
+@pytest.mark.parametrize("changed", [{"password_digest": b"of another password"}, {"api_key": "a key"}])
+def test_another_password_or_key_ends_an_owners_token_and_no_users(changed: dict[str, Any]) -> None:
+    before, after = tokens_of(Clock()), tokens_of(Clock(), **changed)
+    with pytest.raises(Unauthorized, match="not valid"):
+        after.read(before.issue(OWNER))
+    assert after.read(before.issue(GUEST)) == GUEST
+
+
+def test_a_key_of_users_signs_no_owner() -> None:
+    tokens = tokens_of(Clock())
+    body = tokens.issue(OWNER).partition(".")[0]
+    signature = hmac.digest(KEY, PURPOSE + body.encode(), "sha256")
+    with pytest.raises(Unauthorized, match="not valid"):
+        tokens.read(f"{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}")
+
+
+async def test_after_five_wrong_keys_none_is_looked_at_for_a_while() -> None:
+    clock = Clock()
+    config = WebConfig(signing_key=KEY, api_key="k")
+    tokens = ResumeTokens(config, clock)
+    doorman = Doorman(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, clock)
+    for _ in range(5):
+        with pytest.raises(Unauthorized):
+            await doorman.admit(Credentials(api_key="wrong"), CALLER)
+    with pytest.raises(TooManyAttempts) as locked:
+        await doorman.admit(Credentials(api_key="k"), CALLER)
+    assert locked.value.retry_after == timedelta(seconds=10)
+    assert (await doorman.admit(Credentials(api_key="k"), "203.0.113.10")).identity.role is Role.USER
+    assert await doorman.admit(Credentials(resume_token=tokens.issue(GUEST)), CALLER) == GUEST
+    assert (await doorman.admit(Credentials(ticket="t"), CALLER)).dashboard
+    clock.now += timedelta(seconds=10)
+    assert (await doorman.admit(Credentials(api_key="k"), CALLER)).identity.role is Role.USER
+
+
+async def test_an_expired_token_is_no_guess() -> None:
+    clock = Clock()
+    config = WebConfig(signing_key=KEY, api_key="k")
+    tokens = ResumeTokens(config, clock)
+    doorman = Doorman(config, MemoryContext(), tokens, clock)
+    token = tokens.issue(GUEST)
+    clock.now += timedelta(days=31)
+    for _ in range(9):
+        with pytest.raises(Unauthorized, match="expired"):
+            await doorman.admit(doorman.bearer(token), CALLER)
 
 
 async def test_a_display_name_changes_the_name_and_nothing_else() -> None:
-    tokens = ResumeTokens(KEY, Clock())
-    doorman = Doorman(WebConfig(signing_key=KEY, api_key="k"), MemoryContext(), tokens)
-    again = await doorman.admit(Credentials(resume_token=tokens.issue(GUEST), user_name="local"))
+    config = WebConfig(signing_key=KEY, api_key="k")
+    tokens = ResumeTokens(config, Clock())
+    doorman = Doorman(config, MemoryContext(), tokens, Clock())
+    again = await doorman.admit(Credentials(resume_token=tokens.issue(GUEST), user_name="local"), CALLER)
     assert again == Guest(Identity("web-1", "local", Role.USER))
 
 

@@ -75,6 +75,31 @@ async def test_a_long_absence_is_not_a_slow_reader() -> None:
     assert (await written(line))[-2:] == [100, "resumed"]
 
 
+async def test_a_page_is_written_before_the_next_is_wanted_and_live_deliveries_wait() -> None:
+    line, out = Line(limit=3, cursor=0), list[int]()
+    writable = asyncio.Event()
+
+    async def send(text: str) -> None:
+        await writable.wait()
+        out.append(json.loads(text)["id"])
+
+    async with asyncio.TaskGroup() as tasks:
+        draining = tasks.create_task(line.drain(send))
+        replaying = tasks.create_task(line.replay([message(number) for number in range(1, 6)]))
+        await asyncio.sleep(0.01)
+        for number in (5, 6, 7):
+            line.push(message(number))
+        assert not replaying.done()
+        writable.set()
+        await replaying
+        assert out == [1, 2, 3, 4, 5]
+        line.catch_up([message(6)])
+        await asyncio.sleep(0.01)
+        draining.cancel()
+    assert out == [1, 2, 3, 4, 5, 6, 7]
+    assert not await is_full(line)
+
+
 async def test_typing_is_dropped_while_something_waits() -> None:
     line = Line(limit=3, cursor=0)
     line.hint({"type": "typing"})

@@ -1,0 +1,66 @@
+"""Port 5070 when something is wrong, or much is missing: clients are told, stay or come back, and lose nothing."""
+
+import asyncio
+
+import pytest
+
+from connectors.web.session import REPLAY_PAGE
+from maestro.domain.errors import StoreBusy
+from tests.support.memory_context import MemoryContext
+from tests.support.web_client import web_client
+from tests.support.web_server import web_server
+
+
+async def test_a_refusal_says_only_what_can_be_sent() -> None:
+    async with web_server() as server, web_client(server.port) as client:
+        await client.send('{"type":"message","clientId":"\\ud800","content":"x"}')
+        error = await client.next()
+        assert (error["type"], error["clientId"]) == ("error", "\ufffd")
+        assert (await client.say("x"))["type"] == "ack"
+
+
+@pytest.mark.parametrize(
+    ("failure", "error"), [(StoreBusy("locked"), "StoreBusy"), (RuntimeError("a private word"), "InternalError")]
+)
+async def test_whatever_fails_is_told_and_the_next_message_is_taken(
+    failure: Exception, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    context = MemoryContext(failure=failure)
+    async with web_server(context) as server, web_client(server.port) as client:
+        told = await client.say("hello", "one")
+        assert (told["type"], told["error"], told["clientId"]) == ("error", error, "one")
+        assert "try again" in told["message"]
+        context.failure = None
+        assert (await client.say("hello", "one"))["duplicate"] is False
+    logged = capsys.readouterr().out
+    assert ("RuntimeError" in logged) is (error == "InternalError")
+    assert "private" not in logged + told["message"]
+
+
+@pytest.mark.parametrize(("failure", "code"), [(StoreBusy(), 1013), (RuntimeError(), 1011)])
+async def test_who_cannot_be_given_what_was_missed_is_told_to_come_back(failure: Exception, code: int) -> None:
+    async with web_server(MemoryContext(failure=failure)) as server:
+        async with web_client(server.port, channelId="c", lastId=0) as client:
+            assert (await client.next())["type"] == "error"
+            assert await client.closed() == code
+        await server.answer("c", "missed")
+        server.context.failure = None
+        async with web_client(server.port, channelId="c", lastId=0) as again:
+            assert (await again.next())["content"] == "missed"
+
+
+async def test_a_long_absence_is_made_up_for_page_by_page() -> None:
+    total = 2 * REPLAY_PAGE + 7
+    async with web_server(queue_limit=8) as server:
+        for number in range(total):
+            await server.answer("c", str(number))
+        context = server.context
+        async with web_client(server.port, channelId="c", lastId=3) as client:
+            assert (await client.wait_for("resumed"))["lastId"] == total
+            await server.answer("c", "live")
+            assert (await client.wait_for("message"))["id"] == 4
+            await asyncio.sleep(0.1)
+        async with web_client(server.port, channelId="c", lastId=total + 1) as again:
+            assert await again.next() == {"type": "resumed", "lastId": total + 1}
+    assert [frame["id"] for frame in client.frames if frame["type"] == "message"] == list(range(4, total + 1))
+    assert context.largest_page == REPLAY_PAGE
