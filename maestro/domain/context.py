@@ -10,6 +10,7 @@ from maestro.domain.conversations import Message
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
 from maestro.domain.memory import FactCategory, MemoryFact
 from maestro.domain.prompts import PromptMessage, Role
+from maestro.domain.quoting import FACT_CHARS, NAME_CHARS, quoted, quoted_lines
 from maestro.domain.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut, estimate
 
 HISTORY_ROWS = 500
@@ -46,14 +47,18 @@ def recollect(best_first: Sequence[MemoryFact], newest_first: Sequence[Compactio
 
 
 def system_prompt(agent: Agent, today: date, user_name: str, past: Recollection) -> str:
-    """Compose the one leading system message: what never changes first, what every message changes last."""
+    """Compose the one leading system message: what never changes first, what every message changes last.
+
+    What people chose or said, such as their names, what was learned of them and summaries, is quoted: it informs the
+    model and cannot instruct it (decision 6).
+    """
     layers = [
         f"You are {agent.name}, an agent that people talk to through Maestro. Speak as {agent.name}.",
         agent.description and f"Your purpose: {agent.description}",
         agent.system_prompt,
         _listed("Always keep in mind:", [fact for fact in past.facts if fact.category is FactCategory.STICKY]),
         _listed("What you remember:", [fact for fact in past.facts if fact.category is not FactCategory.STICKY]),
-        f"Today is {today.isoformat()}." + (f" You are talking with {user_name}." if user_name else ""),
+        f"Today is {today.isoformat()}." + _person(user_name),
         *past.summaries,
     ]
     return "\n\n".join(layer for layer in layers if layer)
@@ -62,8 +67,9 @@ def system_prompt(agent: Agent, today: date, user_name: str, past: Recollection)
 def select_history(newest_first: Sequence[Message], files: Files, budget: int) -> tuple[PromptMessage, ...]:
     """Return the messages that fit, oldest first; the newest one, which is being answered, always stays.
 
-    The first message that does not fit ends the selection, so that the history has no holes. Images go along newest
-    first, at most ten in all and only where they fit; every other file is named in the text.
+    The first message that does not fit ends the selection, so that the history has no holes. It begins with what a
+    person said: an answer whose question is gone says little, and some providers refuse a history that begins with
+    it. Images go along newest first, at most ten in all and only where they fit; every other file is named in the text.
     """
     chosen: list[PromptMessage] = []
     left, images = budget, MAX_IMAGES
@@ -74,6 +80,8 @@ def select_history(newest_first: Sequence[Message], files: Files, budget: int) -
             break
         images -= len(turn.images)
         chosen.append(turn)
+    while len(chosen) > 1 and chosen[-1].role is Role.ASSISTANT:
+        chosen.pop()
     return tuple(reversed(chosen))
 
 
@@ -133,8 +141,13 @@ def _listed(heading: str, facts: Sequence[MemoryFact]) -> str:
 
 
 def _bullet(fact: MemoryFact) -> str:
-    return f"- {fact.content}"
+    return f"- {quoted(fact.content, FACT_CHARS)}"
 
 
 def _dated(compaction: Compaction) -> str:
-    return f"Summary of what was said before {compaction.created_at.date().isoformat()}:\n{compaction.summary}"
+    heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
+    return f"{heading}\n{quoted_lines(compaction.summary)}"
+
+
+def _person(user_name: str) -> str:
+    return f" You are talking with a person called {quoted(user_name, NAME_CHARS)}." if user_name.strip() else ""

@@ -65,7 +65,10 @@ class CallKey(Value):
 
 
 class LLMRequest(Value):
-    """One model call: exactly one leading system message, then alternating turns."""
+    """One model call: exactly one leading system message, then turns of which a user's is first and last.
+
+    Two of one role may follow each other, as after a question that was never answered.
+    """
 
     key: CallKey
     platform: str

@@ -102,7 +102,8 @@ async def test_facts_then_summary_then_the_older_messages_go(maestro: Instance) 
     assert contents(maestro, "messages", "long-talk")[-2:] == ["message-7", "as"]
 
     assert (
-        "Always keep in mind:\n- Never call her Adelaide.\n\nWhat you remember:\n- Ada likes short" in answer.texts[0]
+        'Always keep in mind:\n- "Never call her Adelaide."\n\nWhat you remember:\n- "Ada likes short'
+        in answer.texts[0]
     )
     assert "They spoke of nothing at all." in answer.texts[0]
     assert "message-0" not in "".join(answer.texts)

@@ -70,7 +70,7 @@ async def test_a_message_is_answered(maestro: Instance, channel: str) -> None:
         [request] = maestro.llm.matching("a simple question")
         [job] = await maestro.ended(channel, "completed")
     assert (job["kind"], job["error"], job["reason"], job["run"]) == ("message", "", "", 1)
-    assert "You are talking with Ada." in request.texts[0]
+    assert 'You are talking with a person called "Ada".' in request.texts[0]
     [call] = maestro.query("SELECT * FROM llm_calls WHERE job_id = ?", job["id"])
     assert (call["state"], call["content"], call["attempt"]) == ("answered", "answer to: a simple question", 1)
     roles = maestro.query("SELECT role FROM messages WHERE job_id = ? ORDER BY id", job["id"])
