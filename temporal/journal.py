@@ -11,7 +11,7 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped
-from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, next_attempt_in
+from maestro.domain.jobs import Job, JobStatus, RetryRules, StepRef, StepState, next_attempt_in
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
@@ -48,10 +48,13 @@ class Journal:
         in it too often (decision 9).
         """
         with self._store.begin() as tx:
+            job = tx.jobs.get(ref.job_id)
+            if job.status is JobStatus.PENDING:
+                tx.jobs.started(job)
             held = tx.steps.result(ref)
             if held is not None:
                 return held
-            crashes = self._enter(tx, ref, name)
+            crashes = self._enter(tx, job, ref, name)
         if crashes >= self._rules.crashes:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return None
@@ -65,14 +68,11 @@ class Journal:
             tx.jobs.update(ref.job_id, attempts=failures)
         return StepFailure(error, next_attempt_in(error, failures, self._rules))
 
-    def _enter(self, tx: Transaction, ref: StepRef, name: str) -> int:
-        job = tx.jobs.get(ref.job_id)
+    def _enter(self, tx: Transaction, job: Job, ref: StepRef, name: str) -> int:
         if job.status.ended and not ref.step.startswith("close"):
             raise JobEnded(f"job {job.id} is {job.status}")
         if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
             raise Stopped(f"a person stopped job {job.id}")
-        if job.status is JobStatus.PENDING:
-            tx.jobs.started(job)
         tx.steps.start(ref, name, job.run)
         return tx.steps.count(ref, job.run, StepState.INTERRUPTED)
 

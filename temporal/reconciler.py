@@ -89,9 +89,8 @@ class Reconciler:
         if description.status in BY_A_PERSON:
             return await asyncio.to_thread(self._close, job, BY_A_PERSON[description.status])
         if description.status in BY_ITSELF:
-            return await asyncio.to_thread(
-                self._resume, job, f"its workflow {description.status.name.lower()} too soon"
-            )
+            why = f"its workflow {description.status.name.lower()} before the job ended"
+            return await asyncio.to_thread(self._resume, job, why, RECOVERIES)
         return Finding.FINE
 
     def _running(self) -> list[Job]:
@@ -106,7 +105,8 @@ class Reconciler:
                 return Finding.FINE
             if present.recoveries >= limit:
                 _end(tx, present, Ending(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
-                tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
+                if not present.notice:
+                    tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return Finding.FAILED
             tx.jobs.rerun(present)
             tx.audit.add("maestro", "job.resumed", job.id, why)

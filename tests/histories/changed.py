@@ -1,11 +1,13 @@
-"""A message's flow with one step more: what a careless change to the workflow looks like."""
+"""Flows that do not fit: one with a step more, as after a careless change, and one with a fault."""
 
 from datetime import timedelta
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from activities.routing import RoutingActivities
     from maestro.domain.jobs import JobRef
+    from workflows.job import JobRun
     from workflows.message import MessageWorkflow
 
 
@@ -18,3 +20,14 @@ class ChangedWorkflow:
         """Return how the job ended."""
         await workflow.sleep(timedelta(seconds=1))
         return await MessageWorkflow().run(ref)
+
+
+@workflow.defn(name="MessageWorkflow")
+class BrokenWorkflow:
+    """Begins, and fails by a fault in its own code."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Never return."""
+        await JobRun(ref).local(RoutingActivities.choose_agent, "route", "Who answers?")
+        raise RuntimeError("a fault in the flow")

@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -50,6 +50,8 @@ class Taps:
 
     failures: defaultdict[str, deque[Exception]] = field(default_factory=lambda: defaultdict(deque))
     """What the next sends to a channel raise instead of sending."""
+    after: dict[str, Callable[[OutgoingMessage], Awaitable[None]]] = field(default_factory=dict)
+    """What happens in a channel between the platform's taking a chunk and its receipt."""
     sent: list[OutgoingMessage] = field(default_factory=list)
     typed: list[tuple[str, float]] = field(default_factory=list)
     """The channel and the moment, of the monotonic clock, of every typing indicator."""
@@ -70,7 +72,11 @@ class TappedWeb(WebConnector):
         if failures:
             raise failures.popleft()
         self._taps.sent.append(message)
-        return await super().send(message)
+        receipt = await super().send(message)
+        after = self._taps.after.get(message.address.channel)
+        if after is not None:
+            await after(message)
+        return receipt
 
     async def typing(self, address: Address) -> None:
         """Note when."""

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from maestro.domain.agents import Agent, AgentChannel
+from maestro.domain.calls import CallEstimate
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.flow import ContextOutcome
 from maestro.domain.jobs import Ending, Job, JobKind, JobStatus, StepRef
@@ -128,7 +129,7 @@ class JobRows:
     def _attempt(self, key: CallKey, step: StepRef) -> int:
         with self.store.begin() as tx:
             tx.steps.start(step, "call_model", 1)
-            return tx.calls.sent(key, "digest")
+            return tx.calls.sent(key, "digest", CallEstimate("anthropic", "claude-haiku-4-5", 1200, 0.0012))
 
     def _send(self, job_id: str) -> None:
         with self.store.begin() as tx:

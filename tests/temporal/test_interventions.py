@@ -11,7 +11,8 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
 from maestro.domain.jobs import FAILURE_NOTICE
-from tests.histories.changed import ChangedWorkflow
+from temporal.reconciler import RECOVERIES
+from tests.histories.changed import BrokenWorkflow, ChangedWorkflow
 from tests.support.histories import story
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
@@ -165,7 +166,7 @@ async def test_a_deleted_temporal_database_loses_no_message(tmp_path: Path) -> N
 # Update
 
 
-async def test_a_flow_that_no_longer_fits_fails_its_job_instead_of_hanging(
+async def test_a_flow_that_no_longer_fits_gives_its_job_a_new_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_instance(tmp_path) as maestro:
@@ -176,7 +177,26 @@ async def test_a_flow_that_no_longer_fits_fails_its_job_instead_of_hanging(
             await maestro.until("SELECT 1 FROM job_steps WHERE state = 'failed'")
         monkeypatch.setattr("temporal.worker.WORKFLOWS", (ChangedWorkflow,))
         await maestro.restart()
-        [failed] = await maestro.ended("updated", "failed")
-        [answered] = await maestro.ended("updated", "completed")
-    assert (failed["error"], answered["run"]) == ("WorkflowFailed", 1)
-    assert [message.content for message in maestro.taps.sent] == ["answer to: after the update"]
+        jobs = await maestro.ended("updated", "completed", 2)
+    assert [job["run"] for job in jobs] == [2, 1]
+    assert [message.content for message in maestro.taps.sent] == [
+        "answer to: caught by an update",
+        "answer to: after the update",
+    ]
+
+
+async def test_a_flow_that_always_fails_ends_its_job_and_the_person_hears_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_instance(tmp_path, start=False, jobs={"reconcileSeconds": 0.1}) as maestro:
+        with monkeypatch.context() as broken:
+            broken.setattr("temporal.worker.WORKFLOWS", (BrokenWorkflow,))
+            await maestro.start()
+            async with maestro.client("broken") as person:
+                await person.say("doomed")
+                await maestro.until("SELECT 1 FROM queue WHERE status = 'running'")
+                [failed] = await maestro.ended("broken", "failed")
+        assert (failed["error"], failed["recoveries"]) == ("WorkflowEnded", RECOVERIES)
+        await maestro.restart()
+        await maestro.ended("broken", "completed")
+    assert [message.content for message in maestro.taps.sent] == [FAILURE_NOTICE]

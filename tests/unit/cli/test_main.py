@@ -4,7 +4,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from tests.support.job_rows import JobRows
 
 MAESTRO = Path(sys.executable).with_name("maestro")
-HELP_SECONDS = 0.4
 HEAVY = ("temporalio", "fastapi", "sqlalchemy", "litellm", "uvicorn", "pydantic")
 
 
@@ -36,15 +34,6 @@ def test_help_says_what_it_is_and_where_to_begin(tmp_path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
     for words in ("AI agents", "Begin with `maestro up`", "maestro jobs list --status failed", "version", "--data-dir"):
         assert words in ran.stdout
-
-
-def test_help_is_quick(tmp_path: Path) -> None:
-    def seconds() -> float:
-        begun = time.perf_counter()
-        maestro("--help", folder=tmp_path)
-        return time.perf_counter() - begun
-
-    assert min(seconds() for _ in range(5)) < HELP_SECONDS
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -128,12 +117,14 @@ def test_debug_shows_the_traceback_before_or_after_the_command(tmp_path: Path) -
 
 
 def test_an_unexpected_error_is_one_line_too_and_says_how_to_see_more(tmp_path: Path) -> None:
-    JobRows.at(tmp_path / "data").store.close()
+    rows = JobRows.at(tmp_path / "data")
+    rows.failed()
+    rows.store.close()
     with sqlite3.connect(tmp_path / "data" / "maestro.db") as database:
-        database.execute("DROP TABLE queue")
+        database.execute("UPDATE queue SET status = 'nonsense'")
     ran = maestro("jobs", "list", folder=tmp_path)
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("maestro: unexpected OperationalError: ")
+    assert ran.stderr.startswith("maestro: unexpected ValueError: ")
     assert ran.stderr.endswith("(run again with --debug for the traceback)\n")
     assert ran.stderr.count("\n") == 1
     assert "Traceback" in maestro("jobs", "list", "--debug", folder=tmp_path).stderr

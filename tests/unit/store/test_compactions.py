@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents import Agent
+from maestro.domain.calls import CallEstimate
 from maestro.domain.conversations import Message
 from maestro.domain.errors import NotFound
 from maestro.domain.facts import Fact
