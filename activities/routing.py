@@ -16,7 +16,7 @@ class Typing(Protocol):
     """Shows and hides the typing indicator in the background."""
 
     def start(self, job_id: str, address: Address) -> bool:
-        """Start the indicator if this process holds the connector; say whether it does."""
+        """Start the indicator, unless it is shown already, if this process holds the connector; say whether it does."""
         ...
 
     def stop(self, job_id: str) -> None:

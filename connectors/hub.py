@@ -42,7 +42,10 @@ class TypingIndicators:
         self._shown: dict[str, asyncio.Task[None]] = {}
 
     def start(self, job_id: str, address: Address) -> bool:
-        """Show the indicator now and again until ``stop``; false when another process holds the connector."""
+        """Show the indicator now and again until ``stop``; false when another process holds the connector.
+
+        Where it is shown already, it goes on as it is.
+        """
         connector = self._hub.find(address)
         if connector is None:
             return False
@@ -54,8 +57,9 @@ class TypingIndicators:
         self._loop.call_soon_threadsafe(self._end, job_id)
 
     def _begin(self, job_id: str, connector: Connector, address: Address) -> None:
-        self._end(job_id)
-        self._shown[job_id] = self._loop.create_task(_show(connector, address))
+        shown = self._shown.get(job_id)
+        if shown is None or shown.done():
+            self._shown[job_id] = self._loop.create_task(_show(connector, address))
 
     def _end(self, job_id: str) -> None:
         task = self._shown.pop(job_id, None)

@@ -151,6 +151,19 @@ async def test_a_message_that_a_restart_has_answered_is_not_answered_by_a_resume
     assert [row["superseded"] for row in said] == [1, 0]
 
 
+async def test_typing_shows_again_when_a_job_is_resumed(maestro: Instance, channel: str) -> None:
+    maestro.llm.script("type once more", delay=0.5)
+    maestro.llm.script("type once more", failure=Failure.status(401), times=1)
+    async with user(maestro, channel) as client:
+        await client.say("type once more")
+        assert (await client.wait_for("message"))["content"] == FAILURE_NOTICE
+        [job] = await maestro.ended(channel, "failed")
+        before = [where for where, _ in maestro.taps.typed].count(channel)
+        await replay(maestro, job["id"])
+        assert (await client.wait_for("message"))["content"] == "answer to: type once more"
+    assert [where for where, _ in maestro.taps.typed].count(channel) > before
+
+
 # Restart
 
 
