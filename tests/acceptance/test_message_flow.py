@@ -242,8 +242,10 @@ async def test_status_and_stop_and_new_never_wait_behind_a_message(maestro: Inst
         assert maestro.llm.matching("take your time")[0].outcome == "in flight"
         await client.say("/stop")
         assert await answers(client, 2) == ["Stopped.", "answer to: behind it"]
-
+    [request] = maestro.llm.matching("behind it")
     assert request.texts[1:] == ["take your time", "behind it"], "it came before the new conversation"
+
+
 async def test_new_begins_a_new_conversation(maestro: Instance, channel: str) -> None:
     async with maestro.client(channel) as client:
         await client.ask("remember this")
