@@ -1,11 +1,14 @@
 """Step 7 of a message: a conversation too long for its model gives up its older part, facts first."""
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from temporalio import activity
 
+from maestro.domain.calls import LLMCall
 from maestro.domain.compaction import (
+    INSTRUCTIONS,
     Compaction,
     Excerpt,
     excerpt,
@@ -14,12 +17,14 @@ from maestro.domain.compaction import (
     may_go,
     output_tokens,
 )
+from maestro.domain.conversations import Message
 from maestro.domain.facts import parse_facts
 from maestro.domain.flow import CompactionOutcome
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.media import prompt_text
 from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest
 from maestro.domain.tokens import estimate
+from maestro.llm.middleware.recorder import KeptRequest
 from maestro.llm.model_map import context_window
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
@@ -28,17 +33,18 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class Plan:
-    """What goes out of which conversation, and whom to ask about it."""
+    """What goes out of which conversation, whom to ask about it, and by job which answers we hold already."""
 
     job: Job
     excerpt: Excerpt
     model: str
     max_output_tokens: int
+    held: Mapping[CallPurpose, str]
 
     def request(self, purpose: CallPurpose) -> LLMRequest:
         """Return the call for the facts or the summary; a repeat over the same messages finds what it held."""
         return LLMRequest(
-            key=CallKey(job_id=self.job.id, number=self.excerpt.ids[-1], purpose=purpose),
+            key=CallKey(job_id=self.held.get(purpose, self.job.id), number=self.excerpt.ids[-1], purpose=purpose),
             platform=self.job.platform,
             model=self.model,
             messages=instruct(purpose, self.excerpt.text),
@@ -89,9 +95,11 @@ class CompactionActivities:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             tokens = context_window(agent.model or self._limits.default_model)
+            going = _excerpt(tx, job, excerpt_budget(tokens))
             return Plan(
                 job=job,
-                excerpt=_excerpt(tx, job, excerpt_budget(tokens)),
+                excerpt=going,
+                held=_held(tx, job, going),
                 model=agent.model,
                 max_output_tokens=output_tokens(tokens, self._limits.max_output_tokens),
             )
@@ -126,7 +134,29 @@ def _excerpt(tx: Transaction, job: Job, budget: int) -> Excerpt:
     going = may_go(tx.conversations.all_of(job.conversation_id or 0), (asked and asked.id) or 0)
     files = tx.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
-    return excerpt(read, budget)
+    return _begun(tx, job, read, budget) or excerpt(read, budget)
+
+
+def _begun(tx: Transaction, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
+    """Return the part whose facts an earlier job bought but which it could not let go: that is what goes first."""
+    facts = tx.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
+    if facts is None:
+        return None
+    part = excerpt([(message, text) for message, text in read if (message.id or 0) <= facts.number], budget)
+    return part if _is_about(tx, facts, part) else None
+
+
+def _held(tx: Transaction, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
+    """Return which job holds an answer about just this part, by purpose (design invariant 5)."""
+    newest = (tx.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
+    return {call.purpose: call.job_id for call in newest if call is not None and _is_about(tx, call, part)}
+
+
+def _is_about(tx: Transaction, call: LLMCall, part: Excerpt) -> bool:
+    if not part.ids or part.ids[-1] != call.number:
+        return False
+    asked = KeptRequest.model_validate_json(tx.prompts.text(call.request))
+    return tx.prompts.unpack(asked.turns) == instruct(call.purpose, part.text)
 
 
 def _replace(tx: Transaction, plan: Plan, summary: str) -> Compaction:

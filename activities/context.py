@@ -36,6 +36,8 @@ class ContextActivities:
     def build_context(self, ref: StepRef) -> ContextOutcome:
         """Store the prompt of this job and return its id."""
         with self._store.begin() as tx:
+            # An optional step that Temporal has given up may still be under way; it must not act any more.
+            tx.steps.interrupt_others(ref)
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             messages = _prompt(tx, job, agent, prompt_budget(context_window(agent.model or self._default_model)))

@@ -81,7 +81,7 @@ class JobRun:
         await self._optional(
             CompactionActivities.compact_conversation,
             "compaction",
-            Limits(once=self._model_calls(2)),
+            Limits(once=self._model_calls(2), in_all=policies.COMPACTION),
             "Compact the conversation",
         )
 

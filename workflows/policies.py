@@ -27,6 +27,12 @@ NOTICE = timedelta(minutes=2)
 MEDIA = timedelta(minutes=5)
 """Fetching all files of one message; more would be a platform that dribbles."""
 
+COMPACTION = timedelta(minutes=1)
+"""All attempts at a compaction: the answer does without it, so a person must not wait long for a provider that fails.
+
+What it has bought by then is kept, and the compaction of the next message goes on from there.
+"""
+
 SLACK = timedelta(seconds=30)
 """What an activity may take beyond the deadline it keeps itself."""
 

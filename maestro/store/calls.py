@@ -6,7 +6,8 @@ from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select, update
 
 from maestro.domain.calls import CallEstimate, CallState, LLMCall
-from maestro.domain.prompts import CallKey, LLMResponse
+from maestro.domain.jobs import Job
+from maestro.domain.prompts import CallKey, CallPurpose, LLMResponse
 from maestro.store.repository import Repository
 
 
@@ -17,6 +18,20 @@ class Calls(Repository):
         """Return the answer we hold for this call, the first one if there were two."""
         return self._session.exec(
             select(LLMCall).where(*_of(key), LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt))
+        ).first()
+
+    def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
+        """Return the newest answer of this purpose that any job of the conversation holds."""
+        return self._session.exec(
+            select(LLMCall)
+            .join(Job, col(Job.id) == LLMCall.job_id)
+            .where(
+                Job.conversation_id == conversation_id,
+                LLMCall.purpose == purpose,
+                LLMCall.state == CallState.ANSWERED,
+            )
+            .order_by(col(LLMCall.id).desc())
+            .limit(1)
         ).first()
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate) -> int:

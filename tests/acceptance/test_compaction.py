@@ -1,6 +1,7 @@
 """A conversation that outgrows its model: facts, then a summary, then the older part goes (003, step 5)."""
 
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 
 import pytest
 import pytest_asyncio
@@ -12,6 +13,7 @@ from tests.support.history import history_of
 from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure, Recorded
 from tests.support.web_client import WebClient
+from workflows import policies
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("message-flow")]
 
@@ -165,9 +167,31 @@ async def test_a_summary_that_fails_deletes_nothing_and_the_answer_comes(maestro
     async with maestro.client("no-summary") as client:
         await fill(client)
         assert await client.ask(f"message-7 {FILLER}", patience=30) == "as you say"
-    job = await last_job(maestro, "no-summary", ROUNDS + 1)
-    assert calls(maestro, job) == [("facts", "answered"), ("summary", "failed"), ("answer", "answered")]
-    assert contents(maestro, "messages_archive", "no-summary") == []
+        job = await last_job(maestro, "no-summary", ROUNDS + 1)
+        assert calls(maestro, job) == [("facts", "answered"), ("summary", "failed"), ("answer", "answered")]
+        assert contents(maestro, "messages_archive", "no-summary") == []
+        # The next message goes on with the summary of the same part: the facts are held.
+        await client.ask("message-8", patience=30)
+    job = await last_job(maestro, "no-summary", ROUNDS + 2)
+    assert calls(maestro, job) == [("summary", "answered"), ("answer", "answered")]
+    assert len(maestro.llm.matching(FACTS)) == 1
+    failed, answered = maestro.llm.matching(SUMMARY)
+    assert failed.last_user == answered.last_user
+    assert contents(maestro, "messages_archive", "no-summary") == ["message-0", "as", "message-1", "as", "message-2"]
+
+
+async def test_a_provider_that_does_not_answer_holds_the_answer_up_for_a_limited_time(
+    maestro: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(policies, "COMPACTION", timedelta(seconds=2))
+    maestro.llm.script(FACTS, failure=Failure.silence())
+    async with maestro.client("patience") as client:
+        await fill(client)
+        assert await client.ask(f"message-7 {FILLER}", patience=12) == "as you say"
+    job = await last_job(maestro, "patience", ROUNDS + 1)
+    steps = maestro.query("SELECT state FROM job_steps WHERE job_id = ? AND step = 'compaction'", job["id"])
+    assert [row["state"] for row in steps] == ["interrupted"]
+    assert contents(maestro, "messages_archive", "patience") == []
 
 
 async def test_a_repeated_attempt_does_not_buy_the_facts_again(maestro: Instance) -> None:
