@@ -65,7 +65,7 @@ class EmbeddedServer:
         """Adopt the server of an earlier run or start one; return when it is healthy and supervised.
 
         Raises PortTaken, and TemporalUnavailable when the program is missing, ends at once or does not become healthy.
-        After an error or a cancellation no server started here is left behind.
+        After an error no server started here is left behind, after a cancellation none at all.
         """
         command, program = await asyncio.to_thread(self._wanted)
         self._process = await self._adopt(command, program) or await self._launch(command, program)
@@ -97,7 +97,7 @@ class EmbeddedServer:
             return None
         if (record.command, record.program) != (command, program):
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
-        elif await self._still_healthy():
+        elif await self._still_healthy(left_behind):
             self._report(f"Using the Temporal server of an earlier run (pid {record.pid}) at {self.address}.")
             return left_behind
         else:
@@ -110,13 +110,16 @@ class EmbeddedServer:
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), self._config.timing.adopted_ready)
 
-    async def _still_healthy(self) -> bool:
+    async def _still_healthy(self, left_behind: ServerProcess) -> bool:
         try:
             async with asyncio.timeout(self._config.timing.adopted_ready):
                 await until_ready(self.address, self.ui_url)
                 await register_search_attributes(self.address)
         except (TimeoutError, TemporalUnavailable):
             return False
+        except asyncio.CancelledError:  # who is to end instead of starting leaves no server either
+            await self._end(left_behind)
+            raise
         return True
 
     async def _launch(self, command: tuple[str, ...], program: str) -> ServerProcess:

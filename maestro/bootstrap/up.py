@@ -79,20 +79,25 @@ class Up:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
         with DataFolder(self.settings.data_dir):
             store = await asyncio.to_thread(self.open_store)
-            async with self._temporal() as endpoint:
-                await self._run(store, endpoint, stop)
+            with contextlib.closing(store):
+                async with self._temporal(stop) as endpoint:
+                    if not stop.is_set():
+                        await self._run(store, endpoint, stop)
 
     @contextlib.asynccontextmanager
-    async def _temporal(self) -> AsyncIterator[Endpoint]:
+    async def _temporal(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
+        """Give the engine's address, ready unless ``stop`` was set first: a server may take half a minute to start."""
         temporal = self.settings.temporal
         if not temporal.embedded:
             yield endpoint_of(self.settings)
             return
         server = EmbeddedServer(ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port), self.say)
-        await server.start()
+        starting = asyncio.create_task(server.start())
         try:
+            await first_of(stop.wait(), watched=[starting])
             yield endpoint_of(self.settings)
         finally:
+            await end([starting])
             await server.stop()
 
     async def _run(self, store: Store, endpoint: Endpoint, stop: asyncio.Event) -> None:
@@ -116,7 +121,6 @@ class Up:
         finally:
             await end(tasks)
             await models.close()
-            store.close()
 
     def _flow(self, store: Store, models: Models, hub: ConnectorHub, dispatcher: Dispatcher) -> FlowParts:
         return FlowParts(

@@ -1,6 +1,9 @@
 """What a person hears when Maestro cannot start: one clear line with the fix, no traceback, and nothing lost."""
 
+import asyncio
 import json
+import os
+import signal
 import socket
 import sqlite3
 from pathlib import Path
@@ -8,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from maestro.store.store import Store
-from tests.support.command import Ended, Ports, maestro, up
+from temporal.server_process import read_record
+from tests.support.command import COMMAND, PATIENCE, Ended, Ports, UpProcess, maestro, up
 from tests.support.running import free_ports
 from tests.support.web_client import web_client
 
@@ -51,6 +55,25 @@ async def test_a_missing_secret_file_is_named(tmp_path: Path, ports: Ports) -> N
     said = await refused(tmp_path, ports, config=json.dumps({"web": {"apiKey": "file:nowhere/key"}}))
     assert "web.apiKey" in said
     assert "nowhere/key" in said
+
+
+async def test_a_start_can_be_ended_while_the_temporal_server_does_not_get_ready(tmp_path: Path, ports: Ports) -> None:
+    process = await asyncio.create_subprocess_exec(
+        COMMAND, "up", *ports.options, cwd=tmp_path, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        while "Starting the Temporal server" not in (await process.stdout.readline()).decode():
+            assert process.returncode is None
+    record = read_record(tmp_path / "data" / "temporal.json")
+    assert record is not None
+    os.kill(record.pid, signal.SIGSTOP)
+    try:
+        assert await UpProcess(process).end() == 0
+        assert not record.exists()
+    finally:
+        if record.exists():
+            os.kill(record.pid, signal.SIGKILL)
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(tmp_path: Path, ports: Ports) -> None:
