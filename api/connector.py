@@ -1,7 +1,7 @@
 """Where a page finds the web connector, which listens on a port of its own."""
 
 from api.parts import ApiParts
-from maestro.domain.hosts import host_name, parse_origin
+from maestro.domain.hosts import host_name
 
 SCHEMES = {"http": ("ws", "http"), "https": ("wss", "https")}
 """Under which schemes a page of the dashboard's own scheme opens sockets and sends uploads."""
@@ -12,11 +12,8 @@ def connector_origins(parts: ApiParts, scheme: str, host: str) -> tuple[str, ...
 
     ``scheme`` and ``host`` are those under which the browser sees the dashboard.
     """
-    name, port = host_name(host), parts.web_port or None
-    if parts.web_url:
-        given, name, port = parse_origin(parts.web_url)
-        scheme = "https" if given in SCHEMES["https"] else "http"
-    elif not name or not port:
+    name = host_name(host)
+    if not name or not parts.web_port:
         return ()
-    written = (f"[{name}]" if ":" in name else name) + (f":{port}" if port else "")
-    return tuple(f"{kind}://{written}" for kind in SCHEMES[scheme])
+    written = f"[{name}]" if ":" in name else name
+    return tuple(f"{kind}://{written}:{parts.web_port}" for kind in SCHEMES[scheme])

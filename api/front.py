@@ -44,7 +44,6 @@ class FrontDoor:
         self._parts = parts
         self._hosts = LOCAL_NAMES | {name.lower() for name in parts.guard.allowed_hosts}
         self._any_address = bool(parts.guard.allowed_hosts & WILDCARDS)
-        self._origins = frozenset(map(parse_origin, parts.guard.allowed_origins))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on and put the headers on its answer."""
@@ -87,12 +86,9 @@ class FrontDoor:
         Browsers send cached Basic credentials and, in the open mode, need none: only where a request comes from tells
         the operator from a foreign page. Programs that are no browsers send neither header.
         """
-        origins = headers.getlist("origin")
-        if any(parse_origin(origin) in self._origins for origin in origins):
-            return len(origins) == 1
         if headers.get("sec-fetch-site", "none") not in OWN_SITE:
             return False
-        return all(_is_own(origin, headers["host"]) for origin in origins)
+        return all(_is_own(origin, headers["host"]) for origin in headers.getlist("origin"))
 
 
 class _Capped:

@@ -24,24 +24,21 @@ class GuardSettings:
 
     ``signing_key`` signs sessions. An empty ``password`` means that none is asked; the bind must then be loopback.
     ``allowed_hosts`` are names, without a port, by which browsers may reach us besides loopback, the bound host among
-    them; a wildcard address there admits every plain address. ``allowed_origins`` are further ``scheme://host[:port]``
-    whose pages may change something, such as a proxy that rewrites the Host header.
+    them; a wildcard address there admits every plain address.
     """
 
     signing_key: bytes = field(repr=False)
     password: str = field(default="", repr=False)
     session_hours: float = 12
     allowed_hosts: frozenset[str] = frozenset()
-    allowed_origins: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class ApiParts:
     """The surroundings of one API.
 
-    Browsers reach the web connector at ``web_url``, or, where that is empty, at ``web_port`` of the host they see us
-    under; ``web_port`` 0 means that it does not run. An empty ``temporal_ui_url`` means no links. ``demo`` says that
-    the built-in model answers.
+    Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run. An
+    empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers.
     """
 
     store: Store
@@ -50,7 +47,6 @@ class ApiParts:
     health: Health
     version: str
     web_port: int = 5070
-    web_url: str = ""
     temporal_ui_url: str = ""
     namespace: str = "default"
     demo: bool = False

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from api.dashboard.pages import HOME, render
 from api.errors import InvalidRequest, Unauthorized, waiting
+from api.front import OWN_SITE
 from api.guards import COOKIE, OPERATOR, USER, OpenRoute, PasswordRoute, doorman, is_form
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError
@@ -31,12 +32,14 @@ class Login(Value):
 
 
 @for_everybody.get("/login")
-def login_page(request: Request, next: str = HOME) -> Response:  # noqa: A002 - the parameter's name in the address
-    """Ask for the password, unless that is needless."""
+def login_page(request: Request, next: str = HOME, left: bool = False) -> Response:  # noqa: A002 - its name in the address
+    """Ask for the password, unless that is needless; who just ``left`` leaves nothing behind in the browser."""
     keeper = doorman(request)
     if keeper.open or keeper.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
-    return render(request, "login.html", title=TITLE, next=_own_page(next), problem="")
+    # A link on a foreign page must not make the browser forget.
+    left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
+    return render(request, "login.html", title=TITLE, next=_own_page(next), problem="", left=left)
 
 
 @for_everybody.post("/login")
@@ -68,7 +71,7 @@ def logout(request: Request) -> Response:
         keeper.sessions.end(session)
         with parts_of(request).store.begin() as tx:
             tx.audit.add(OPERATOR, "logout")
-    response = RedirectResponse("/login", HTTPStatus.SEE_OTHER)
+    response = RedirectResponse("/login?left=true", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
 
@@ -87,7 +90,7 @@ def _begin(request: Request, given: Login) -> tuple[str, str]:
 
 def _again(request: Request, given: Login, error: MaestroError) -> Response:
     status = HTTPStatus.TOO_MANY_REQUESTS if isinstance(error, TooManyAttempts) else HTTPStatus.UNAUTHORIZED
-    values = {"title": TITLE, "next": _own_page(given.next), "problem": str(error)}
+    values = {"title": TITLE, "next": _own_page(given.next), "problem": str(error), "left": False}
     page = render(request, "login.html", status, **values)
     page.headers.update(waiting(error))
     return page

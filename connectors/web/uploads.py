@@ -1,6 +1,7 @@
 """Files that come over HTTP: capped while they stream, and known by their first bytes, never by their name."""
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
@@ -20,6 +21,7 @@ from maestro.domain.filetypes import HEAD_BYTES, TEXT, by_magic, is_markup, is_t
 ENVELOPE = 16 * 1024
 """Bytes a multipart body may need beside the file itself."""
 MAX_FILENAME = 200
+PREFIX = "maestro-upload-"
 BLOCK = 64 * 1024
 
 
@@ -80,11 +82,18 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     source.seek(0)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    handle, path = tempfile.mkstemp(prefix="maestro-upload-", dir=folder)
+    handle, path = tempfile.mkstemp(prefix=PREFIX, dir=folder)
     with os.fdopen(handle, "wb") as target:
         shutil.copyfileobj(source, target)
         size = target.tell()
     return Upload(path=Path(path), filename=safe_name(name), content_type=content_type, size=size)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the uploads that were under way when an earlier process was killed."""
+    for path in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # what cannot be deleted does no harm
+            path.unlink()
 
 
 def sniff(source: BinaryIO) -> str:

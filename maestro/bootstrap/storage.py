@@ -4,6 +4,7 @@ import os
 import secrets
 from pathlib import Path
 
+from connectors.web import uploads
 from maestro.domain.agents import Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address
@@ -47,6 +48,17 @@ def open_existing_store(settings: Settings) -> Store:
 def open_files(settings: Settings) -> Files:
     """Return the media folder."""
     return Files(settings.data_dir / "media")
+
+
+def upload_folder(settings: Settings) -> Path:
+    """Return where files that are being uploaded wait until they are kept."""
+    return settings.data_dir / "uploads"
+
+
+def sweep(settings: Settings) -> None:
+    """Remove half-received files of an earlier process; the data folder must be ours alone."""
+    uploads.sweep(upload_folder(settings))
+    open_files(settings).sweep()
 
 
 def signing_key(settings: Settings) -> bytes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from maestro.bootstrap.endpoints import dashboard_origins, endpoint_of, places
 from maestro.bootstrap.flow import FlowParts, pace, worker_parts
 from maestro.bootstrap.logs import configure_logs
 from maestro.bootstrap.models import Models, build_models
-from maestro.bootstrap.storage import open_files, open_store, signing_key
+from maestro.bootstrap.storage import open_files, open_store, signing_key, sweep, upload_folder
 from maestro.bootstrap.supervision import end, first_of
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.intake import Intake, IntakeRules
@@ -78,6 +79,7 @@ class Up:
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
         with DataFolder(self.settings.data_dir):
+            await asyncio.to_thread(sweep, self.settings)
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
                 async with self._temporal(stop) as endpoint:
@@ -185,12 +187,14 @@ def web_config(settings: Settings) -> WebConfig:
         port=web.port,
         api_key=web.api_key.get_secret_value(),
         local_owner=alone,
+        password_digest=hashlib.sha256(webui.password.get_secret_value().encode()).digest(),
+        owner_hours=webui.session_hours,
         allowed_origins=web.allowed_origins,
         dashboard_origins=dashboard_origins(settings),
         allowed_hosts=webui.allowed_hosts,
         max_frame_bytes=web.max_frame_bytes,
         max_upload_bytes=web.max_upload_bytes,
-        upload_dir=settings.data_dir / "uploads",
+        upload_dir=upload_folder(settings),
         auth_timeout=web.auth_timeout_seconds,
         typing_interval=web.typing_seconds,
     )

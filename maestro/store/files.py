@@ -11,6 +11,7 @@ from pathlib import Path
 from maestro.domain.errors import NotFound
 
 CHUNK_BYTES = 1024 * 1024
+ARRIVING = "arriving-"
 
 
 class Files:
@@ -33,8 +34,13 @@ class Files:
     def arriving(self) -> Iterator[Path]:
         """Lend an empty folder beside the files, so that what arrives there is taken in without a copy."""
         self._root.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="arriving-", dir=self._root, ignore_cleanup_errors=True) as folder:
+        with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
+
+    def sweep(self) -> None:
+        """Remove what was arriving when an earlier process was killed; for the start, when nothing arrives yet."""
+        for folder in self._root.glob(f"{ARRIVING}*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, digest: str) -> Path:
         """Return where a file is or would be."""

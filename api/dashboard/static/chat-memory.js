@@ -1,11 +1,13 @@
 // What this browser remembers of a chat, shared by all its tabs: channel, last delivery, and the last messages.
 
 const KEPT = 200;
+const PREFIX = "maestro.chat.";
+const LEFT = "maestro.left";
 const EMPTY = { channelId: "", lastId: 0, resumeToken: "", instance: "", entries: [] };
 
 export class Memory {
   constructor(name) {
-    this.key = `maestro.chat.${name}`;
+    this.key = PREFIX + name;
     this.fallback = { ...EMPTY };
   }
 
@@ -40,11 +42,22 @@ export class Memory {
     return this.read().entries.filter((entry) => entry.state === "sending");
   }
 
-  watch(changed) {
+  watch(changed, left) {
     addEventListener("storage", (event) => {
-      if (event.key === this.key || event.key === null) changed();
+      if (event.key === LEFT) {
+        this.fallback = { ...EMPTY };
+        left();
+      } else if (event.key === this.key || event.key === null) changed();
     });
   }
+}
+
+// Every chat of this browser, and in its other tabs as well.
+export function forgetEverything() {
+  try {
+    localStorage.setItem(LEFT, String(Date.now()));
+    for (const key of Object.keys(localStorage)) if (key.startsWith(PREFIX)) localStorage.removeItem(key);
+  } catch { /* storage is off: nothing is kept */ }
 }
 
 function trimmed(entries) {

@@ -23,7 +23,7 @@ let typingTimer = 0;
 let unread = 0;
 
 if (!memory.read().channelId && root.dataset.channel) memory.forget(root.dataset.channel);
-memory.watch(show);
+memory.watch(show, signedOut);
 show();
 ready();
 if (root.dataset.webUrl) connection.start();
@@ -127,6 +127,12 @@ function channelLost(why) {
   memory.forget(root.dataset.channel);
   show();
   notice(why);
+}
+
+// Somebody logged out in another tab.
+function signedOut() {
+  connection.close();
+  location.reload();
 }
 
 // ---- on the screen ----

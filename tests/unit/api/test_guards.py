@@ -169,7 +169,7 @@ async def test_a_cookie_that_was_touched_is_worth_nothing(rows: JobRows) -> None
     bad = [
         f"{session}.{int(expires) + 9999}.{signature}",
         f"x{session}.{expires}.{signature}",
-        f"{session}.{expires}.{signature[:-1]}0",
+        f"{session}.{expires}.{signature[:-1]}{'1' if signature.endswith('0') else '0'}",
         f"{session}.{expires}.",
         f"{session}.{expires}",
         "",
@@ -208,10 +208,18 @@ async def test_a_copied_cookie_does_not_survive_the_logout(rows: JobRows) -> Non
         token = await signed_in(http)
         copied = http.cookies[COOKIE]
         answer = await http.post("/logout", headers={"X-CSRF-Token": token})
-        assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login?left=true")
         assert COOKIE not in http.cookies
     async with client(app, cookies={COOKIE: copied}) as http:
         assert (await http.get("/api/jobs")).status_code == 401
+
+
+async def test_only_a_page_of_ours_makes_the_browser_forget(rows: JobRows) -> None:
+    async with client(app_of(rows)) as http:
+        for site, forgets in (("same-origin", True), ("cross-site", False)):
+            page = await http.get("/login?left=true", headers={"Sec-Fetch-Site": site})
+            assert ("login.js" in page.text) is forgets
+        assert "login.js" not in (await http.get("/login")).text
 
 
 async def test_the_audit_log_knows_who_came_and_who_tried(rows: JobRows) -> None:
