@@ -1,6 +1,7 @@
 """What is wrong with a configuration, in sentences that name the key and the fix and never show a value."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +11,10 @@ from maestro.domain.errors import ConfigurationError
 from maestro.settings.keys import KEYS, Location, pattern, show
 from maestro.settings.texts import EXPECTATIONS
 
+LATER = ("chat", "connectors", "temporal.encryptionKey", "jobs.maxToolRounds")
+"""Sections and keys of later releases; each comes with the feature that reads it (docs/adr/0004)."""
+
+_NOT_YET = "this release of Maestro does not have it yet; leave it out until the one that does"
 _OBJECT = "expected an object {{...}}"
 _SENTENCES = {
     "missing": "is missing; add it",
@@ -59,6 +64,8 @@ def _nearest(location: Location) -> list[str]:
 
 def unknown_key(location: Location) -> str:
     """The sentence about a key that does not exist."""
+    if pattern(location) in LATER:
+        return _NOT_YET
     nearest = _nearest(location)
     if not nearest:
         return "unknown key; docs/configuration.md lists all of them"
@@ -67,10 +74,17 @@ def unknown_key(location: Location) -> str:
 
 def unknown_variable(name: str, known: Iterable[str]) -> str:
     """The problem with a ``MAESTRO_*`` variable that sets nothing."""
+    if any(_words(name).startswith(_words(f"MAESTRO.{key}")) for key in LATER):
+        return f"{name}: {_NOT_YET}"
     nearest = difflib.get_close_matches(name, sorted(known), n=1)
     if not nearest:
         return f"{name}: unknown environment variable; unset it, docs/configuration.md lists all of them"
     return f"{name}: unknown environment variable, did you mean {nearest[0]}?"
+
+
+def _words(name: str) -> str:
+    """Spell a key and the variable that sets it alike: ``jobs.maxToolRounds`` and ``JOBS_MAX_TOOL_ROUNDS``."""
+    return "/".join([*re.sub(r"(?<=[a-z])(?=[A-Z])|[._]+", " ", name).lower().split(), ""])
 
 
 def _sentence(error: Mapping[str, Any]) -> str:

@@ -151,6 +151,20 @@ def test_a_wrong_text_is_blamed_on_its_variable(variable: str, text: str, expect
     assert problem({}, {variable: text}) == f"{variable}: {expected}"
 
 
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "MAESTRO_CHAT_ENABLED",
+        "MAESTRO__CHAT__LIMITS__MAX_MESSAGE_CHARS",
+        "MAESTRO_CONNECTORS_DISCORD_TOKEN",
+        "MAESTRO_TEMPORAL_ENCRYPTION_KEY",
+        "MAESTRO_JOBS_MAX_TOOL_ROUNDS",
+    ],
+)
+def test_a_variable_of_a_later_release_is_told_as_such(variable: str) -> None:
+    assert "does not have it yet" in problem({}, {variable: "1"})
+
+
 def test_an_unknown_variable_is_an_error_that_names_the_nearest() -> None:
     found = problem({}, {"MAESTRO_WEBUI_PROT": "1"})
     assert found == "MAESTRO_WEBUI_PROT: unknown environment variable, did you mean MAESTRO_WEBUI_PORT?"
