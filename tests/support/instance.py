@@ -37,7 +37,7 @@ from tests.support.web_client import WebClient, web_client
 Json = dict[str, Any]
 Row = sqlite3.Row
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 """Seconds a test waits for what must happen; long, because only a failure ever takes them."""
 KEY = "key-of-the-model-account"
 FAST_WAIT = 0.3
