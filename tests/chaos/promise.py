@@ -12,7 +12,7 @@ def assert_answered_once(evidence: Evidence, somebody: Person, job: Row, client_
     assert job["status"] == "completed"
     assert evidence.user_rows(client_id) == (1, 1)
     (answer,) = evidence.answers(job["id"])
-    assert evidence.calls(job["id"])["answered"] == 1
+    assert evidence.calls(job["id"], "answer")["answered"] == 1
     assert_delivered_once(evidence, somebody, job, answer)
     assert_journal_closed(evidence, job)
 

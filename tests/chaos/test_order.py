@@ -20,8 +20,10 @@ DELAYS = (1.0, 0.0, 0.5)
 """Seconds of the model, in turns: an answer that comes sooner must not overtake."""
 GAP = 0.09
 """Seconds between two messages, so that ten come within one."""
-SLOW = 1.5
-"""Seconds of each model call where ten channels talk at once."""
+SLOW = 4.0
+"""Seconds of each model call where ten channels talk at once: enough for all of them to be in flight."""
+ENDLESS = 60.0
+"""Seconds of a model call that only a death ends."""
 
 
 def ten(name: str) -> list[str]:
@@ -102,13 +104,14 @@ async def test_ten_channels_overlap(maestro: Maestro, evidence: Evidence, llm: L
 async def test_ten_channels_while_everything_is_killed(maestro: Maestro, evidence: Evidence, llm: LLMServer) -> None:
     """Ten calls are in flight when everything dies: each is repeated once, and each channel has one answer."""
     said = ten("felled")
-    llm.script(match="felled-", delay=SLOW, reply="so you say: {last}")
+    llm.script(match="felled-", delay=ENDLESS)
     async with channels(maestro, "felled") as people:
         for somebody, client_id in zip(people, said, strict=True):
             await somebody.say(f"{client_id} please, @helper")
         await asyncio.to_thread(llm.wait_for, lambda requests: len(requests) == TEN)
         maestro.kill_temporal()
         await maestro.kill()
+        llm.script(match="felled-", reply="so you say: {last}")
         await maestro.start()
         for somebody, client_id in zip(people, said, strict=True):
             (job,) = await all_answered(evidence, somebody, [client_id])

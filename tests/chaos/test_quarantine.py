@@ -76,11 +76,11 @@ async def test_a_step_that_crashes_too_often_is_given_up(
 
 
 async def test_a_delivery_that_crashes_too_often_is_given_up(maestro: Maestro, evidence: Evidence) -> None:
-    """The person has seen the first chunk, once; nothing more is sent about it, no notice either."""
+    """The person has seen the first chunk, once; nobody can be sure of that, and nothing more is sent, no notice."""
     somebody, poison, _ = await crash_through(maestro, evidence, "after send")
     assert (poison["status"], poison["error"]) == ("failed", "Quarantined")
     chunks = evidence.deliveries(poison["id"])
-    assert {chunk["state"] for chunk in chunks} == {"abandoned"}
+    assert [chunk["state"] for chunk in chunks] == ["unconfirmed", "abandoned", "abandoned"]
     ids = [chunk["id"] for chunk in chunks]
     assert [frame["id"] for frame in somebody.replies if frame["id"] in ids] == ids[:1]
 
@@ -94,12 +94,12 @@ async def test_a_notice_that_crashes_too_often_does_not_hold_up_the_lane(
     assert evidence.deliveries(poison["id"]) == []
 
 
-async def test_a_job_that_cannot_even_be_closed_is_closed_by_the_reconciler(
+async def test_a_job_that_cannot_even_be_closed_is_closed_by_its_next_run(
     maestro: Maestro, evidence: Evidence, llm: LLMServer
 ) -> None:
     llm.script(match=".poison", failure=Failure.status(400))
     somebody, poison, _ = await crash_through(maestro, evidence, "after close-1 begins")
-    assert (poison["status"], poison["error"]) == ("failed", "WorkflowFailed")
+    assert (poison["status"], poison["error"], poison["run"]) == ("failed", "BadRequest", 2)
     (notice,) = evidence.deliveries(poison["id"])
     assert_delivered_once(evidence, somebody, poison, notice["content"])
 

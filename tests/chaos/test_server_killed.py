@@ -85,7 +85,7 @@ async def test_both_die(maestro: Maestro, evidence: Evidence, llm: LLMServer, po
     assert [len(llm.matching(client_id)) for client_id in said] == [1 + (point == "after wire"), 1]
 
 
-@pytest.mark.parametrize("ending", [signal.SIGCONT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [signal.SIGCONT, signal.SIGKILL], ids=["and-wakes", "and-dies"])
 async def test_an_answer_is_bought_once_while_the_server_is_away(
     maestro: Maestro, evidence: Evidence, llm: LLMServer, ending: signal.Signals
 ) -> None:

@@ -24,7 +24,7 @@ from connectors.web import WebConnector
 from maestro.bootstrap.context import StoreContext
 from maestro.domain.jobs import Job
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -48,10 +48,10 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "steps.start": lambda ref, *_: f"{ref.step} begins",
     "inbox.add": lambda *_: "accept",
     "jobs.claim": lambda *_: "claim",
-    "calls.sent": lambda key, *_: f"model-{key.number} request",
-    "calls.keep_answer": lambda key, *_: f"model-{key.number} answer",
-    "calls.failed": lambda key, *_: f"model-{key.number} failure",
-    "calls.interrupted": lambda key, *_: f"model-{key.number} interruption",
+    "calls.sent": lambda key, *_: f"{_call(key)} request",
+    "calls.keep_answer": lambda key, *_: f"{_call(key)} answer",
+    "calls.failed": lambda key, *_: f"{_call(key)} failure",
+    "calls.interrupted": lambda key, *_: f"{_call(key)} interruption",
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
 }
@@ -148,6 +148,10 @@ def transaction_name(calls: list[Call]) -> str:
         if method in arguments:
             return describe(*arguments[method])
     return " + ".join(dict(calls))
+
+
+def _call(key: CallKey) -> str:
+    return f"model-{key.number}" if key.purpose is CallPurpose.ANSWER else key.purpose
 
 
 def _noted(tx: Transaction) -> list[Call]:

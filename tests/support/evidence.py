@@ -47,9 +47,10 @@ class Evidence:
         found = self.rows("SELECT content FROM messages WHERE role = 'assistant' AND job_id = ?", job_id)
         return [row["content"] for row in found]
 
-    def calls(self, job_id: str) -> Counter[str]:
-        """Count the model calls of a job by state."""
-        return Counter(row["state"] for row in self.rows("SELECT state FROM llm_calls WHERE job_id = ?", job_id))
+    def calls(self, job_id: str, purpose: str = "%") -> Counter[str]:
+        """Count the model calls of a job by state, all of them or those for one purpose."""
+        found = self.rows("SELECT state FROM llm_calls WHERE job_id = ? AND purpose LIKE ?", job_id, purpose)
+        return Counter(row["state"] for row in found)
 
     def deliveries(self, job_id: str) -> list[Row]:
         """Return the chunks of a job in order."""
