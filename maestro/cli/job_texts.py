@@ -68,6 +68,7 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "error", job.error
     yield "reason", job.reason
     yield "cost", _cost(job.cost_usd) if job.cost_usd is not None else ""
+    yield "cut off", _cost(job.interrupted_cost_usd) if job.interrupted_cost_usd is not None else ""
     yield "restarts", job.restarted_from or ""
     yield "restarted by", ", ".join(job.restarted_by)
     yield "Temporal", job.temporal_url or ""

@@ -120,11 +120,15 @@ class DeliveryView(View):
 
 
 class JobDetail(JobSummary):
-    """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one."""
+    """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one.
+
+    ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
+    """
 
     conversation_id: int | None
     restarted_by: tuple[str, ...]
     cost_usd: float | None
+    interrupted_cost_usd: float | None
     steps: tuple[StepView, ...]
     calls: tuple[CallView, ...]
     deliveries: tuple[DeliveryView, ...]
@@ -168,16 +172,17 @@ def detail(record: Record) -> JobDetail:
         **_summary(record.listed),
         conversation_id=record.listed.job.conversation_id,
         restarted_by=tuple(record.restarted_by),
-        cost_usd=total_cost(record.calls),
+        cost_usd=total_cost(record.calls, CallState.ANSWERED),
+        interrupted_cost_usd=total_cost(record.calls, CallState.INTERRUPTED),
         steps=tuple(map(_step, record.steps)),
         calls=tuple(map(CallView.model_validate, record.calls)),
         deliveries=tuple(map(DeliveryView.model_validate, record.deliveries)),
     )
 
 
-def total_cost(calls: Sequence[LLMCall]) -> float | None:
-    """Add up what is known; None when no call says what it cost."""
-    known = [call.cost_usd for call in calls if call.cost_usd is not None]
+def total_cost(calls: Sequence[LLMCall], state: CallState) -> float | None:
+    """Add up what is known of the calls that ended this way; None when none of them says what it cost."""
+    known = [call.cost_usd for call in calls if call.state is state and call.cost_usd is not None]
     return sum(known) if known else None
 
 

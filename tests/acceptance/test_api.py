@@ -181,6 +181,7 @@ async def test_a_job_shows_its_model_calls_and_what_they_cost(rows: JobRows, htt
     assert (answered["provider"], answered["model"], answered["account"]) == ("anthropic", "claude-haiku-4-5", "main")
     assert (answered["inputTokens"], answered["outputTokens"], answered["durationMs"]) == (120, 30, 900)
     assert answered["costUsd"] == job["costUsd"] == 0.0025
+    assert job["interruptedCostUsd"] == 0.0012, "counted apart"
 
 
 async def test_a_job_shows_what_was_sent_but_not_what_was_said(rows: JobRows, http: httpx.AsyncClient) -> None:
