@@ -27,8 +27,12 @@ FORKING.set_forkserver_preload(["tests.support.preloaded"])
 PATIENCE = 60.0
 """Seconds for what must happen; long, because only a failure ever takes them."""
 
-PORTS = range(20_000, 32_000)
-"""Below the ports that the system gives to outgoing connections: one of those could take ours during a restart."""
+PORTS = range(2_000, 12_000)
+"""Below those that other tests choose from, and those that the system gives to outgoing connections.
+
+During a restart nobody holds our ports, so nobody else may choose them; each worker of pytest has some to itself.
+"""
+WORKERS = 8
 
 Options = Mapping[str, Any]
 
@@ -152,7 +156,9 @@ async def running(folder: Path, llm: LLMServer, **options: Any) -> AsyncIterator
 
 def free_ports(count: int) -> list[int]:
     """Return ports that nobody listens on."""
-    return random.sample([port for port in random.sample(PORTS, 50) if _free(port)], count)
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % WORKERS
+    free = [port for port in random.sample(PORTS[worker::WORKERS], 50) if _free(port)]
+    return free[:count]
 
 
 def _free(port: int) -> bool:
