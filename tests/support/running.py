@@ -27,8 +27,8 @@ FORKING.set_forkserver_preload(["tests.support.preloaded"])
 PATIENCE = 60.0
 """Seconds for what must happen; long, because only a failure ever takes them."""
 
-PORTS = range(2_000, 12_000)
-"""Below those that other tests choose from, and those that the system gives to outgoing connections.
+PORTS = range(10_100, 12_000)
+"""Below those that other tests choose from, and above the last one that browsers refuse to open.
 
 During a restart nobody holds our ports, so nobody else may choose them; each worker of pytest has some to itself.
 """
