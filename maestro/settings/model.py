@@ -51,11 +51,30 @@ class TemporalSettings(Section):
     address: ServerAddress = Field(default="", description="`host:port` of a Temporal server; empty: an embedded one")
     namespace: Identifier = Field(default="default", description="the namespace on that server")
     tls: bool = Field(default=False, description="whether the connection to `address` is encrypted")
+    tls_ca: str = Field(
+        default="", description='PEM of the authorities to trust, best as `"file:PATH"`; empty: those of this machine'
+    )
+    tls_cert: str = Field(
+        default="", description='PEM of our certificate where `address` asks for one, best as `"file:PATH"`'
+    )
+    tls_key: SecretStr = Field(default=NO_SECRET, description='PEM of the key of `tlsCert`, best as `"file:PATH"`')
+    tls_server_name: str = Field(
+        default="", max_length=253, description="the name in the server's certificate; empty: the host of `address`"
+    )
     api_key: SecretStr = Field(default=NO_SECRET, description="the API key for `address`, as Temporal Cloud wants it")
     port: Port = Field(default=7233, description="the port of the embedded server")
     ui_port: Port = Field(default=8233, description="the port of the embedded server's Web UI")
     ui_url: HttpUrl = Field(default="", description="where the Web UI is when `address` is set; empty: no links to it")
-    task_queue: Identifier = Field(default="maestro", description="the name of the task queue")
+    task_queue: Identifier = Field(
+        default="maestro", description="the task queue of the workflows; of everything when the server is embedded"
+    )
+    llm_queue: Identifier = Field(
+        default="maestro-llm", description="the task queue of model calls when `address` is set"
+    )
+    connector_queue: Identifier = Field(
+        default="maestro-connector",
+        description="how the task queues of connectors begin when `address` is set; platform and account follow",
+    )
     heartbeat_seconds: float = Field(
         default=0,
         ge=0,
@@ -63,6 +82,15 @@ class TemporalSettings(Section):
         description="seconds without a sign of life after which an activity is repeated; "
         "0: 3 when embedded, 30 with an `address`",
     )
+
+    @model_validator(mode="after")
+    def _encrypted(self) -> Self:
+        """A certificate or a key that would silently not be used is a mistake, and so is half of a pair."""
+        if not self.tls and (self.tls_ca or self.tls_cert or self.tls_key or self.tls_server_name):
+            raise ValueError("temporal.tls must be true for temporal.tlsCa, tlsCert, tlsKey and tlsServerName to count")
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("temporal.tlsCert and temporal.tlsKey belong together; set both or none")
+        return self
 
     @property
     def embedded(self) -> bool:
@@ -127,6 +155,14 @@ class WebSettings(Section):
                 'web.host lets other machines in, so web.apiKey must be set; or set web.host to "localhost"'
             )
         return self
+
+
+class HealthSettings(Section):
+    """Where `maestro worker` and `maestro connect` say how they are: `/healthz`, `/readyz` and `/metrics`."""
+
+    host: Host = Field(default="localhost", description="the address to bind; nobody is asked for a password there")
+    worker_port: Port = Field(default=9091, description="the port of `maestro worker`")
+    connect_port: Port = Field(default=9092, description="the port of `maestro connect`")
 
 
 class OwnerSettings(Section):
@@ -195,6 +231,7 @@ class Settings(Section):
     temporal: TemporalSettings = TemporalSettings()
     webui: WebuiSettings = WebuiSettings()
     web: WebSettings = WebSettings()
+    health: HealthSettings = HealthSettings()
     owner: OwnerSettings = OwnerSettings()
     agents: Annotated[tuple[AgentSettings, ...], AfterValidator(unique_agents)] = Field(
         default=(AgentSettings(slug="conductor", role="conductor"),), description="the agents"

@@ -49,6 +49,13 @@ def test_activities_are_missed_sooner_when_a_heartbeat_costs_nothing() -> None:
 # Rules of single settings
 
 
+def test_a_certificate_that_would_not_be_used_is_refused() -> None:
+    assert "temporal.tls must be true" in problem({"temporal": {"address": "a:1", "tlsCa": "PEM"}})
+    assert "tlsCert and temporal.tlsKey belong together" in problem(
+        {"temporal": {"address": "a:1", "tls": True, "tlsCert": "PEM"}}
+    )
+
+
 @pytest.mark.parametrize("slug", ["", "Ada", "-ada", "a_b", "a" * 64, "ada\n", "ädа"])
 def test_a_slug_is_short_and_plain(slug: str) -> None:
     assert "agents[0].slug: expected up to 63 lower-case letters" in problem({"agents": [{"slug": slug}]})
