@@ -34,11 +34,14 @@ format: set-up ## Format the code and fix what ruff can fix
 	$(BIN)/ruff check --fix
 
 # uv lives only here: one file that fits every supported Python and platform is more than pip can resolve.
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+  --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
 lock: set-up ## Pin the requirements with hashes; ARGS=--upgrade moves them all to the newest allowed
 	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --group dev \
-	  --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links \
-	  --output-file requirements.lock $(ARGS) pyproject.toml
+	$(COMPILE) --group dev --output-file requirements.lock $(ARGS) pyproject.toml
+	$(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-run.lock pyproject.toml
+	echo hatchling | $(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-build.lock -
 	$(BIN)/python -m pip uninstall --quiet --yes uv
 
 clean: ## Remove the environment and every cache; your data stays

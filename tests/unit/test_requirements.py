@@ -1,21 +1,30 @@
-"""The lock file: what the project asks for is pinned in it, with hashes, and nothing in it says where from."""
+"""The lock files: what the project asks for is pinned in them, with hashes, and nothing in them says where from."""
 
 import re
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.unit.architecture.source import ROOT
 
 LOCK = ROOT / "requirements.lock"
+RUN = ROOT / "requirements-run.lock"
+BUILD = ROOT / "requirements-build.lock"
 
 
 def pinned(text: str) -> dict[str, str]:
     """Return the version of each package that a lock file pins."""
     found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", text, flags=re.MULTILINE)
     return {canonicalize_name(name): version for name, version in found}
+
+
+def entries(lock: Path) -> set[str]:
+    """Return what a lock file says of each package: its version, where it applies, its hashes."""
+    return set(re.split(r"\n(?=\S)", lock.read_text().strip()))
 
 
 def asked_for() -> list[Requirement]:
@@ -42,12 +51,33 @@ def test_a_missing_or_outgrown_pin_is_found() -> None:
     assert list(unmet(requirements, {"a": "1.9", "d": "1"})) == ["a>=2 (pinned: 1.9)", "B.c (pinned: None)"]
 
 
-def test_every_pin_has_a_hash() -> None:
-    without = [line for line in LOCK.read_text().splitlines() if "==" in line and not line.endswith("\\")]
+@pytest.mark.parametrize("lock", [LOCK, RUN, BUILD], ids=lambda path: path.stem)
+def test_every_pin_has_a_hash(lock: Path) -> None:
+    without = [line for line in lock.read_text().splitlines() if "==" in line and not line.endswith("\\")]
     assert not without
 
 
-def test_the_lock_names_no_place() -> None:
-    text = LOCK.read_text()
+@pytest.mark.parametrize("lock", [LOCK, RUN, BUILD], ids=lambda path: path.stem)
+def test_the_lock_names_no_place(lock: Path) -> None:
+    text = lock.read_text()
     assert "://" not in text
     assert not re.search(r"^\s*--(?!hash)", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("part", [RUN, BUILD], ids=lambda path: path.stem)
+def test_what_the_image_installs_is_part_of_the_lock(part: Path) -> None:
+    assert entries(part) <= entries(LOCK), "run `make lock`"
+
+
+def test_the_image_gets_all_that_maestro_needs_to_run_and_nothing_else() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pins = pinned(RUN.read_text())
+    assert not list(unmet([Requirement(text) for text in project["project"]["dependencies"]], pins)), "run `make lock`"
+    assert pins.keys().isdisjoint({"pytest", "mypy", "ruff", "hatchling", "playwright"})
+
+
+def test_what_builds_the_wheel_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert not list(
+        unmet([Requirement(text) for text in project["build-system"]["requires"]], pinned(BUILD.read_text()))
+    )
