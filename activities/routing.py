@@ -42,13 +42,6 @@ class RoutingActivities:
                 tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
             return tx.steps.done(ref, outcome)
 
-    @activity.defn
-    def show_typing(self, ref: StepRef) -> None:
-        """Start the indicator from the process that holds the connector (specification 003, step 3)."""
-        with self._store.view() as tx:
-            address = tx.jobs.get(ref.job_id).address
-        self._typing.start(ref.job_id, address)
-
     def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
         if job.notice:
             return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
@@ -66,3 +59,18 @@ class RoutingActivities:
             typing=self._typing.start(job.id, message.address),
             media=bool(message.attachments),
         )
+
+
+class TypingActivities:
+    """Shows the indicator where routing runs in another process than the connector."""
+
+    def __init__(self, store: Store, typing: Typing) -> None:
+        self._store = store
+        self._typing = typing
+
+    @activity.defn
+    def show_typing(self, ref: StepRef) -> None:
+        """Start the indicator from the process that holds the connector (specification 003, step 3)."""
+        with self._store.view() as tx:
+            address = tx.jobs.get(ref.job_id).address
+        self._typing.start(ref.job_id, address)

@@ -111,10 +111,11 @@ class Upload:
 
 
 class Connector(Protocol):
-    """One account on one platform."""
+    """One account on one platform; ``token_digest`` tells its token from others, empty where it has none."""
 
     platform: str
     account: str
+    token_digest: str
     capabilities: Capabilities
 
     async def run(self) -> None:

@@ -1,7 +1,8 @@
 """The connectors this process holds, and the typing indicators they show."""
 
 import asyncio
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import structlog
 
@@ -18,8 +19,18 @@ log = structlog.get_logger(__name__)
 class ConnectorHub:
     """Finds the connector of a platform's account."""
 
-    def __init__(self, connectors: Iterable[Connector]) -> None:
-        self._connectors = {(connector.platform, connector.account): connector for connector in connectors}
+    def __init__(self) -> None:
+        self._connectors: dict[tuple[str, str], Connector] = {}
+
+    @contextlib.contextmanager
+    def running(self, connector: Connector) -> Iterator[None]:
+        """Let the connector be found for the length of the block."""
+        place = (connector.platform, connector.account)
+        self._connectors[place] = connector
+        try:
+            yield
+        finally:
+            del self._connectors[place]
 
     def find(self, address: Address) -> Connector | None:
         """Return the connector, or None when another process holds it."""
@@ -34,11 +45,21 @@ class ConnectorHub:
 
 
 class TypingIndicators:
-    """Keeps indicators alive in the background; may be called from any thread."""
+    """Keeps indicators alive in the background; may be called from any thread.
 
-    def __init__(self, hub: ConnectorHub, loop: asyncio.AbstractEventLoop) -> None:
+    ``is_open`` says whether a job has still something to do: the process in which it ends may be another than the one
+    that shows its indicator.
+    """
+
+    def __init__(
+        self,
+        hub: ConnectorHub,
+        loop: asyncio.AbstractEventLoop,
+        is_open: Callable[[str], bool],
+    ) -> None:
         self._hub = hub
         self._loop = loop
+        self._is_open = is_open
         self._shown: dict[str, asyncio.Task[None]] = {}
 
     def start(self, job_id: str, address: Address) -> bool:
@@ -59,22 +80,26 @@ class TypingIndicators:
     def _begin(self, job_id: str, connector: Connector, address: Address) -> None:
         shown = self._shown.get(job_id)
         if shown is None or shown.done():
-            self._shown[job_id] = self._loop.create_task(_show(connector, address))
+            self._shown[job_id] = self._loop.create_task(self._show(job_id, connector, address))
 
     def _end(self, job_id: str) -> None:
         task = self._shown.pop(job_id, None)
         if task is not None:
             task.cancel()
 
-
-async def _show(connector: Connector, address: Address) -> None:
-    try:
-        async with asyncio.timeout(LONGEST_TYPING):
-            while True:
+    async def _show(self, job_id: str, connector: Connector, address: Address) -> None:
+        try:
+            async with asyncio.timeout(LONGEST_TYPING):
                 await connector.typing(address)
                 await asyncio.sleep(connector.capabilities.typing_interval)
-    except TimeoutError:
-        log.info("typing.expired", platform=address.platform)
-    except MaestroError as error:
-        # An indicator is a courtesy: what stops it must not stop the answer.
-        log.info("typing.failed", platform=address.platform, error=type(error).__name__)
+                while await asyncio.to_thread(self._is_open, job_id):
+                    await connector.typing(address)
+                    await asyncio.sleep(connector.capabilities.typing_interval)
+        except TimeoutError:
+            log.info("typing.expired", platform=address.platform)
+        except MaestroError as error:
+            # An indicator is a courtesy: what stops it must not stop the answer.
+            log.info("typing.failed", platform=address.platform, error=type(error).__name__)
+        finally:
+            if self._shown.get(job_id) is asyncio.current_task():
+                del self._shown[job_id]

@@ -19,6 +19,7 @@ from temporalio.service import RPCError
 
 from maestro.domain.jobs import Job, JobRef
 from maestro.store.store import Store
+from temporal.queues import Queues
 from workflows.message import MessageWorkflow
 
 PLATFORM = SearchAttributeKey.for_keyword("Platform")
@@ -46,12 +47,20 @@ class Pace:
     model: float
 
 
+@dataclass(frozen=True)
+class Look:
+    """What there is to do: jobs we have claimed, and running ones that a person stopped while they wait."""
+
+    claimed: Sequence[Job] = ()
+    stopped: frozenset[str] = frozenset()
+
+
 class Dispatcher:
     """Looks when woken, and now and then by itself because other processes release lanes too."""
 
-    def __init__(self, store: Store, task_queue: str, pace: Pace, report: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, queues: Queues, pace: Pace, report: Callable[[str], None]) -> None:
         self._store = store
-        self._task_queue = task_queue
+        self._queues = queues
         self._pace = pace
         self._report = report
         self._woken = asyncio.Event()
@@ -73,12 +82,13 @@ class Dispatcher:
         await asyncio.to_thread(self._forget_claims)
         pause = self._pace.look
         while not self._paused:
+            woken = self._woken.is_set()
             self._woken.clear()
-            await self._interrupt(client)
-            claimed = await asyncio.to_thread(self._claim)
-            if not claimed:
+            look = await asyncio.to_thread(self._look, woken)
+            await self._interrupt(client, look.stopped)
+            if not look.claimed:
                 await self._rest(self._pace.look)
-            elif await self._start_all(client, claimed):
+            elif await self._start_all(client, look.claimed):
                 pause = self._pace.look
             else:
                 await asyncio.sleep(pause)
@@ -90,10 +100,9 @@ class Dispatcher:
         except TimeoutError:
             return
 
-    async def _interrupt(self, client: Client) -> None:
+    async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
         """End the waits of jobs that a person stopped; one inside a step notices by itself (decision 16)."""
-        stopped = set(await asyncio.to_thread(self._stopped_while_waiting))
-        fresh, self._interrupted = stopped - self._interrupted, stopped
+        fresh, self._interrupted = stopped - self._interrupted, set(stopped)
         await asyncio.gather(*(self._cancel(client, job_id) for job_id in fresh))
 
     async def _cancel(self, client: Client, job_id: str) -> None:
@@ -137,9 +146,11 @@ class Dispatcher:
                 run=job.run,
                 heartbeat_seconds=self._pace.heartbeat,
                 model_seconds=self._pace.model,
+                llm_queue=self._queues.llm,
+                connector_queue=self._queues.connector(job.platform, job.account),
             ),
             id=job.id,
-            task_queue=self._task_queue,
+            task_queue=self._queues.main,
             task_timeout=TASK_TIMEOUT,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
@@ -159,16 +170,16 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.forget_claims()
 
-    def _claim(self) -> Sequence[Job]:
-        with self._store.view() as tx:
-            if not tx.jobs.claimable(1, tx.now - CLAIM_LAPSES):
-                return ()
+    def _look(self, woken: bool) -> Look:
+        """See what there is to do; who was woken expects a job, who was not looks first without writing."""
+        if not woken:
+            with self._store.view() as tx:
+                stopped = frozenset(tx.jobs.stopped_while_waiting())
+                if not tx.jobs.claimable(1, tx.now - CLAIM_LAPSES):
+                    return Look(stopped=stopped)
         with self._store.begin() as tx:
-            return tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES)
-
-    def _stopped_while_waiting(self) -> Sequence[str]:
-        with self._store.view() as tx:
-            return tx.jobs.stopped_while_waiting()
+            claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES)
+            return Look(claimed, frozenset(tx.jobs.stopped_while_waiting()))
 
     def _unclaim(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:

@@ -1,38 +1,51 @@
-"""Runs the engine of one process: the connection to Temporal, the worker, the dispatcher, the reconciler."""
+"""Runs the engine of one process: the connection to Temporal, its workers, the dispatcher, the reconciler."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
 from temporal.client import Endpoint, connect_patiently
-from temporal.dispatcher import Dispatcher
-from temporal.reconciler import Reconciler
 from temporal.search_attributes import ensure_search_attributes
 from temporal.worker import WorkerLoop, WorkerParts
 
 BEGIN_AGAIN_SECONDS = 1.0
 HEALTH_TIMEOUT = timedelta(seconds=2)
 
+Service = Callable[[Client], Awaitable[None]]
+"""Something that works with Temporal until it is cancelled, such as the dispatcher or the reconciler."""
+
 
 class Engine:
     """Connects as soon as Temporal is there, and works until stopped; until then messages wait in the store."""
 
-    def __init__(self, dispatcher: Dispatcher, reconciler: Reconciler, report: Callable[[str], None]) -> None:
-        self._dispatcher = dispatcher
-        self._reconciler = reconciler
+    def __init__(self, endpoint: Endpoint, report: Callable[[str], None]) -> None:
+        self._endpoint = endpoint
         self._report = report
-        self._worker: WorkerLoop | None = None
+        self._connected = asyncio.Event()
+        self._workers: list[WorkerLoop] = []
         self.client: Client | None = None
-        self.ready = asyncio.Event()
 
     @property
     def polling(self) -> bool:
-        """Whether the worker takes work."""
-        return self._worker is not None and self._worker.polling.is_set()
+        """Whether every worker takes work."""
+        return bool(self._workers) and all(worker.polling for worker in self._workers)
+
+    async def connected(self) -> Client:
+        """Return the client as soon as there is one."""
+        await self._connected.wait()
+        assert self.client is not None
+        return self.client
+
+    async def present(self) -> Client | None:
+        """Return the client, or None while Temporal was never reached."""
+        return self.client
 
     async def reachable(self) -> str:
         """Return why Temporal cannot be worked with, or nothing when it can."""
@@ -44,26 +57,52 @@ class Engine:
             return f"Temporal does not answer ({error.status.name})"
         return "" if healthy else "Temporal says that it is not healthy"
 
-    async def run(self, endpoint: Endpoint, parts: WorkerParts) -> None:
-        """Work until cancelled."""
-        self.client = await connect_patiently(endpoint, self._report)
-        await self._prepare(self.client, endpoint)
-        self._worker = WorkerLoop(self.client, parts, self._report)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._worker.run())
-            group.create_task(self._persistently(self._dispatcher.run, self.client))
-            group.create_task(self._persistently(self._reconciler.run, self.client))
-            await self._worker.polling.wait()
-            self.ready.set()
+    async def polled(self, queue: str) -> bool:
+        """Say whether somebody takes workflows from this queue; false as well when Temporal does not say."""
+        if self.client is None:
+            return False
+        question = DescribeTaskQueueRequest(
+            namespace=self._endpoint.namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        try:
+            answer = await self.client.workflow_service.describe_task_queue(question, timeout=HEALTH_TIMEOUT)
+        except RPCError:
+            return False
+        return bool(answer.pollers)
 
-    async def _prepare(self, client: Client, endpoint: Endpoint) -> None:
+    async def run(self, *services: Service) -> None:
+        """Connect, and let the services work until cancelled."""
+        self.client = await connect_patiently(self._endpoint, self._report)
+        await self._prepare(self.client)
+        self._connected.set()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_forever())
+            for service in services:
+                group.create_task(self._persistently(service, self.client))
+
+    async def work(self, parts: WorkerParts, begun: Callable[[], None]) -> None:
+        """Poll a queue until cancelled or drained; ``begun`` is called whenever polling begins."""
+        worker = WorkerLoop(await self.connected(), parts, self._report)
+        self._workers.append(worker)
+        try:
+            await worker.run(begun)
+        finally:
+            self._workers.remove(worker)
+
+    async def drain(self) -> None:
+        """Take no new work and let what runs finish, for as long as the workers' parts say."""
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+
+    async def _prepare(self, client: Client) -> None:
         """Add the search attributes that a server we did not start may lack; who may not is told what to do."""
         try:
-            await ensure_search_attributes(client, endpoint.namespace)
+            await ensure_search_attributes(client, self._endpoint.namespace)
         except TemporalUnavailable as error:
             self._report(str(error))
 
-    async def _persistently(self, work: Callable[[Client], Awaitable[None]], client: Client) -> None:
+    async def _persistently(self, work: Service, client: Client) -> None:
         """Begin again when store or Temporal fail for a while: intake goes on meanwhile, and nothing is lost."""
         while True:
             try:
@@ -72,8 +111,6 @@ class Engine:
                 self._report(f"A part of the engine begins again: {error}")
                 await asyncio.sleep(BEGIN_AGAIN_SECONDS)
 
-    async def drain(self) -> None:
-        """Take no new work and let what runs finish, for as long as the worker's parts say."""
-        self._dispatcher.pause()
-        if self._worker is not None:
-            await self._worker.stop()
+
+async def _forever() -> None:
+    await asyncio.Event().wait()

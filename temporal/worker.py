@@ -15,6 +15,8 @@ from workflows.message import MessageWorkflow
 
 WORKFLOWS = (MessageWorkflow,)
 
+Interceptors = Sequence[Interceptor]
+
 CACHED_WORKFLOWS = 1000
 CONCURRENT_ACTIVITIES = 400
 LOCAL_ACTIVITIES = 16
@@ -27,20 +29,21 @@ STICKY_TIMEOUT = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class WorkerParts:
-    """What a worker runs; ``drain`` is how long running activities may finish at a shutdown."""
+    """What a worker of one queue runs; ``drain`` is how long running activities may finish at a shutdown."""
 
     task_queue: str
     activities: Sequence[Callable[..., Any]]
-    interceptors: Sequence[Interceptor]
+    interceptors: Interceptors
     drain: timedelta
+    workflows: Sequence[type] = WORKFLOWS
 
 
 def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor) -> Worker:
-    """Return a worker for all workflows and the given activities."""
+    """Return a worker for the workflows and activities of its parts."""
     return Worker(
         client,
         task_queue=parts.task_queue,
-        workflows=WORKFLOWS,
+        workflows=parts.workflows,
         activities=parts.activities,
         activity_executor=threads,
         interceptors=parts.interceptors,
@@ -64,21 +67,22 @@ class WorkerLoop:
         self._report = report
         self._worker: Worker | None = None
         self._stopping = False
-        self.polling = asyncio.Event()
+        self.polling = False
 
-    async def run(self) -> None:
-        """Poll until ``stop``."""
+    async def run(self, begun: Callable[[], None]) -> None:
+        """Poll until ``stop``; ``begun`` is called whenever polling begins."""
         with ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step") as threads:
             while not self._stopping:
                 self._worker = build_worker(self._client, self._parts, threads)
-                self.polling.set()
+                self.polling = True
+                begun()
                 try:
                     await self._worker.run()
                 except RuntimeError as error:
                     self._report(f"the worker stopped ({error}); starting it again")
                     await asyncio.sleep(REBUILD_AFTER)
                 finally:
-                    self.polling.clear()
+                    self.polling = False
 
     async def stop(self) -> None:
         """Take no new work, give running activities the drain time, and end."""

@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.delivery import DeliveryActivities
     from activities.llm import LLMActivities
     from activities.media import MediaActivities
-    from activities.routing import RoutingActivities
+    from activities.routing import TypingActivities
     from activities.tags import TagActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.flow import AnswerStep, CloseOutcome, CloseStep, DeliverStep, ModelOutcome, ModelStep
@@ -35,11 +35,12 @@ FINAL_CALL = 1
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How long a step may take: one attempt, and all of them together if that is bounded."""
+class Terms:
+    """How long a step may take, one attempt and all of them together if that is bounded, and on which queue it is."""
 
     once: timedelta
     in_all: timedelta | None = None
+    queue: str = ""
 
 
 class JobRun:
@@ -72,16 +73,15 @@ class JobRun:
 
     async def fetch_files(self) -> None:
         """Fetch what came with the message; what cannot be had is named to the model as missing."""
-        await self._optional(
-            MediaActivities.fetch_media, "media", Limits(once=policies.MEDIA), "Fetch the files of the message"
-        )
+        terms = Terms(once=policies.MEDIA, queue=self._ref.connector_queue)
+        await self._optional(MediaActivities.fetch_media, "media", terms, "Fetch the files of the message")
 
     async def compact(self) -> None:
         """Make the conversation shorter; what fails is put off until the next message (decision 5)."""
         await self._optional(
             CompactionActivities.compact_conversation,
             "compaction",
-            Limits(once=self._model_calls(2), in_all=policies.COMPACTION),
+            Terms(once=self._model_calls(2), in_all=policies.COMPACTION, queue=self._ref.llm_queue),
             "Compact the conversation",
         )
 
@@ -91,7 +91,7 @@ class JobRun:
         call: ModelOutcome = await self._regular(
             LLMActivities.call_model,
             ModelStep(job_id=self._ref.job_id, step=f"model-{FINAL_CALL}", number=FINAL_CALL),
-            Limits(once=self._model_calls(1)),
+            Terms(once=self._model_calls(1), queue=self._ref.llm_queue),
             f"Ask the model, call {FINAL_CALL}",
         )
         self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
@@ -112,8 +112,9 @@ class JobRun:
     def show_typing(self) -> None:
         """Have the process that holds the connector show the indicator; nobody waits for it."""
         workflow.start_activity_method(
-            RoutingActivities.show_typing,
+            TypingActivities.show_typing,
             StepRef(job_id=self._ref.job_id, step="typing"),
+            task_queue=self._ref.connector_queue or None,
             schedule_to_close_timeout=policies.SLACK,
             retry_policy=policies.RETRY_AFTER_CRASH,
             summary="Show the typing indicator",
@@ -162,8 +163,9 @@ class JobRun:
             purpose=purpose,
             closes=closes,
         )
-        limits = Limits(once=policies.DELIVERY, in_all=None if closes else policies.NOTICE)
-        await self._regular(DeliveryActivities.deliver, step, limits, summary)
+        in_all = None if closes else policies.NOTICE
+        terms = Terms(once=policies.DELIVERY, in_all=in_all, queue=self._ref.connector_queue)
+        await self._regular(DeliveryActivities.deliver, step, terms, summary)
 
     async def _local(self, activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
         result: Outcome = await workflow.execute_local_activity_method(
@@ -176,10 +178,10 @@ class JobRun:
         )
         return result
 
-    async def _optional(self, activity: Callable[..., Any], step: str, limits: Limits, summary: str) -> None:
+    async def _optional(self, activity: Callable[..., Any], step: str, terms: Terms, summary: str) -> None:
         """Run a step that the answer can do without: its failure is told, and the flow goes on; a stop is a stop."""
         try:
-            await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), limits, summary)
+            await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
         except ActivityError as error:
             if is_cancelled_exception(error) or _kind(error) in STOPPED:
                 raise
@@ -188,13 +190,14 @@ class JobRun:
     def _model_calls(self, count: int) -> timedelta:
         return timedelta(seconds=self._ref.model_seconds) * count + policies.SLACK
 
-    async def _regular(self, activity: Callable[..., Any], step: StepRef, limits: Limits, summary: str) -> Any:
+    async def _regular(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
         return await workflow.execute_activity_method(
             activity,
             step,
             activity_id=step.step,
-            start_to_close_timeout=limits.once,
-            schedule_to_close_timeout=limits.in_all,
+            task_queue=terms.queue or None,
+            start_to_close_timeout=terms.once,
+            schedule_to_close_timeout=terms.in_all,
             heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
             retry_policy=policies.RETRY_AFTER_CRASH,
             cancellation_type=policies.WAIT_FOR_CLEANUP,

@@ -40,6 +40,7 @@ class WebConnector:
 
     platform = PLATFORM
     account = DEFAULT_ACCOUNT
+    token_digest = ""
 
     def __init__(
         self,

@@ -89,11 +89,12 @@ def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
     return Upload(path=Path(path), filename=safe_name(name), content_type=content_type, size=size)
 
 
-def sweep(folder: Path) -> None:
-    """Remove the uploads that were under way when an earlier process was killed."""
+def sweep(folder: Path, until: float) -> None:
+    """Remove the uploads that a killed process left under way; ``until`` is when the youngest of them changed last."""
     for path in folder.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # what cannot be deleted does no harm
-            path.unlink()
+            if path.stat().st_mtime <= until:
+                path.unlink()
 
 
 def sniff(source: BinaryIO) -> str:

@@ -1,32 +1,32 @@
-"""The data folder: made, checked, and owned by one process at a time."""
+"""The data folder: made, checked, and owned by one ``maestro up``, or shared by processes that work together."""
 
 import os
 from pathlib import Path
 from types import TracebackType
 
-from filelock import Timeout, UnixFileLock
-
+from maestro.bootstrap.locks import FileLock
 from maestro.domain.errors import ConfigurationError, DataFolderBusy
 
-_LOCK = "maestro.lock"
+LOCK = "maestro.lock"
 _PID = "maestro.pid"
 
 
 class DataFolder:
-    """The folder for everything this process keeps; as a context manager it is ours alone.
+    """The folder for everything Maestro keeps; as a context manager it is held.
 
-    The lock belongs to the operating system (flock), so a kill frees it at once and no stale lock can remain.
+    Who runs its own Temporal server has the folder alone. Worker, API and connectors beside a cluster share it with
+    each other, but not with one that wants it alone.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, shared: bool = False) -> None:
         """``path`` is created on entry if it does not exist, readable by its owner only."""
         self.path = path.expanduser().absolute()
-        # A lock that is only a file would outlive a kill, so a file system without flock is refused instead.
-        self._lock = UnixFileLock(self.path / _LOCK, timeout=0, fallback_to_soft=False, thread_local=False)
+        self._shared = shared
+        self._lock = FileLock(self.path / LOCK)
 
     @property
     def pid_file(self) -> Path:
-        """Holds the process id of the owner; gone after a clean exit."""
+        """Holds the process id of who has the folder alone; gone after a clean exit."""
         return self.path / _PID
 
     def __enter__(self) -> "DataFolder":
@@ -36,8 +36,6 @@ class DataFolder:
         """
         try:
             self._take()
-        except Timeout as error:
-            raise DataFolderBusy(self._busy()) from error
         except OSError as error:
             raise ConfigurationError(self._unusable(error)) from error
         return self
@@ -46,17 +44,20 @@ class DataFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Give the folder back."""
-        self.pid_file.unlink(missing_ok=True)
+        if not self._shared:
+            self.pid_file.unlink(missing_ok=True)
         self._lock.release()
 
     def _take(self) -> None:
         if not self.path.is_dir():
-            self.path.mkdir(mode=0o700, parents=True)
-        self._lock.acquire()
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=self._shared)
+        if not self._lock.take(shared=self._shared):
+            raise DataFolderBusy(self._busy())
         try:
-            fresh = self.pid_file.with_suffix(".new")
+            # Also by those who share the folder: that it can be written is known before anything else begins.
+            fresh = self.pid_file.with_suffix(f".{os.getpid()}")
             fresh.write_text(f"{os.getpid()}\n")
-            fresh.replace(self.pid_file)
+            fresh.unlink(missing_ok=True) if self._shared else fresh.replace(self.pid_file)
         except OSError:
             self._lock.release()
             raise
@@ -64,8 +65,8 @@ class DataFolder:
     def _busy(self) -> str:
         try:
             holder = f"process {int(self.pid_file.read_text())}"
-        except (OSError, ValueError):  # the holder is between its lock and its pid file
-            holder = "another process"
+        except (OSError, ValueError):  # the holder is between its lock and its pid file, or there are several
+            holder = "another Maestro, such as a worker or connectors of its own"
         return (
             f"The data folder {self.path} is in use by {holder}. "
             "Stop that Maestro first, or give this one a folder of its own (dataDir)."

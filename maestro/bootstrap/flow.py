@@ -1,8 +1,10 @@
-"""The parts of the engine: the activities with what they need, the worker, the dispatcher, the reconciler."""
+"""The steps of the flow with what they need, and the workers that do them, each on its queue (design section 4)."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from activities.closing import ClosingActivities
@@ -12,63 +14,75 @@ from activities.conversations import ConversationActivities
 from activities.delivery import DeliveryActivities
 from activities.llm import LLMActivities
 from activities.media import MediaActivities
-from activities.routing import RoutingActivities
+from activities.routing import RoutingActivities, TypingActivities
 from activities.tags import TagActivities
+from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
+from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.models import Models
+from maestro.bootstrap.storage import open_files
 from maestro.domain.jobs import RetryRules
-from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
 from maestro.store.files import Files
 from maestro.store.store import Store
 from temporal.dispatcher import Pace
 from temporal.heartbeats import Heartbeats
 from temporal.journal import StepJournal
-from temporal.worker import WorkerParts
+from temporal.queues import Queues
+from temporal.worker import WORKFLOWS, Interceptors, WorkerParts
 
 PLATFORM_ATTEMPTS = 10
 PLATFORM_BASE_SECONDS = 1.0
 OWN_ATTEMPTS = 5
 
+Steps = list[Callable[..., Any]]
+
 
 @dataclass(frozen=True)
 class FlowParts:
-    """What the steps of the flow work with."""
+    """What the steps of the flow work with, whatever their queue."""
 
     store: Store
     files: Files
-    llm: LLMClient
-    default_model: str
     hub: ConnectorHub
     typing: TypingIndicators
     released: Callable[[], None]
+    interceptors: Interceptors
 
 
-def build_activities(parts: FlowParts, settings: Settings) -> list[Callable[..., Any]]:
-    """Return every activity of the flow."""
-    limits = CompactionLimits(parts.default_model, settings.llm.max_output_tokens)
-    routing = RoutingActivities(parts.store, parts.typing, settings.routing.fallback_agent)
-    return [
-        routing.choose_agent,
-        routing.show_typing,
-        MediaActivities(parts.store, parts.files, parts.hub).fetch_media,
-        ConversationActivities(parts.store, parts.default_model).record_message,
-        CompactionActivities(parts.store, parts.llm, limits).compact_conversation,
-        ContextActivities(parts.store, parts.default_model).build_context,
-        LLMActivities(parts.store, parts.llm, parts.typing, settings.llm.max_output_tokens).call_model,
-        TagActivities(parts.store).record_answer,
-        DeliveryActivities(parts.store, parts.hub, parts.typing, parts.released).deliver,
-        ClosingActivities(parts.store, parts.typing, parts.released).close_job,
-    ]
-
-
-def worker_parts(parts: FlowParts, settings: Settings) -> WorkerParts:
-    """Return what the worker of this process runs."""
-    return WorkerParts(
-        task_queue=settings.temporal.task_queue,
-        activities=build_activities(parts, settings),
-        interceptors=(Heartbeats(), StepJournal(parts.store, retry_rules(settings))),
-        drain=timedelta(seconds=settings.jobs.drain_seconds),
+def flow_parts(store: Store, settings: Settings, hub: ConnectorHub, released: Callable[[], None]) -> FlowParts:
+    """Return what the steps of this process work with; ``released`` is called when a lane is free."""
+    return FlowParts(
+        store=store,
+        files=open_files(settings),
+        hub=hub,
+        typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
+        released=released,
+        interceptors=(Heartbeats(), StepJournal(store, retry_rules(settings))),
     )
+
+
+def worker_parts(flow: FlowParts, settings: Settings, models: Models) -> list[WorkerParts]:
+    """Return the workers of a process that calls models; beside an embedded server one of them does everything."""
+    names = queues(settings)
+    local, calls = _local_steps(flow, settings, models), _model_steps(flow, settings, models)
+    if not names.llm:
+        return [_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])]
+    return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=())]
+
+
+def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
+    """Return the worker that does what only the process of this connector can."""
+    queue = queues(settings).connector(connector.platform, connector.account)
+    return _parts(flow, settings, queue, _connector_steps(flow), workflows=())
+
+
+def queues(settings: Settings) -> Queues:
+    """Return the names of the queues: one for everything beside an embedded server (design section 4)."""
+    temporal = settings.temporal
+    if temporal.embedded:
+        return Queues(temporal.task_queue)
+    return Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
 
 
 def retry_rules(settings: Settings) -> RetryRules:
@@ -89,4 +103,48 @@ def pace(settings: Settings) -> Pace:
         look=settings.jobs.dispatch_seconds,
         heartbeat=settings.temporal.heartbeat.total_seconds(),
         model=settings.llm.total_timeout_seconds,
+    )
+
+
+def _is_open(store: Store, job_id: str) -> bool:
+    with store.view() as tx:
+        return not tx.jobs.status(job_id).ended
+
+
+def _local_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
+    return [
+        RoutingActivities(flow.store, flow.typing, settings.routing.fallback_agent).choose_agent,
+        ConversationActivities(flow.store, models.default_model).record_message,
+        ContextActivities(flow.store, models.default_model).build_context,
+        TagActivities(flow.store).record_answer,
+        ClosingActivities(flow.store, flow.typing, flow.released).close_job,
+    ]
+
+
+def _model_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
+    llm = build_chain(models.transport, models.default_model, flow.store, settings)
+    limits = CompactionLimits(models.default_model, settings.llm.max_output_tokens)
+    return [
+        CompactionActivities(flow.store, llm, limits).compact_conversation,
+        LLMActivities(flow.store, llm, flow.typing, settings.llm.max_output_tokens).call_model,
+    ]
+
+
+def _connector_steps(flow: FlowParts) -> Steps:
+    return [
+        TypingActivities(flow.store, flow.typing).show_typing,
+        MediaActivities(flow.store, flow.files, flow.hub).fetch_media,
+        DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released).deliver,
+    ]
+
+
+def _parts(
+    flow: FlowParts, settings: Settings, queue: str, steps: Steps, workflows: Sequence[type] = WORKFLOWS
+) -> WorkerParts:
+    return WorkerParts(
+        task_queue=queue,
+        activities=steps,
+        interceptors=flow.interceptors,
+        drain=timedelta(seconds=settings.jobs.drain_seconds),
+        workflows=workflows,
     )

@@ -25,8 +25,7 @@ class Models:
 
 def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: Files) -> Models:
     """Choose the transport; accounts from the environment count only when none is configured."""
-    accounts = settings.llm.accounts or found
-    real = [account for account in accounts if account.provider != DEMO]
+    real = real_accounts(settings, found)
     if not real:
         return Models(
             DemoClient(loopback=is_loopback(settings.web.host)),
@@ -51,6 +50,11 @@ def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: 
         announcement=f"Answers come from {first.provider}/{first.model} ({source}).",
         close=client.close,
     )
+
+
+def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
+    """Return the accounts that a provider answers for; without any, the demo model answers (decision 23)."""
+    return [account for account in settings.llm.accounts or found if account.provider != DEMO]
 
 
 async def _nothing() -> None:

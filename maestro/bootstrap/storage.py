@@ -2,9 +2,12 @@
 
 import os
 import secrets
+import time
+from datetime import timedelta
 from pathlib import Path
 
 from connectors.web import uploads
+from maestro.bootstrap.locks import FileLock
 from maestro.domain.agents import Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address
@@ -18,14 +21,18 @@ KEY_BYTES = 32
 
 
 def open_store(settings: Settings) -> Store:
-    """Open the store, bring it up to date and enter the configured agents and bindings."""
+    """Open the store, bring it up to date and enter the configured agents and bindings.
+
+    One process at a time: several that start together on an empty folder must not each begin afresh.
+    """
     database = _database(settings)
-    if not database.exists():
-        # What an older key signed speaks of channels and deliveries that are gone with the older database.
-        _key_file(settings).unlink(missing_ok=True)
-    store = Store.open(database)
-    with store.begin() as tx:
-        _enter(tx, settings)
+    with FileLock(settings.data_dir / "start.lock").held():
+        if not database.exists():
+            # What an older key signed speaks of channels and deliveries that are gone with the older database.
+            _key_file(settings).unlink(missing_ok=True)
+        store = Store.open(database)
+        with store.begin() as tx:
+            _enter(tx, settings)
     return store
 
 
@@ -55,20 +62,22 @@ def upload_folder(settings: Settings) -> Path:
     return settings.data_dir / "uploads"
 
 
-def sweep(settings: Settings) -> None:
-    """Remove half-received files of an earlier process; the data folder must be ours alone."""
-    uploads.sweep(upload_folder(settings))
-    open_files(settings).sweep()
+def sweep(settings: Settings, older_than: timedelta = timedelta()) -> None:
+    """Remove half-received files of an earlier process; who shares the data folder spares what may still arrive."""
+    until = time.time() - older_than.total_seconds()
+    uploads.sweep(upload_folder(settings), until)
+    open_files(settings).sweep(until)
 
 
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs sessions and resume tokens; made once, readable by its owner only."""
     path = _key_file(settings)
-    if not path.exists():
-        fresh = path.with_suffix(f".{os.getpid()}")
-        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(KEY_BYTES))
-        fresh.replace(path)
+    with FileLock(settings.data_dir / "start.lock").held():
+        if not path.exists():
+            fresh = path.with_suffix(".new")
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(secrets.token_bytes(KEY_BYTES))
+            fresh.replace(path)
     return path.read_bytes()
 
 

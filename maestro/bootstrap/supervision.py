@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
+
+Service = Coroutine[Any, Any, None]
 
 
 async def first_of(*events: Awaitable[Any], watched: Sequence[asyncio.Task[Any]]) -> None:
@@ -35,3 +37,47 @@ def _raise_cause(task: "asyncio.Future[Any]") -> None:
         error = error.exceptions[0]
     if error is not None:
         raise error
+
+
+class Services:
+    """Runs services side by side: the first that fails ends all, and ending is orderly."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def add(self, *services: Service) -> None:
+        """Let these run."""
+        self._tasks += [asyncio.create_task(service) for service in services]
+
+    async def until_stopped(self, begun: Service, drain: Callable[[], Service]) -> None:
+        """Wait for ``begun``, which tells people, and for the end; then drain, and end what still runs."""
+        try:
+            await first_of(self._stop.wait(), begun, watched=self._tasks)
+            await first_of(self._stop.wait(), watched=self._tasks)
+            await drain()
+        finally:
+            await end(self._tasks)
+
+
+class Beginnings:
+    """Knows when each of several parts has begun."""
+
+    def __init__(self) -> None:
+        self._events: list[asyncio.Event] = []
+
+    def another(self) -> Callable[[], None]:
+        """Expect one more, and return what it calls when it has begun."""
+        event = asyncio.Event()
+        self._events.append(event)
+        return event.set
+
+    @property
+    def done(self) -> bool:
+        """Whether all have begun."""
+        return all(event.is_set() for event in self._events)
+
+    async def wait(self) -> None:
+        """Return when all have begun."""
+        for event in self._events:
+            await event.wait()

@@ -9,7 +9,11 @@ from typer.main import get_command
 
 COMMANDS: Mapping[str, str] = {
     "up": "Run everything: Temporal, worker, connectors, API and dashboard.",
+    "worker": "Run workflows and model calls, beside a Temporal server of your own.",
+    "api": "Run the dashboard and the API, beside a Temporal server of your own.",
+    "connect": "Run connectors, beside a Temporal server of your own.",
     "jobs": "List, show, replay and cancel jobs.",
+    "migrate": "Create the database, or bring it up to this release.",
     "version": "Show the version.",
 }
 """Each command with its line in the help; the module of the same name beside this one holds it as ``app``."""

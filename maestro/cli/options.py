@@ -17,6 +17,12 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log i
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 
+def port_option(name: str, what: str) -> typer.models.OptionInfo:
+    """Return an option that takes a port."""
+    option: typer.models.OptionInfo = typer.Option(name, metavar="N", min=1, max=65535, help=what)
+    return option
+
+
 @dataclass
 class Given:
     """What was given so far; what stands nearer to the end of the line wins."""

@@ -4,16 +4,12 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.up import run
+from maestro.bootstrap.process import run
+from maestro.bootstrap.up import Up
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given
+from maestro.cli.options import Config, DataDir, Debug, Given, port_option
 
 app = typer.Typer(rich_markup_mode=None)
-
-
-def _port(name: str, what: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, metavar="N", min=1, max=65535, help=what)
-    return option
 
 
 @app.command()
@@ -21,13 +17,13 @@ def up(
     ctx: typer.Context,
     config: Config = None,
     data_dir: DataDir = None,
-    port: Annotated[int | None, _port("--port", "The port of dashboard and API (8080).")] = None,
-    web_port: Annotated[int | None, _port("--web-port", "The port of the web connector (5070).")] = None,
+    port: Annotated[int | None, port_option("--port", "The port of dashboard and API (8080).")] = None,
+    web_port: Annotated[int | None, port_option("--web-port", "The port of the web connector (5070).")] = None,
     temporal_port: Annotated[
-        int | None, _port("--temporal-port", "The port of the embedded Temporal server (7233).")
+        int | None, port_option("--temporal-port", "The port of the embedded Temporal server (7233).")
     ] = None,
     temporal_ui_port: Annotated[
-        int | None, _port("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")
+        int | None, port_option("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -44,4 +40,4 @@ def up(
         "temporal.port": temporal_port,
         "temporal.uiPort": temporal_ui_port,
     }
-    raise typer.Exit(run(configured(given, ports), typer.echo))
+    raise typer.Exit(run(Up(configured(given, ports), typer.echo)))

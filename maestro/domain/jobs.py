@@ -163,12 +163,17 @@ class Ending(Value):
 
 
 class JobRef(Value):
-    """The one payload of a workflow: which job, its run, and how fast it goes (seconds)."""
+    """The one payload of a workflow: which job, its run, how fast it goes (seconds), and on which queues.
+
+    An empty queue is the workflow's own.
+    """
 
     job_id: str
     run: int
     heartbeat_seconds: float
     model_seconds: float
+    llm_queue: str = ""
+    connector_queue: str = ""
 
 
 class RetryRules(Value):

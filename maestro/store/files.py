@@ -37,10 +37,11 @@ class Files:
         with tempfile.TemporaryDirectory(prefix=ARRIVING, dir=self._root, ignore_cleanup_errors=True) as folder:
             yield Path(folder)
 
-    def sweep(self) -> None:
-        """Remove what was arriving when an earlier process was killed; for the start, when nothing arrives yet."""
+    def sweep(self, until: float) -> None:
+        """Remove what a killed process left arriving; ``until`` is when the youngest of it changed last."""
         for folder in self._root.glob(f"{ARRIVING}*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            if folder.stat().st_mtime <= until:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, digest: str) -> Path:
         """Return where a file is or would be."""

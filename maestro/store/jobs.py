@@ -70,8 +70,9 @@ class Jobs(Repository):
     def claim(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
         """Take jobs whose turn it is, so that no other dispatcher starts them as well."""
         jobs = self.claimable(limit, abandoned_before)
-        ids = [job.id for job in jobs]
-        self._session.exec(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
+        if jobs:
+            ids = [job.id for job in jobs]
+            self._session.exec(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
         return jobs
 
     def forget_claims(self) -> None:

@@ -310,6 +310,7 @@ class Hooked:
 
     platform = "slack"
     account = "default"
+    token_digest = ""
     capabilities = Capabilities(3900, LengthUnit.CODE_POINTS, 90, Idempotency.RECONCILE)
 
     async def run(self) -> None:

@@ -10,18 +10,20 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
 from connectors.base import Connector
-from maestro.bootstrap import up
+from maestro.bootstrap import connectors
+from maestro.bootstrap.connectors import web_config
 from maestro.bootstrap.context import StoreContext
+from maestro.bootstrap.flow import pace, queues
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.up import Up, web_config
+from maestro.bootstrap.up import Up
 from maestro.settings import Loaded, load
 from maestro.store.store import Store, utc_now
 from temporal import dispatcher
+from temporal.dispatcher import Dispatcher
 from temporal.server import ServerConfig, Timing
 from tests.support.crashing import (
     CrashingClient,
@@ -64,14 +66,24 @@ class CrashingUp(Up):
         connector.capabilities = replace(connector.capabilities, max_length=MAX_LENGTH)
         return (connector,)
 
+    def build_dispatcher(self, store: Store) -> Dispatcher:
+        """Return a dispatcher that can die."""
+        CrashingDispatcher.fuse = self._fuse
+        return CrashingDispatcher(store, queues(self.settings), pace(self.settings), self.say)
+
+    def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
+        """Return a context that can die."""
+        CrashingContext.fuse = self._fuse
+        with mock.patch.object(connectors, "StoreContext", CrashingContext):
+            return super().build_context(store, dispatcher)
+
+    def server_config(self) -> ServerConfig:
+        """Let the server be started again soon."""
+        return replace(super().server_config(), timing=TIMING)
+
     async def until_stopped(self) -> None:
-        """Run with the wrappers of the parts that cannot be overridden."""
-        CrashingDispatcher.fuse = CrashingContext.fuse = self._fuse
-        with (
-            mock.patch.multiple(up, Dispatcher=CrashingDispatcher, StoreContext=CrashingContext),
-            mock.patch.object(up, "ServerConfig", partial(ServerConfig, timing=TIMING)),
-            mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT),
-        ):
+        """Run with what cannot be overridden changed."""
+        with mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT):
             await super().until_stopped()
 
 

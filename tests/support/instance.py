@@ -22,10 +22,12 @@ from temporalio.client import Client
 
 from connectors.base import Connector, ConnectorContext
 from connectors.web import WebConfig, WebConnector
+from maestro.bootstrap.connectors import web_config
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.operator import Operator, open_operator
-from maestro.bootstrap.up import READY, STORE_THREADS, Up, web_config
+from maestro.bootstrap.process import STORE_THREADS
+from maestro.bootstrap.up import READY, Up
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.settings import Loaded, load

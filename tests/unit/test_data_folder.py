@@ -98,10 +98,10 @@ def test_a_lock_that_cannot_be_written_is_a_configuration_error(tmp_path: Path) 
 
 
 def test_a_pid_file_that_cannot_be_written_frees_the_lock_again(tmp_path: Path) -> None:
-    (tmp_path / "maestro.new").mkdir()
+    (tmp_path / f"maestro.{os.getpid()}").mkdir()
     with pytest.raises(ConfigurationError, match="Set dataDir"), DataFolder(tmp_path):
         pass
-    (tmp_path / "maestro.new").rmdir()
+    (tmp_path / f"maestro.{os.getpid()}").rmdir()
     with DataFolder(tmp_path):
         pass
 

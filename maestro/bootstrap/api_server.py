@@ -1,0 +1,55 @@
+"""Serves the API and the dashboard on their port."""
+
+import asyncio
+
+from api.app import build_app
+from api.parts import ApiParts, GuardSettings, Health
+from maestro.bootstrap.endpoints import temporal_ui_url
+from maestro.bootstrap.storage import signing_key
+from maestro.domain.release import release
+from maestro.domain.replay import JobControl
+from maestro.serving import Place, Server, config, listen, serve_until_cancelled
+from maestro.settings import Settings
+from maestro.store.store import Store
+
+
+class ApiServer:
+    """Listens from the start, so that a taken port is known before anything else begins."""
+
+    def __init__(self, settings: Settings, parts: ApiParts) -> None:
+        self._place = Place(settings.webui.host, settings.webui.port, section="webui", option="--port")
+        self._parts = parts
+        self._serving = asyncio.Event()
+
+    async def started(self) -> None:
+        """Return once requests are answered."""
+        await self._serving.wait()
+
+    async def run(self) -> None:
+        """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
+        sockets = await asyncio.to_thread(listen, self._place)
+        await serve_until_cancelled(Server(config(build_app(self._parts)), self._announce), sockets)
+
+    async def _announce(self) -> None:
+        self._serving.set()
+
+
+def api_parts(settings: Settings, store: Store, control: JobControl, health: Health, *, demo: bool) -> ApiParts:
+    """Return what the API is made of."""
+    webui = settings.webui
+    return ApiParts(
+        store=store,
+        control=control,
+        guard=GuardSettings(
+            signing_key=signing_key(settings),
+            password=webui.password.get_secret_value(),
+            session_hours=webui.session_hours,
+            allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
+        ),
+        health=health,
+        version=release(),
+        web_port=settings.web.port if settings.web.enabled else 0,
+        temporal_ui_url=temporal_ui_url(settings),
+        namespace=settings.temporal.namespace,
+        demo=demo,
+    )

@@ -1,0 +1,74 @@
+"""``maestro connect``: connectors in a process of their own, which takes messages even while Temporal is away."""
+
+import asyncio
+from collections.abc import Sequence
+
+from connectors.base import Connector
+from connectors.hub import ConnectorHub
+from maestro.bootstrap.connectors import (
+    Stations,
+    configured_connectors,
+    listening,
+    stop_accepting,
+    web_context,
+)
+from maestro.bootstrap.endpoints import endpoint_of
+from maestro.bootstrap.flow import flow_parts, pace, queues
+from maestro.bootstrap.process import Say, SeparateProcess
+from maestro.bootstrap.supervision import Beginnings, Services
+from maestro.domain.errors import ConfigurationError
+from maestro.settings import Loaded
+from maestro.store.store import Store
+from temporal.dispatcher import Dispatcher
+from temporal.engine import Engine
+
+
+class Connect(SeparateProcess):
+    """Receives and sends for some platforms; each connector works where its lease is."""
+
+    command = "connect"
+
+    def __init__(self, loaded: Loaded, say: Say, platforms: Sequence[str]) -> None:
+        super().__init__(loaded, say)
+        self._platforms = platforms
+
+    async def work(self, store: Store, stop: asyncio.Event) -> None:
+        """Receive, start jobs, and do what only the process of a connector can: send, show typing, fetch files."""
+        dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
+        engine = Engine(endpoint_of(self.settings), self.say)
+        flow = flow_parts(store, self.settings, ConnectorHub(), dispatcher.wake)
+        connectors = self._chosen(
+            configured_connectors(self.settings, web_context(self.settings, store, dispatcher.wake))
+        )
+        stations = Stations(self.settings, flow, engine, self.say)
+        services, begun = Services(stop), Beginnings()
+        services.add(*(stations.man(connector, begun.another()) for connector in connectors))
+        services.add(engine.run(dispatcher.run))
+
+        async def drain() -> None:
+            self.say("Stopping: what is being sent may finish.")
+            stop_accepting(connectors)
+            dispatcher.pause()
+            await engine.drain()
+
+        await services.until_stopped(self._announce(begun, connectors), drain)
+
+    def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:
+        """Return the connectors of the platforms asked for; raises ``ConfigurationError`` for one that is not on."""
+        enabled = {connector.platform for connector in connectors}
+        missing = [platform for platform in self._platforms if platform not in enabled]
+        if missing:
+            known = ", ".join(sorted(enabled)) or "none"
+            raise ConfigurationError(
+                f"there is no enabled connector for {', '.join(missing)} (enabled: {known}). "
+                "Enable it in maestro.json, such as web.enabled, or correct the name."
+            )
+        return [connector for connector in connectors if connector.platform in self._platforms]
+
+    async def _announce(self, begun: Beginnings, connectors: Sequence[Connector]) -> None:
+        await listening(connectors)
+        names = ", ".join(f"{connector.platform}/{connector.account}" for connector in connectors)
+        if not begun.done:
+            self.say(f"Messages are taken in for {names}; they wait in the store until Temporal is reachable.")
+        await begun.wait()
+        self.say(f"The connectors are ready: {names}.")

@@ -1,0 +1,95 @@
+"""The connectors of a process: what they are told, their lease, and the queue of what only they can do."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from connectors.base import Connector
+from connectors.registry import assemble
+from connectors.web import WebConfig, WebConnector
+from maestro.bootstrap.context import StoreContext
+from maestro.bootstrap.endpoints import dashboard_origins
+from maestro.bootstrap.flow import FlowParts, connector_parts
+from maestro.bootstrap.leases import lease
+from maestro.bootstrap.process import Say
+from maestro.bootstrap.storage import open_files, signing_key, upload_folder
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.intake import Intake, IntakeRules
+from maestro.settings import Settings, is_loopback
+from maestro.store.store import Store
+from temporal.engine import Engine
+
+
+@dataclass(frozen=True)
+class Stations:
+    """Where connectors work: beside an embedded server they have the process, on a cluster a lease and a queue."""
+
+    settings: Settings
+    flow: FlowParts
+    engine: Engine
+    say: Say
+
+    async def man(self, connector: Connector, begun: Callable[[], None]) -> None:
+        """Run the connector until cancelled, once it is ours; ``begun`` is called when its sends are taken on."""
+        if self.settings.temporal.embedded:
+            begun()
+            with self.flow.hub.running(connector):
+                await connector.run()
+        else:
+            await self._man_alone(connector, begun)
+
+    async def _man_alone(self, connector: Connector, begun: Callable[[], None]) -> None:
+        async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
+            with self.flow.hub.running(connector):
+                working = self.engine.work(connector_parts(self.flow, self.settings, connector), begun)
+                group.create_task(working)
+                await connector.run()
+
+
+def web_context(settings: Settings, store: Store, wake: Callable[[], None]) -> StoreContext:
+    """Return what the web connector may ask of Maestro; ``wake`` is called when a job waits to be started."""
+    rules = IntakeRules(settings.jobs.max_pending, frozenset(settings.owner.ids))
+    return StoreContext(("web", DEFAULT_ACCOUNT), Intake(store, rules, wake), store, open_files(settings))
+
+
+def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:
+    """Return the connectors that the configuration enables."""
+    return assemble(web_config(settings) if settings.web.enabled else None, context)
+
+
+async def listening(connectors: Sequence[Connector]) -> None:
+    """Return once those that have a port take messages; raises what keeps one from it."""
+    for connector in connectors:
+        if isinstance(connector, WebConnector):
+            await connector.started()
+
+
+def stop_accepting(connectors: Sequence[Connector]) -> None:
+    """Let them take no more messages, while what is being answered still goes out."""
+    for connector in connectors:
+        if isinstance(connector, WebConnector):
+            connector.stop_accepting()
+
+
+def web_config(settings: Settings) -> WebConfig:
+    """Return what the web connector is told (decision 19)."""
+    web, webui = settings.web, settings.webui
+    alone = not web.api_key and not webui.password and is_loopback(web.host)
+    return WebConfig(
+        signing_key=signing_key(settings),
+        host=web.host,
+        port=web.port,
+        api_key=web.api_key.get_secret_value(),
+        local_owner=alone,
+        password_digest=hashlib.sha256(webui.password.get_secret_value().encode()).digest(),
+        owner_hours=webui.session_hours,
+        allowed_origins=web.allowed_origins,
+        dashboard_origins=dashboard_origins(settings),
+        allowed_hosts=webui.allowed_hosts,
+        max_frame_bytes=web.max_frame_bytes,
+        max_upload_bytes=web.max_upload_bytes,
+        upload_dir=upload_folder(settings),
+        auth_timeout=web.auth_timeout_seconds,
+        typing_interval=web.typing_seconds,
+    )

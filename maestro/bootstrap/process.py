@@ -1,0 +1,85 @@
+"""What every kind of process does: hold the data folder, open the store, and run its parts until told to stop."""
+
+import asyncio
+import contextlib
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import ClassVar
+
+from maestro.bootstrap.data_folder import DataFolder
+from maestro.bootstrap.logs import configure_logs
+from maestro.bootstrap.storage import open_store, sweep
+from maestro.domain.errors import ConfigurationError
+from maestro.settings import Loaded, Settings
+from maestro.store.store import Store
+
+STORE_THREADS = 32
+"""Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
+
+STILL_ARRIVING = timedelta(days=1)
+"""How old a half-received file must be before who shares the data folder takes it for forgotten."""
+
+Say = Callable[[str], None]
+
+
+def run(process: "Process") -> int:
+    """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
+    configure_logs(process.settings.logs.level, process.settings.logs.format)
+    asyncio.run(process.until_stopped())
+    return 0
+
+
+class Process(ABC):
+    """The composition of one process; a subclass says what its parts are."""
+
+    def __init__(self, loaded: Loaded, say: Say) -> None:
+        self.settings: Settings = loaded.settings
+        self.say = say
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes work in the same data folder."""
+        return not self.settings.temporal.embedded
+
+    def open_store(self) -> Store:
+        """Return the store of the data folder."""
+        return open_store(self.settings)
+
+    async def until_stopped(self) -> None:
+        """Run until a signal says stop."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store"))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await self.serve(stop)
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
+        with DataFolder(self.settings.data_dir, shared=self.shared):
+            await asyncio.to_thread(sweep, self.settings, STILL_ARRIVING if self.shared else timedelta())
+            store = await asyncio.to_thread(self.open_store)
+            with contextlib.closing(store):
+                await self.work(store, stop)
+
+    @abstractmethod
+    async def work(self, store: Store, stop: asyncio.Event) -> None:
+        """Run the parts of this kind of process until the event is set."""
+
+
+class SeparateProcess(Process):
+    """A part of Maestro as a process of its own; ``command`` is what people type after ``maestro``."""
+
+    command: ClassVar[str]
+
+    async def serve(self, stop: asyncio.Event) -> None:
+        """Run beside others; raises ``ConfigurationError`` where Temporal is embedded in another process."""
+        if self.settings.temporal.embedded:
+            raise ConfigurationError(
+                f"`maestro {self.command}` needs a Temporal server that several processes share: set temporal.address "
+                "(MAESTRO_TEMPORAL_ADDRESS), or run everything in one process with `maestro up`."
+            )
+        await super().serve(stop)

@@ -1,0 +1,45 @@
+"""What works and what does not, one word or one sentence each, for `/readyz`."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from api.parts import OK
+from maestro.store.store import Store
+from temporal.engine import Engine
+
+
+class EngineHealth:
+    """The store, Temporal, and whether work is done: by the workers of this process, or by those of others."""
+
+    def __init__(self, store: Store, engine: Engine, working: Callable[[], Awaitable[str]]) -> None:
+        """``working`` returns why no work is done, or nothing when it is."""
+        self._store = store
+        self._engine = engine
+        self._working = working
+
+    async def checks(self) -> Mapping[str, str]:
+        """Return "ok" or the problem for the store, Temporal and the worker."""
+        temporal = await self._engine.reachable()
+        return {
+            "store": await asyncio.to_thread(self._store.problem) or OK,
+            "temporal": temporal or OK,
+            "worker": ("Temporal has to be reachable first" if temporal else await self._working()) or OK,
+        }
+
+
+def own_workers(engine: Engine) -> Callable[[], Awaitable[str]]:
+    """Ask the workers of this process."""
+
+    async def working() -> str:
+        return "" if engine.polling else "the worker does not poll yet"
+
+    return working
+
+
+def workers_elsewhere(engine: Engine, queue: str) -> Callable[[], Awaitable[str]]:
+    """Ask Temporal who polls the queue of the workflows."""
+
+    async def working() -> str:
+        return "" if await engine.polled(queue) else f"nobody polls the queue {queue}: start `maestro worker`"
+
+    return working

@@ -1,0 +1,53 @@
+"""``maestro worker``: workflows, local steps and model calls, beside other processes (design section 4)."""
+
+import asyncio
+
+from connectors.hub import ConnectorHub
+from maestro.bootstrap.endpoints import endpoint_of
+from maestro.bootstrap.flow import flow_parts, pace, queues, worker_parts
+from maestro.bootstrap.models import Models, build_models
+from maestro.bootstrap.process import SeparateProcess
+from maestro.bootstrap.storage import open_files
+from maestro.bootstrap.supervision import Beginnings, Services
+from maestro.settings import found_accounts, read_environment
+from maestro.store.store import Store
+from temporal.dispatcher import Dispatcher
+from temporal.engine import Engine
+from temporal.reconciler import Reconciler
+
+
+class Worker(SeparateProcess):
+    """The only kind of process that calls models; any number of them may work side by side."""
+
+    command = "worker"
+
+    def build_models(self) -> Models:
+        """Return who answers."""
+        return build_models(self.settings, found_accounts(read_environment()), open_files(self.settings))
+
+    async def work(self, store: Store, stop: asyncio.Event) -> None:
+        """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
+        models = self.build_models()
+        dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
+        engine = Engine(endpoint_of(self.settings), self.say)
+        reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
+        flow = flow_parts(store, self.settings, ConnectorHub(), dispatcher.wake)
+        services, begun = Services(stop), Beginnings()
+        services.add(engine.run(dispatcher.run, reconciler.run))
+        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, models)))
+
+        async def drain() -> None:
+            self.say("Stopping: what runs may finish.")
+            dispatcher.pause()
+            await engine.drain()
+
+        try:
+            await services.until_stopped(self._announce(begun, models), drain)
+        finally:
+            await models.close()
+
+    async def _announce(self, begun: Beginnings, models: Models) -> None:
+        await begun.wait()
+        names = queues(self.settings)
+        self.say(f"The worker is ready. It polls {names.main} and {names.llm}.")
+        self.say(models.announcement)

@@ -1,0 +1,35 @@
+"""``maestro connect``: connectors in a process of their own."""
+
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.connect import Connect
+from maestro.bootstrap.process import run
+from maestro.cli.configured import configured
+from maestro.cli.options import Config, DataDir, Debug, Given, port_option
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def connect(
+    ctx: typer.Context,
+    platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM...", help="Which connectors, such as web.")],
+    config: Config = None,
+    data_dir: DataDir = None,
+    web_port: Annotated[int | None, port_option("--web-port", "The port of the web connector (5070).")] = None,
+    health_port: Annotated[
+        int | None, port_option("--health-port", "The port of /healthz and /metrics (9092).")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run the connectors of these platforms beside the Temporal server at temporal.address and workers.
+
+    Only one process at a time works for an account of a platform; a second one stands by and takes over when the first
+    ends.
+    """
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    ports = {"web.port": web_port, "health.connectPort": health_port}
+    raise typer.Exit(run(Connect(configured(given, ports), typer.echo, platforms)))
