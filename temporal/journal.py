@@ -18,6 +18,7 @@ from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
 
 DETAIL_CHARS = 500
+Activity = Callable[..., Any]
 AFTER_A_STOP = ("deliver", "notice", "close")
 """Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
 
@@ -28,10 +29,26 @@ class StepJournal(Interceptor):
     def __init__(self, store: Store, rules: RetryRules) -> None:
         self._journal = Journal(store, rules)
         self._under_way = UnderWay()
+        self._around: dict[Activity, Activity] = {}
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
         """Put the journal in front of the activity."""
-        return _Journaled(next, self._journal, self._under_way)
+        return _Journaled(next, self)
+
+    def around(self, function: Activity) -> Activity:
+        """Return the activity with the journal around it, or as it is when it returns nothing to keep."""
+        wrapped = self._around.get(function)
+        if wrapped is None:  # an activity is met with every message; its type hints never change
+            wrapped = self._around[function] = self._wrap(function)
+        return wrapped
+
+    def _wrap(self, function: Activity) -> Activity:
+        result = get_type_hints(function).get("return")
+        if not (inspect.isclass(result) and issubclass(result, BaseModel)):
+            return function
+        if inspect.iscoroutinefunction(function):
+            return _joined(_journaled_async(function, self._journal, result), self._under_way)
+        return _journaled(function, self._journal, result)
 
 
 class Journal:
@@ -83,24 +100,17 @@ def _detail(error: Exception) -> str:
 
 
 class _Journaled(ActivityInboundInterceptor):
-    def __init__(self, following: ActivityInboundInterceptor, journal: Journal, under_way: UnderWay) -> None:
+    def __init__(self, following: ActivityInboundInterceptor, steps: StepJournal) -> None:
         super().__init__(following)
-        self._journal = journal
-        self._under_way = under_way
+        self._steps = steps
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        result_type = get_type_hints(input.fn).get("return")
-        if isinstance(input.args[0], StepRef) and inspect.isclass(result_type) and issubclass(result_type, BaseModel):
-            if inspect.iscoroutinefunction(input.fn):
-                input.fn = _joined(_journaled_async(input.fn, self._journal, result_type), self._under_way)
-            else:
-                input.fn = _journaled(input.fn, self._journal, result_type)
+        if isinstance(input.args[0], StepRef):
+            input.fn = self._steps.around(input.fn)
         return await super().execute_activity(input)
 
 
-def _journaled(
-    function: Callable[[StepRef], BaseModel], journal: Journal, result: type[BaseModel]
-) -> Callable[..., Any]:
+def _journaled(function: Callable[[StepRef], BaseModel], journal: Journal, result: type[BaseModel]) -> Activity:
     @functools.wraps(function)
     def attempt(ref: StepRef) -> BaseModel:
         try:
@@ -115,7 +125,7 @@ def _journaled(
 
 def _journaled_async(
     function: Callable[[StepRef], Awaitable[BaseModel]], journal: Journal, result: type[BaseModel]
-) -> Callable[..., Any]:
+) -> Activity:
     @functools.wraps(function)
     async def attempt(ref: StepRef) -> BaseModel:
         try:
@@ -128,7 +138,7 @@ def _journaled_async(
     return attempt
 
 
-def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: UnderWay) -> Callable[..., Any]:
+def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: UnderWay) -> Activity:
     @functools.wraps(function)
     async def attempt(ref: StepRef) -> BaseModel:
         return await under_way.join(ref, functools.partial(function, ref))

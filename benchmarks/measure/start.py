@@ -1,0 +1,44 @@
+"""How long it takes until Maestro is ready, and until it has answered the first message."""
+
+import time
+
+from benchmarks.clients import people
+from benchmarks.measure.bench import Bench
+from benchmarks.model import Model
+from benchmarks.product import Setting, settle, up
+from benchmarks.results import Figure, Section, at_most, figure
+
+STARTS = 5
+
+
+async def start(bench: Bench) -> Section:
+    """Start with the demo model and with a real transport, each in a new data folder and again in the same one."""
+    return Section(
+        "start",
+        "Start",
+        'From the start of the process to its word "Maestro is ready.", and to the answer to a message sent then. '
+        "Cold: the data folder does not exist. Again: it does, and the Temporal server's database with it. The files "
+        "of the programs are in the system's cache in both.",
+        (*await _starts(bench, "demo", None), *await _starts(bench, "litellm", bench.model)),
+    )
+
+
+async def _starts(bench: Bench, name: str, model: Model | None) -> tuple[Figure, ...]:
+    settings = [settle(bench.folder / f"start-{name}-{number}", model) for number in range(STARTS)]
+    cold = [await _once(setting) for setting in settings]
+    again = [await _once(setting) for setting in settings]
+    return (
+        figure(f"{name}, cold: ready", "s", [ready for ready, _ in cold], at_most(5)),
+        figure(f"{name}, cold: first answer", "s", [answered for _, answered in cold]),
+        figure(f"{name}, again: ready", "s", [ready for ready, _ in again], at_most(5)),
+        figure(f"{name}, again: first answer", "s", [answered for _, answered in again]),
+    )
+
+
+async def _once(setting: Setting) -> tuple[float, float]:
+    """Return the seconds until it was ready and until it had answered."""
+    started = time.perf_counter()
+    async with up(setting) as product:
+        async with people(product.web_port, 1) as [person]:
+            await person.ask()
+        return product.ready_after, time.perf_counter() - started

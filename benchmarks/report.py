@@ -1,0 +1,82 @@
+"""Tells the results: as a table on the terminal, as JSON, and as the page that the README quotes."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from benchmarks.machine import Machine
+from benchmarks.results import Figure, Section
+
+HEAD = """\
+# Results
+
+Written by `make bench`; [README.md](README.md) says what is measured and how to get the figures again. Each figure is
+the median of its rounds, and every percentile is a value that was measured.
+"""
+
+
+def table(section: Section) -> str:
+    """Return a section as lines for a terminal."""
+    rows = [_cells(one) for one in section.figures]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [
+        f"  {what:<{widths[0]}}  {value:>{widths[1]}}  {target:<{widths[2]}}  {rounds}".rstrip()
+        for what, value, target, rounds in rows
+    ]
+    return "\n".join([f"{section.title} (load {section.load:.1f})", *lines])
+
+
+def page(machine: Machine, sections: Sequence[Section]) -> str:
+    """Return everything as Markdown."""
+    return "\n".join([HEAD, *_about(machine), *(line for section in sections for line in _section(section))])
+
+
+def as_json(machine: Machine, sections: Sequence[Section]) -> str:
+    """Return everything with the value of every round."""
+    told = [
+        {**asdict(section), "figures": [asdict(one) | {"value": one.value, "met": one.met} for one in section.figures]}
+        for section in sections
+    ]
+    return json.dumps({"machine": asdict(machine), "sections": told}, indent=1) + "\n"
+
+
+def _about(machine: Machine) -> Iterator[str]:
+    libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
+    yield f"* {machine.date}; load averages before the run: {', '.join(f'{load:.2f}' for load in machine.load)}"
+    yield f"* {machine.processor}, {machine.cores} cores, {machine.memory_gib:g} GiB; {machine.system}"
+    yield f"* Python {machine.python}; {libraries}"
+    yield ""
+
+
+def _section(section: Section) -> Iterator[str]:
+    yield f"## {section.title}"
+    yield ""
+    yield section.how
+    yield ""
+    yield "| | median | target | rounds |"
+    yield "|---|---:|---|---|"
+    for one in section.figures:
+        yield f"| {' | '.join(_cells(one))} |"
+    yield ""
+    yield f"Took {section.seconds:.0f} s; load average when it began: {section.load:.2f}."
+    yield ""
+
+
+def _cells(one: Figure) -> tuple[str, str, str, str]:
+    """Return what, the median with its unit, the target and whether it is met, and the rounds."""
+    rounds = ", ".join(_number(value) for value in one.rounds) if len(one.rounds) > 1 else ""
+    return one.what, f"{_number(one.value)} {one.unit}".rstrip(), _target(one), rounds
+
+
+def _target(one: Figure) -> str:
+    if one.target is None:
+        return ""
+    sign = "≥" if one.target.at_least else "≤"
+    return f"{sign} {_number(one.target.limit)}: {'met' if one.met else 'MISSED'}"
+
+
+def _number(value: float) -> str:
+    """Return three digits that count; whole numbers stay whole."""
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"

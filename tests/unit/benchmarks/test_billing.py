@@ -1,0 +1,56 @@
+"""Billable actions, counted from recorded histories by hand and by us."""
+
+from pathlib import Path
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import WorkflowHistory
+
+from benchmarks.billing import billable_actions, heartbeats_received
+
+HISTORIES = Path(__file__).parents[2] / "histories"
+METRICS = """\
+# TYPE service_requests counter
+service_requests{action="a",namespace="default",operation="RecordActivityTaskHeartbeat",service_name="frontend"} 7
+service_requests{namespace="default",operation="RecordActivityTaskHeartbeat",service_name="history"} 7
+service_requests{namespace="other",operation="RecordActivityTaskHeartbeat",service_name="frontend"} 2
+service_requests{namespace="default",operation="RespondActivityTaskCompleted",service_name="frontend"} 40
+"""
+
+
+def events_of(name: str) -> list[HistoryEvent]:
+    """Return the events of a recorded history."""
+    return list(WorkflowHistory.from_json(name, (HISTORIES / f"{name}.json").read_text()).events)
+
+
+def test_an_answered_message_costs_its_start_two_activities_two_tasks_with_local_steps_and_the_upsert() -> None:
+    assert billable_actions(events_of("answered")) == {
+        "workflow started": 1,
+        "activity attempts": 2,
+        "workflow tasks with local activities": 2,
+        "search attributes upserted": 1,
+    }
+
+
+def test_every_attempt_at_an_activity_counts() -> None:
+    once, thrice = billable_actions(events_of("answered")), billable_actions(events_of("provider_retry"))
+    assert thrice["activity attempts"] == once["activity attempts"] + 2
+
+
+def test_a_timer_counts_and_so_does_every_workflow_task_with_local_steps() -> None:
+    events = events_of("step_retry")
+    timers = [event for event in events if event.event_type == EventType.EVENT_TYPE_TIMER_STARTED]
+    assert timers
+    assert billable_actions(events)["timers"] == len(timers)
+
+
+def test_what_did_not_happen_is_not_listed() -> None:
+    assert "signals" not in billable_actions(events_of("dropped"))
+
+
+def test_heartbeats_are_those_the_frontend_received() -> None:
+    assert heartbeats_received(METRICS) == 9
+
+
+def test_a_server_without_heartbeats_received_none() -> None:
+    assert heartbeats_received("") == 0
