@@ -11,6 +11,7 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Ending, Job, JobStatus, Priority
 from maestro.domain.lanes import lane_of
 from maestro.domain.messages import Accepted, IncomingMessage, LaneKey
+from maestro.domain.owners import PersonId
 from maestro.domain.routing import may_talk
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -23,7 +24,7 @@ UNSAID = "obeyed without a reply, because too many jobs were waiting"
 class IntakeRules:
     """How many jobs may wait before new messages are refused, and who the owners are.
 
-    ``owners`` are written ``platform:userId`` (decision 3).
+    ``owners`` are those of the configuration, written ``platform:userId``; the store may name more (decision 3).
     """
 
     max_pending: int
@@ -54,8 +55,6 @@ class Intake:
         Raises ``Backlogged`` when too many jobs wait and ``InvalidMessage`` when there is nothing to answer.
         """
         _check(message)
-        if f"{message.address.platform}:{message.user_id}" in self._rules.owners:
-            message = message.model_copy(update={"is_owner": True})
         with self._store.begin() as tx:
             accepted = self._accept(tx, message)
         if not accepted.duplicate:
@@ -66,7 +65,8 @@ class Intake:
         known = tx.inbox.find(message)
         if known is not None:
             return Accepted(message_id=message.id, job_id=known.job_id, duplicate=True)
-        arrival, word, backlog = _arrival(tx, message), control_word(message.content), self._backlog(tx)
+        arrival = _arrival(tx, message.model_copy(update={"is_owner": self._is_owner(tx, message)}))
+        word, backlog = control_word(message.content), self._backlog(tx)
         stops = word is ControlWord.STOP and arrival.refusal is None and _can_stop(tx.jobs.head_of(arrival.lane))
         if backlog is not None and not stops:
             raise backlog
@@ -79,6 +79,11 @@ class Intake:
         if backlog is not None:
             tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=UNSAID))
         return Accepted(message_id=message.id, job_id=job.id, duplicate=False)
+
+    def _is_owner(self, tx: Transaction, message: IncomingMessage) -> bool:
+        """Ask the store too, for each message: who is made an owner is one from the next message on."""
+        person = PersonId(message.address.platform, message.user_id)
+        return message.is_owner or str(person) in self._rules.owners or tx.owners.has(person)
 
     def _backlog(self, tx: Transaction) -> Backlogged | None:
         """Return the refusal of what would wait beyond the limit.

@@ -1,10 +1,21 @@
-"""Who may speak on the web connector, what they opened and uploaded (decision 19), and who did what."""
+"""Who the owners are (decision 3), who may speak on the web connector and what they opened (decision 19)."""
 
 from datetime import datetime
 
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
+
+
+class Owner(SQLModel, table=True):
+    """A person whose word always counts, beside those that the configuration names."""
+
+    __tablename__ = "owners"
+
+    platform: str = Field(primary_key=True)
+    user_id: str = Field(primary_key=True)
+    added_at: datetime = Field(sa_type=UtcDateTime)
+    added_by: str
 
 
 class WebTicket(SQLModel, table=True):

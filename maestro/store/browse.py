@@ -54,11 +54,13 @@ class Browse(Repository):
             ).all(),
         )
 
-    def bindings(self, agent_id: int | None) -> Sequence[AgentChannel]:
-        """Return the channels of an agent."""
-        return self._session.exec(
-            select(AgentChannel).where(AgentChannel.agent_id == agent_id).order_by(col(AgentChannel.id))
-        ).all()
+    def agent(self, slug: str) -> tuple[Agent, Sequence[AgentChannel]]:
+        """Return an agent and its channels; raises ``NotFound``."""
+        agent = self._session.exec(select(Agent).where(Agent.slug == slug)).first()
+        if agent is None:
+            raise NotFound(f"there is no agent {slug!r}")
+        channels = select(AgentChannel).where(AgentChannel.agent_id == agent.id).order_by(col(AgentChannel.id))
+        return agent, self._session.exec(channels).all()
 
 
 def _newest_first() -> tuple[ColumnElement[Any], ...]:

@@ -11,7 +11,7 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, JobStep
 from maestro.domain.media import MediaFile
 from maestro.domain.memory import MemoryFact
-from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
+from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
 
 TABLES = (
     Agent,
@@ -31,6 +31,7 @@ TABLES = (
     MemoryFact,
     Message,
     OutboundLane,
+    Owner,
     Prompt,
     PromptPart,
     UploadedFile,

@@ -13,10 +13,12 @@ from maestro.store.calls import Calls
 from maestro.store.compactions import Compactions
 from maestro.store.conversations import Conversations
 from maestro.store.deliveries import Deliveries
+from maestro.store.figures import Figures
 from maestro.store.inbox import Inbox
 from maestro.store.jobs import Jobs
 from maestro.store.media import Media
 from maestro.store.memory import Memory
+from maestro.store.owners import Owners
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.steps import Steps
@@ -96,6 +98,11 @@ class Transaction:
         return People(self._session, self.now)
 
     @cached_property
+    def owners(self) -> Owners:
+        """Whose word always counts."""
+        return Owners(self._session, self.now)
+
+    @cached_property
     def audit(self) -> Audit:
         """Who did what."""
         return Audit(self._session, self.now)
@@ -104,3 +111,8 @@ class Transaction:
     def browse(self) -> Browse:
         """What operators look at."""
         return Browse(self._session, self.now)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What monitoring counts."""
+        return Figures(self._session, self.now)

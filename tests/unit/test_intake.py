@@ -8,8 +8,9 @@ import pytest
 
 from maestro.domain.agents import Agent, AgentChannel, Permission
 from maestro.domain.errors import Backlogged
-from maestro.domain.jobs import Job, JobStatus
+from maestro.domain.jobs import Job, JobStatus, Priority
 from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.owners import PersonId
 from maestro.intake import UNSAID, Intake, IntakeRules
 from maestro.store.store import Store
 
@@ -128,3 +129,17 @@ def test_an_owner_is_obeyed_everywhere(store: Store, intake: Intake) -> None:
     question = intake.accept(said("first", "hello", ANNOUNCEMENTS, "boss"))
     intake.accept(said("word", "/stop", ANNOUNCEMENTS, "boss"))
     assert job(store, question).status is JobStatus.CANCELLED
+
+
+# Owners
+
+
+def test_who_is_made_an_owner_is_one_with_the_next_message(intake: Intake, store: Store) -> None:
+    with store.begin() as tx:
+        tx.owners.add(PersonId("web", "guest"), "operator")
+    accepted = intake.accept(said("as owner", "hello", user="guest"))
+    assert job(store, accepted).priority is Priority.OWNER
+    with store.begin() as tx:
+        tx.owners.remove(PersonId("web", "guest"))
+    accepted = intake.accept(said("as anybody", "hello", user="guest"))
+    assert job(store, accepted).priority is Priority.MESSAGE

@@ -1,0 +1,41 @@
+"""The owners that were added while Maestro runs; those of the configuration are not here (decision 3)."""
+
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+
+from maestro.domain.owners import PersonId
+from maestro.domain.people import Owner
+from maestro.store.repository import Repository
+
+
+class Owners(Repository):
+    """Persons whose word always counts."""
+
+    def all(self) -> Sequence[Owner]:
+        """Return every owner by platform and user id."""
+        return self._session.exec(select(Owner).order_by(col(Owner.platform), col(Owner.user_id))).all()
+
+    def has(self, person: PersonId) -> bool:
+        """Say whether this person is one of them."""
+        return self._get(person) is not None
+
+    def add(self, person: PersonId, by: str) -> bool:
+        """Make this person an owner; false when they are one already."""
+        if self.has(person):
+            return False
+        self._session.add(Owner(platform=person.platform, user_id=person.user_id, added_at=self._now, added_by=by))
+        self._session.flush()
+        return True
+
+    def remove(self, person: PersonId) -> bool:
+        """Take this back; false when they are none."""
+        found = self._get(person)
+        if found is None:
+            return False
+        self._session.delete(found)
+        self._session.flush()
+        return True
+
+    def _get(self, person: PersonId) -> Owner | None:
+        return self._session.get(Owner, (person.platform, person.user_id))

@@ -1,0 +1,77 @@
+"""A database that an earlier release wrote: brought up to date by the next start, and nothing in it is lost."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+
+from maestro.domain.errors import OlderDatabase
+from maestro.domain.owners import PersonId
+from maestro.store.engine import open_writer
+from maestro.store.schema import MIGRATIONS, check
+from maestro.store.store import Store
+
+GRACE = PersonId("discord", "1234")
+AGENT = "INSERT INTO agents VALUES (7, 'ada', 'Ada', 'assistant', '', 'Be brief.', '', 'active', 0, ?, ?)"
+ENTRY = "INSERT INTO audit_log VALUES (1, ?, 'operator', 'job.resume', 'message-1', '')"
+THEN = "2026-11-01T08:00:00.000000+00:00"
+
+
+def move(path: Path, revision: str, *, back: bool = False) -> None:
+    """Bring the tables of a file to a revision, upwards unless told otherwise."""
+    engine = open_writer(path)
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(MIGRATIONS))
+        config.attributes["connection"] = connection
+        (command.downgrade if back else command.upgrade)(config, revision)
+    engine.dispose()
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A database of the first release, with an agent and an entry in its log."""
+    path = tmp_path / "maestro.db"
+    move(path, "0001")
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(AGENT, (THEN, THEN))
+        database.execute(ENTRY, (THEN,))
+    return path
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def test_a_database_of_the_first_release_gets_owners_and_keeps_what_it_has(old: Path) -> None:
+    assert "owners" not in tables(old)
+    with closing(Store.open(old)) as store:
+        with store.begin() as tx:
+            assert tx.owners.add(GRACE, "operator")
+        with store.view() as tx:
+            agent = tx.agents.by_slug("ada")
+            assert agent is not None
+            assert (agent.id, agent.system_prompt, agent.created_at.isoformat()[:10]) == (7, "Be brief.", "2026-11-01")
+            assert [entry.action for entry in tx.audit.latest(10)] == ["job.resume"]
+            assert tx.owners.has(GRACE)
+    check(old)
+
+
+def test_a_command_leaves_a_database_of_the_first_release_alone(old: Path) -> None:
+    with pytest.raises(OlderDatabase, match="maestro up"):
+        check(old)
+    assert "owners" not in tables(old)
+
+
+def test_a_database_can_go_back(old: Path) -> None:
+    Store.open(old).close()
+    move(old, "0001", back=True)
+    with pytest.raises(OlderDatabase):
+        check(old)
+    with closing(Store.open(old)) as store, store.view() as tx:
+        assert [agent.slug for agent in tx.agents.all()] == ["ada"]
+        assert tx.owners.all() == []
