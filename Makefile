@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up up test check format lock clean
+.PHONY: help set-up up test check bench format lock clean
 
 BIN := .venv/bin
 export PYTHON
@@ -9,7 +9,7 @@ PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  ARGS=... goes to maestro or pytest; PYTHON=... names the Python to use (3.11, 3.12 or 3.13)."
+	@echo "  ARGS=... goes to maestro, pytest or the benchmarks; PYTHON=... names the Python to use (3.11, 3.12 or 3.13)."
 
 set-up: ## Create .venv from the pinned requirements (every target does this when it is needed)
 	@python=$$(scripts/find-python) && "$$python" scripts/set_up.py
@@ -28,6 +28,9 @@ check: set-up ## Run formatter, linter, types, import contracts and the architec
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/pytest --quiet tests/unit/test_architecture.py
+
+bench: set-up ## Measure Maestro on this machine; ARGS="--only throughput,latency" measures a part
+	$(BIN)/python -m benchmarks $(ARGS)
 
 format: set-up ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format

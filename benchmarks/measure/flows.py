@@ -43,8 +43,8 @@ async def flows(bench: Bench) -> Section:
         "flows",
         "The product's flow, a naive one and a fused one",
         "The same steps writing the same rows, arranged in three ways; `benchmarks/flows/__init__.py` states exactly "
-        f"what each does. All three run at the same time and are measured in turns: {MESSAGES} messages of {CROWD} people, "
-        f"then {ALONE} messages of one.",
+        f"what each does. All three run at the same time and are measured in turns: {MESSAGES} messages of {CROWD} "
+        f"people, then {ALONE} messages of one.",
         _side_by_side([_figures(name, rounds[name], alone[name], counts[name]) for name in products]),
     )
 
