@@ -11,7 +11,7 @@ from api.connector import connector_origins
 from api.errors import UnknownHost, answer, unexpected
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
-from maestro.domain.hosts import DEFAULT_PORTS, LOCAL_NAMES, WILDCARDS, host_name, is_address, parse_origin
+from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
 
 log = structlog.get_logger(__name__)
 
@@ -42,8 +42,7 @@ class FrontDoor:
     def __init__(self, app: ASGIApp, parts: ApiParts) -> None:
         self._app = app
         self._parts = parts
-        self._hosts = LOCAL_NAMES | {name.lower() for name in parts.guard.allowed_hosts}
-        self._any_address = bool(parts.guard.allowed_hosts & WILDCARDS)
+        self._hosts = KnownHosts.of(parts.guard.allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on and put the headers on its answer."""
@@ -66,19 +65,13 @@ class FrontDoor:
                 await unexpected()(scope, receive, headed)
 
     def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
-        if not self._knows_host(headers.getlist("host")):
+        if not self._hosts.admit(headers.getlist("host")):
             return UnknownHost(
                 "I do not answer under this host name. Add it to webui.allowedHosts, or use http://localhost."
             )
         if method not in SAFE_METHODS and not self._own_page(headers):
             return Forbidden("This request comes from a page that is not mine, so it may not change anything here.")
         return None
-
-    def _knows_host(self, names: list[str]) -> bool:
-        if len(names) != 1:
-            return False
-        host = host_name(names[0])
-        return host in self._hosts or (self._any_address and is_address(host))
 
     def _own_page(self, headers: Headers) -> bool:
         """Say whether the request comes from one of our pages or from no page at all.

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from maestro.domain.health import OK as OK
+from maestro.domain.health import Metrics
 from maestro.domain.replay import JobControl
 from maestro.store.store import Clock, Store, utc_now
-
-OK = "ok"
 
 
 class Health(Protocol):
@@ -16,6 +16,15 @@ class Health(Protocol):
     async def checks(self) -> Mapping[str, str]:
         """Return ``"ok"`` or the problem, in words for an operator, by part: ``store``, ``temporal``, ``worker``."""
         ...
+
+
+class NoMetrics:
+    """Counts nothing."""
+
+    def render(self, checks: Mapping[str, str]) -> bytes:
+        """Return nothing."""
+        del checks
+        return b""
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class ApiParts:
     guard: GuardSettings
     health: Health
     version: str
+    metrics: Metrics = field(default_factory=NoMetrics)
     web_port: int = 5070
     temporal_ui_url: str = ""
     namespace: str = "default"

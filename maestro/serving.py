@@ -1,4 +1,4 @@
-"""Listening sockets and the HTTP server around them, for the dashboard and for the web connector."""
+"""Listening sockets and the HTTP server around them, for the dashboard, the web connector and the health ports."""
 
 import asyncio
 import contextlib
@@ -46,6 +46,8 @@ class Place:
     port: int
     section: str
     option: str
+    key: str = "port"
+    """The port's own key in the section."""
 
 
 def config(app: ASGIApp, **options: Any) -> uvicorn.Config:
@@ -114,12 +116,12 @@ def _bound(family: socket.AddressFamily, address: tuple[str, int], place: Place)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortTaken(
-                f"Port {address[1]} is in use; choose another with {place.section}.port or {place.option}."
+                f"Port {address[1]} is in use; choose another with {place.section}.{place.key} or {place.option}."
             ) from error
         if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise _NoSuchFamily from error
         raise ConfigurationError(
-            f"{place.section}.host/{place.section}.port: cannot listen on {address[0]}:{address[1]}: {error}"
+            f"{place.section}.host/{place.section}.{place.key}: cannot listen on {address[0]}:{address[1]}: {error}"
         ) from error
     bound.setblocking(False)
     with contextlib.suppress(AttributeError, OSError):  # where the system has it; accepted sockets inherit it

@@ -1,30 +1,16 @@
-"""Whether the process lives, and whether everything it needs works."""
+"""Whether the process lives, whether everything it needs works, and what it counts."""
 
-from collections.abc import Mapping
-from http import HTTPStatus
+import asyncio
 
 from fastapi import APIRouter, Response
+from fastapi.responses import PlainTextResponse
 
 from api.guards import OpenRoute, PasswordRoute
-from api.parts import OK
 from api.routes.surroundings import Parts
-from maestro.domain.values import Value
+from maestro.domain.health import METRICS_TYPE, Alive, Readiness
 
 for_everybody = APIRouter(route_class=OpenRoute, tags=["health"])
 for_operators = APIRouter(route_class=PasswordRoute, tags=["health"])
-
-
-class Alive(Value):
-    """The process answers."""
-
-    status: str = OK
-
-
-class Readiness(Value):
-    """Each part with ``"ok"`` or its problem; ``status`` is ``"ok"`` when all are."""
-
-    status: str
-    checks: Mapping[str, str]
 
 
 @for_everybody.get("/healthz")
@@ -36,7 +22,13 @@ async def healthz() -> Alive:
 @for_operators.get("/readyz", responses={503: {"model": Readiness, "description": "Something does not work yet"}})
 async def readyz(parts: Parts, response: Response) -> Readiness:
     """Say whether store, Temporal and worker do their work; 503 when one does not."""
+    readiness = Readiness.of(await parts.health.checks())
+    response.status_code = readiness.http_status
+    return readiness
+
+
+@for_operators.get("/metrics", response_class=PlainTextResponse)
+async def metrics(parts: Parts) -> Response:
+    """Return what this process counts and measures, in Prometheus' text format."""
     checks = await parts.health.checks()
-    ready = all(state == OK for state in checks.values())
-    response.status_code = HTTPStatus.OK if ready else HTTPStatus.SERVICE_UNAVAILABLE
-    return Readiness(status=OK if ready else "not ready", checks=checks)
+    return Response(await asyncio.to_thread(parts.metrics.render, checks), media_type=METRICS_TYPE)

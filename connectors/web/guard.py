@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from connectors.web.config import WebConfig
 from maestro.domain.errors import Forbidden
-from maestro.domain.hosts import DEFAULT_PORTS, LOCAL_NAMES, WILDCARDS, host_name, is_address, parse_origin
+from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
 
 SIGNED = "/platforms/"
 """Webhooks of platforms arrive here under a public name; their signature is their guard."""
@@ -15,14 +15,13 @@ SIGNED = "/platforms/"
 class Guard:
     """ASGI middleware that answers 403 before anything else sees a request from a page that is not ours.
 
-    A name that an attacker's DNS points at this machine (DNS rebinding) is not in the Host list, and a page of another
-    site cannot hide its Origin. Where the bind is a wildcard, plain addresses pass too: rebinding needs a name.
+    The Host keeps out names that an attacker's DNS points at this machine, and a page of another site cannot hide its
+    Origin.
     """
 
     def __init__(self, app: ASGIApp, config: WebConfig) -> None:
         self._app = app
-        self._hosts = LOCAL_NAMES | {name.lower() for name in (config.host, *config.allowed_hosts)}
-        self._any_address = config.host in WILDCARDS
+        self._hosts = KnownHosts.of((config.host, *config.allowed_hosts))
         self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -32,20 +31,13 @@ class Guard:
             return
         headers = Headers(scope=scope)
         origin = headers.get("origin")
-        if not self._host_allowed(headers) or not self._origin_allowed(headers, origin):
+        if not self._hosts.admit(headers.getlist("host")) or not self._origin_allowed(headers, origin):
             refusal = Forbidden("This Host or Origin is not allowed; see web.allowedOrigins.")
             await _denied(refusal)(scope, receive, send)
         elif scope["type"] == "http" and origin is not None:
             await self._with_cors(scope, receive, send, origin)
         else:
             await self._app(scope, receive, send)
-
-    def _host_allowed(self, headers: Headers) -> bool:
-        names = headers.getlist("host")
-        if len(names) != 1:
-            return False
-        host = host_name(names[0])
-        return host in self._hosts or (self._any_address and is_address(host))
 
     def _origin_allowed(self, headers: Headers, origin: str | None) -> bool:
         if origin is None:

@@ -1,5 +1,7 @@
 """Host names and origins as browsers send them: what a Host or Origin header names."""
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -34,3 +36,28 @@ def is_address(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@dataclass(frozen=True)
+class KnownHosts:
+    """The names under which a port answers (decision 19).
+
+    A name that an attacker's DNS points at this machine (DNS rebinding) is not among them. Where one of them is a
+    wildcard address, plain addresses pass too: rebinding needs a name.
+    """
+
+    names: frozenset[str]
+    any_address: bool
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "KnownHosts":
+        """Return the given names, the bound host among them, and those of this machine."""
+        given = frozenset(name.lower() for name in names)
+        return cls(LOCAL_NAMES | given, bool(given & WILDCARDS))
+
+    def admit(self, headers: Sequence[str]) -> bool:
+        """Say whether a request with these Host headers may pass; it has to have exactly one."""
+        if len(headers) != 1:
+            return False
+        host = host_name(headers[0])
+        return host in self.names or (self.any_address and is_address(host))

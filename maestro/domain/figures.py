@@ -1,0 +1,85 @@
+"""What monitoring counts: rows that came in or came to an end, reduced to words and numbers that may leave Maestro."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from maestro.domain.calls import CallState
+from maestro.domain.deliveries import DeliveryState
+from maestro.domain.jobs import JobStatus
+
+UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
+"""The states of a chunk that a job is still working on."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The last row of each table at some moment; jobs are told apart by their turn, for a resumed one takes another."""
+
+    inbox: int
+    turn: int
+    call: int
+    delivery: int
+
+
+@dataclass(frozen=True)
+class OpenJobs:
+    """The jobs that have not ended, by turn, and when the one that has waited longest for its first start came."""
+
+    by_turn: Mapping[int, JobStatus]
+    oldest_pending: datetime | None
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """How a job ended; ``error`` is the name of a class, ``took`` the time since it came, waiting included."""
+
+    status: JobStatus
+    error: str
+    took: timedelta
+
+
+@dataclass(frozen=True)
+class CallFigure:
+    """An attempt at a model call; ``error`` is the name of a class, ``cost_usd`` None when unknown."""
+
+    id: int
+    state: CallState
+    provider: str
+    model: str
+    error: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class DeliveryFigure:
+    """A chunk and what has become of it."""
+
+    id: int
+    state: DeliveryState
+    platform: str
+
+
+@dataclass(frozen=True)
+class ConnectorFigure:
+    """What a connector last said of itself."""
+
+    platform: str
+    account: str
+    state: str
+
+
+@dataclass(frozen=True)
+class News:
+    """What is open now, and what happened since the last look: each message, job, call and chunk is told once."""
+
+    open_jobs: OpenJobs
+    calls_open: int
+    deliveries_open: int
+    connectors: Sequence[ConnectorFigure]
+    received: Mapping[str, int]
+    ended: Sequence[EndedJob]
+    calls: Sequence[CallFigure]
+    deliveries: Sequence[DeliveryFigure]

@@ -1,0 +1,45 @@
+"""How a process is: the answers of ``/healthz``, ``/readyz`` and ``/metrics``, the same wherever they are served."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Protocol
+
+from maestro.domain.values import Value
+
+OK = "ok"
+NOT_READY = "not ready"
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The content type of Prometheus' text format, in the version that every collector reads."""
+
+
+class Alive(Value):
+    """The process answers."""
+
+    status: str = OK
+
+
+class Readiness(Value):
+    """Each part with ``"ok"`` or its problem; ``status`` is ``"ok"`` when all are."""
+
+    status: str
+    checks: Mapping[str, str]
+
+    @classmethod
+    def of(cls, checks: Mapping[str, str]) -> "Readiness":
+        """Sum up the checks."""
+        ready = all(state == OK for state in checks.values())
+        return cls(status=OK if ready else NOT_READY, checks=checks)
+
+    @property
+    def http_status(self) -> HTTPStatus:
+        """200 when everything is ok, else 503."""
+        return HTTPStatus.OK if self.status == OK else HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class Metrics(Protocol):
+    """What a process counts and measures."""
+
+    def render(self, checks: Mapping[str, str]) -> bytes:
+        """Return everything in Prometheus' text format, the checks of ``/readyz`` included; reads the store."""
+        ...

@@ -1,0 +1,71 @@
+"""Jobs in numbers: what waits and for how long, how jobs end, and how long answers take."""
+
+from collections import Counter as Tally
+from collections.abc import Iterable
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from maestro.domain.errors import Quarantined
+from maestro.domain.figures import EndedJob, OpenJobs
+from maestro.domain.jobs import OPEN, JobStatus
+from maestro.metrics.labels import Vocabulary
+
+ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+"""Seconds."""
+
+
+class WaitingJobs:
+    """What is open at the moment."""
+
+    def __init__(self, registry: CollectorRegistry, max_pending: int) -> None:
+        self._open = Gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
+        self._oldest = Gauge(
+            "maestro_jobs_oldest_pending_age_seconds",
+            "Age of the job that has waited longest for its first start; 0 when none waits.",
+            registry=registry,
+        )
+        limit = Gauge(
+            "maestro_jobs_pending_limit",
+            "Pending jobs beyond which new messages are refused (jobs.maxPending).",
+            registry=registry,
+        )
+        limit.set(max_pending)
+
+    def update(self, jobs: OpenJobs, now: datetime) -> None:
+        """Show what is open now."""
+        counted = Tally(jobs.by_turn.values())
+        for status in OPEN:
+            self._open.labels(status).set(counted[status])
+        age = (now - jobs.oldest_pending).total_seconds() if jobs.oldest_pending else 0
+        self._oldest.set(max(age, 0))  # the clock may have been set back
+
+
+class EndedJobs:
+    """What became of jobs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._errors = Vocabulary()
+        self._ended = Counter("maestro_jobs_ended", "Jobs that ended, by status.", ["status"], registry=registry)
+        self._failures = Counter(
+            "maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"], registry=registry
+        )
+        self._took = Histogram(
+            "maestro_job_duration_seconds",
+            "Time from the arrival of a job to its end, of completed jobs; waiting included.",
+            buckets=ANSWER_BUCKETS,
+            registry=registry,
+        )
+        # Shown from the start: a series that begins with 1 is no increase to Prometheus.
+        for status in filter(lambda status: status.ended, JobStatus):
+            self._ended.labels(status)
+        self._failures.labels(self._errors.word(Quarantined.__name__))
+
+    def update(self, jobs: Iterable[EndedJob]) -> None:
+        """Count the jobs."""
+        for job in jobs:
+            self._ended.labels(job.status).inc()
+            if job.status is JobStatus.FAILED:
+                self._failures.labels(self._errors.word(job.error)).inc()
+            if job.status is JobStatus.COMPLETED:
+                self._took.observe(max(job.took.total_seconds(), 0))

@@ -1,0 +1,43 @@
+"""The traffic with the platforms in numbers: what comes in, what goes out, and how the connectors are."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from maestro.domain.figures import News
+from maestro.metrics.labels import Vocabulary
+
+
+class Traffic:
+    """The instruments for the ``inbox``, ``deliveries`` and ``connectors`` tables."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._platforms = Vocabulary()
+        self._received = Counter(
+            "maestro_messages_received",
+            "Messages taken in; one that came twice counts once.",
+            ["platform"],
+            registry=registry,
+        )
+        self._open = Gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.", registry=registry)
+        self._deliveries = Counter(
+            "maestro_deliveries",
+            "Chunks of answers, by what became of them; unconfirmed: only the platform knows whether it arrived.",
+            ["platform", "state"],
+            registry=registry,
+        )
+        self._connectors = Gauge(
+            "maestro_connector_state",
+            "What each connector last said of itself: 1 for the state it is in.",
+            ["platform", "account", "state"],
+            registry=registry,
+        )
+
+    def update(self, news: News) -> None:
+        """Count what came and went, and show what is."""
+        for platform, messages in news.received.items():
+            self._received.labels(self._platforms.word(platform)).inc(messages)
+        self._open.set(news.deliveries_open)
+        for chunk in news.deliveries:
+            self._deliveries.labels(self._platforms.word(chunk.platform), chunk.state).inc()
+        self._connectors.clear()
+        for connector in news.connectors:
+            self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
