@@ -2,7 +2,8 @@
 
 from maestro.settings.checks import is_loopback
 from maestro.settings.entries import DEFAULT_MODELS, AccountSettings, AgentSettings, ChannelSettings
-from maestro.settings.environment import found_accounts, read_environment
+from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment
+from maestro.settings.file import find_file
 from maestro.settings.loading import Loaded, ValueOrigin, load
 from maestro.settings.model import (
     JobSettings,
@@ -16,9 +17,11 @@ from maestro.settings.model import (
     WebSettings,
     WebuiSettings,
 )
+from maestro.settings.survey import Survey, named_file, survey
 
 __all__ = [
     "DEFAULT_MODELS",
+    "PROVIDER_VARIABLES",
     "AccountSettings",
     "AgentSettings",
     "ChannelSettings",
@@ -30,12 +33,16 @@ __all__ = [
     "RoutingSettings",
     "Settings",
     "StoreSettings",
+    "Survey",
     "TemporalSettings",
     "ValueOrigin",
     "WebSettings",
     "WebuiSettings",
+    "find_file",
     "found_accounts",
     "is_loopback",
     "load",
+    "named_file",
     "read_environment",
+    "survey",
 ]

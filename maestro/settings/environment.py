@@ -27,6 +27,9 @@ _PROVIDERS = (
     ("OLLAMA_BASE_URL", "ollama", "baseUrl", 200),
 )
 
+PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVIDERS}
+"""The usual variable of each provider that is looked for in the environment."""
+
 
 def read_environment() -> Mapping[str, str]:
     """The environment of this process; nothing else in Maestro touches it."""

@@ -15,6 +15,7 @@ from maestro.settings.file import find_file, read_file
 from maestro.settings.keys import KEYS, LEAVES, Key, Location
 from maestro.settings.model import Settings
 from maestro.settings.problems import describe, refuse, translate, unknown_key
+from maestro.settings.pruning import leave_out
 from maestro.settings.references import ENVIRONMENT, FILE, References, referred_variables, resolve
 from maestro.settings.texts import parse
 
@@ -39,7 +40,7 @@ def load(config_file: Path | None, environment: Mapping[str, str], overrides: Ma
     Raises ``ConfigurationError`` that names every problem found, its key and its fix, and no value.
     """
     file = find_file(config_file, environment)
-    draft = _Draft()
+    draft = Draft()
     try:
         if file is not None:
             draft.add_file(file, environment)
@@ -50,11 +51,13 @@ def load(config_file: Path | None, environment: Mapping[str, str], overrides: Ma
         raise ConfigurationError("the configuration is nested too deeply; no key needs more than four levels") from None
 
 
-class _Draft:
+class Draft:
     """The configuration while it is put together layer by layer, and everything found wrong with it."""
 
     def __init__(self) -> None:
         self.origins: dict[str, ValueOrigin] = {key.path: "default" for key in LEAVES}
+        self.written: dict[str, object] = {}
+        """The file as it stands, with the references in it."""
         self._tree: dict[str, object] = {}
         self._sources: dict[Location, str] = {}
         self._referred: frozenset[str] = frozenset()
@@ -64,6 +67,7 @@ class _Draft:
     def add_file(self, file: Path, environment: Mapping[str, str]) -> None:
         """Take the file as it is; its references start at its folder."""
         tree = read_file(file, self._problems)
+        self.written = tree
         self._sources[()] = str(file)
         self._referred = referred_variables(tree)
         resolved = resolve(tree, (), References(environment, file.parent), self._report)
@@ -97,13 +101,22 @@ class _Draft:
     def settings(self) -> Settings:
         """The settings, if nothing is wrong with them."""
         try:
-            # Strict JSON: "8080" or true is no port, while a list still becomes a tuple.
-            settings = Settings.model_validate_json(json.dumps(self._tree), strict=True, by_alias=True, by_name=False)
+            settings = validated(self._tree)
         except ValidationError as error:
             self._problems += translate(error, self._failed, self._sources)
         if self._problems:
             raise refuse(self._problems)
         return settings
+
+    def sound_settings(self) -> tuple[Settings, list[str]]:
+        """The settings without what is wrong with them, and what that is."""
+        problems: list[str] = []
+        while True:
+            try:
+                return validated(self._tree), [*self._problems, *problems]
+            except ValidationError as error:
+                problems = problems or translate(error, self._failed, self._sources)
+                leave_out(self._tree, [found["loc"] for found in error.errors(include_url=False)])
 
     def _report(self, location: Location, sentence: str) -> None:
         self._failed.add(location)
@@ -127,6 +140,12 @@ class _Draft:
         if isinstance(section, dict):
             section[last] = value
             self.origins[key.path] = origin
+
+
+def validated(tree: Mapping[str, object]) -> Settings:
+    """The tree as settings; raises ``ValidationError``."""
+    # Strict JSON: "8080" or true is no port, while a list still becomes a tuple.
+    return Settings.model_validate_json(json.dumps(tree), strict=True, by_alias=True, by_name=False)
 
 
 def _lookup(tree: object, location: Location) -> object:

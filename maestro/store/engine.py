@@ -1,12 +1,14 @@
 """Opens the database: one writing connection per process, many reading ones (design section 7)."""
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
 
 BUSY_TIMEOUT_MS = 30_000
 READERS = 8
+OBSERVER_SECONDS = 2.0
 
 
 def open_writer(path: Path) -> Engine:
@@ -20,6 +22,21 @@ def open_writer(path: Path) -> Engine:
 def open_readers(path: Path) -> Engine:
     """Return the engine for reading; its connections cannot write and never block a writer."""
     return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
+
+
+def open_observer(path: Path) -> Engine:
+    """Return the engine for a look that leaves no trace: it creates no file and changes none.
+
+    After a clean end there is no write-ahead log, and SQLite would make one even to read; so the file is then read as
+    one that nobody changes. With a log, somebody may be writing, and the log belongs to what is read.
+    """
+    settled = not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?{'immutable=1' if settled else 'mode=ro'}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=OBSERVER_SECONDS, check_same_thread=False)
+
+    return create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
 
 
 def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int) -> Engine:

@@ -22,7 +22,7 @@ def upgrade(path: Path) -> None:
 
     Raises ``NewerDatabase`` when a later release wrote it, ``StoreUnreadable`` when it is no readable SQLite file.
     """
-    with _opened(open_writer(path), path) as connection:
+    with opened(open_writer(path), path) as connection:
         if not _is_present(connection, path):
             command.upgrade(_config(connection), "head")
 
@@ -32,16 +32,33 @@ def check(path: Path) -> None:
 
     Raises ``OlderDatabase`` when an earlier release wrote it, and what ``upgrade`` raises.
     """
-    with _opened(open_readers(path), path) as connection:
-        if not _is_present(connection, path):
-            raise OlderDatabase(
-                f"{path} was written by an older version of Maestro. End that version if it runs, and start Maestro "
-                "once with `maestro up` to bring the database up to date."
-            )
+    with opened(open_readers(path), path) as connection:
+        require_release(connection, path)
+
+
+def require_release(connection: Connection, path: Path) -> None:
+    """Make sure that the tables are those of this release; raises ``OlderDatabase`` and ``NewerDatabase``."""
+    if not _is_present(connection, path):
+        raise OlderDatabase(
+            f"{path} was written by an older version of Maestro. End that version if it runs, and start Maestro "
+            "once with `maestro up` to bring the database up to date."
+        )
+
+
+def revision(path: Path) -> str:
+    """Return which revision of the tables the file has, empty when there is no file or nothing in it.
+
+    Raises ``StoreUnreadable`` when it is no readable SQLite file.
+    """
+    if not path.exists():
+        return ""
+    with opened(open_readers(path), path) as connection:
+        return MigrationContext.configure(connection).get_current_revision() or ""
 
 
 @contextmanager
-def _opened(engine: Engine, path: Path) -> Iterator[Connection]:
+def opened(engine: Engine, path: Path) -> Iterator[Connection]:
+    """Connect, and say in our words why a file cannot be read; raises ``StoreUnreadable``."""
     try:
         with engine.begin() as connection:
             yield connection

@@ -1,0 +1,87 @@
+"""Asks a provider whether it takes our key, with a request that costs nothing: most often the list of its models."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import httpx
+
+from maestro.llm.accounts import Account
+from maestro.llm.providers import base_url
+
+
+class Standing(StrEnum):
+    """How an account stands with its provider."""
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    UNREACHABLE = "unreachable"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The answer; ``detail`` says why it is not a plain yes, ``models`` are the names of those that are there."""
+
+    standing: Standing
+    detail: str = ""
+    models: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Question:
+    path: str
+    header: Callable[[str], Mapping[str, str]]
+    refusals: frozenset[int] = frozenset({401, 403})
+
+
+def _bearer(key: str) -> Mapping[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _anthropic(key: str) -> Mapping[str, str]:
+    return {"x-api-key": key, "anthropic-version": "2023-06-01"}
+
+
+def _gemini(key: str) -> Mapping[str, str]:
+    return {"x-goog-api-key": key}
+
+
+_QUESTIONS: Mapping[str, _Question] = {
+    "anthropic": _Question("/v1/models", _anthropic),
+    "openai": _Question("/models", _bearer),
+    # A key it does not know is a bad request to this provider.
+    "gemini": _Question("/models", _gemini, frozenset({400, 401, 403})),
+    # Its list of models is for everybody; what the key may do is for its owner.
+    "openrouter": _Question("/key", _bearer),
+    "ollama": _Question("/api/tags", _bearer),
+}
+
+
+async def ask(account: Account, seconds: float) -> Asked:
+    """Ask; raises nothing. The key goes where calls go and nowhere else, and no redirection is followed."""
+    question, address = _QUESTIONS.get(account.provider), base_url(account)
+    if question is None or address is None:
+        return Asked(Standing.UNKNOWN, "this provider has no question that costs nothing")
+    try:
+        headers = question.header(account.api_key.get_secret_value())
+        async with httpx.AsyncClient(timeout=seconds) as http:
+            answer = await http.get(f"{address}{question.path}", headers=headers)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        # The text of an error may quote the header; its class never does.
+        return Asked(Standing.UNREACHABLE, type(error).__name__)
+    if answer.status_code in question.refusals:
+        return Asked(Standing.REFUSED, f"HTTP {answer.status_code}")
+    if not answer.is_success:
+        return Asked(Standing.UNKNOWN, f"HTTP {answer.status_code}")
+    return Asked(Standing.ACCEPTED, models=_names(answer))
+
+
+def _names(answer: httpx.Response) -> tuple[str, ...]:
+    """Return the names of installed models, as Ollama lists them; of others only the key matters."""
+    try:
+        listed: Any = answer.json()
+        return tuple(str(model["name"]) for model in listed["models"] if "name" in model)
+    except (ValueError, KeyError, TypeError):
+        return ()

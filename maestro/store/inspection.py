@@ -1,0 +1,76 @@
+"""A look at the store from outside, beside whoever uses it, that changes nothing."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, func
+from sqlalchemy.exc import OperationalError
+from sqlmodel import Session, select
+
+from maestro.domain.jobs import OPEN, Job, JobStatus
+from maestro.domain.people import ConnectorStatus
+from maestro.store.engine import open_observer
+from maestro.store.people import People
+from maestro.store.schema import opened, require_release
+
+STEPS_BETWEEN_LOOKS = 10_000
+"""Instructions of SQLite's machine between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the store holds; ``damage`` is SQLite's word for what is wrong, empty when nothing was found.
+
+    ``thorough`` is false when the time did not suffice to read every page.
+    """
+
+    damage: str
+    thorough: bool
+    open_jobs: int
+    failed_jobs: int
+    connectors: Sequence[ConnectorStatus]
+
+
+def inspect(path: Path, seconds: float) -> Inspection:
+    """Look at the database; reading all its pages is given up after ``seconds``.
+
+    Raises ``StoreUnreadable``, ``OlderDatabase`` and ``NewerDatabase``.
+    """
+    with opened(open_observer(path), path) as connection:
+        require_release(connection, path)
+        damage = _damage(connection, seconds)
+        with Session(connection) as session:
+            jobs = _jobs(session)
+            return Inspection(
+                damage=damage or "",
+                thorough=damage is not None,
+                open_jobs=sum(jobs[status] for status in OPEN),
+                failed_jobs=jobs[JobStatus.FAILED],
+                connectors=People(session, datetime.now(UTC)).connectors(),
+            )
+
+
+def _jobs(session: Session) -> Counter[str]:
+    """Count the jobs of each status."""
+    return Counter(dict(session.exec(select(Job.status, func.count()).group_by(Job.status)).all()))
+
+
+def _damage(connection: Connection, seconds: float) -> str | None:
+    """Return what SQLite finds wrong, empty when it is nothing, None when there was not enough time."""
+    deadline = time.monotonic() + seconds
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+    try:
+        found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+    except OperationalError:
+        if time.monotonic() <= deadline:
+            raise
+        return None
+    finally:
+        driver.set_progress_handler(None, 0)
+    return "" if found == "ok" else str(found)
