@@ -13,10 +13,14 @@ COMMANDS: Mapping[str, str] = {
     "api": "Run the dashboard and the API, beside a Temporal server of your own.",
     "connect": "Run connectors, beside a Temporal server of your own.",
     "jobs": "List, show, replay and cancel jobs.",
+    "agents": "List and show agents.",
+    "owner": "Add, list and remove owners.",
     "migrate": "Create the database, or bring it up to this release.",
     "version": "Show the version.",
 }
 """Each command with its line in the help; the module of the same name beside this one holds it as ``app``."""
+
+COMPLETION = ("install_completion", "show_completion")
 
 
 class LazyGroup(TyperGroup):
@@ -40,4 +44,7 @@ class LazyGroup(TyperGroup):
 
 def load(name: str) -> Any:
     """Return the command of this name."""
-    return get_command(import_module(f"maestro.cli.{name}").app)
+    command = get_command(import_module(f"maestro.cli.{name}").app)
+    # Typer gives every application the options that install completion; only the one called maestro is for that.
+    command.params = [param for param in command.params if param.name not in COMPLETION]
+    return command

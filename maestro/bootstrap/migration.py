@@ -1,0 +1,61 @@
+"""Brings the store of a data folder up to this release, for installations whose processes are started apart."""
+
+from enum import StrEnum
+from pathlib import Path
+
+from maestro.bootstrap.data_folder import DataFolder
+from maestro.bootstrap.storage import open_store
+from maestro.domain.errors import OlderDatabase
+from maestro.domain.values import Value
+from maestro.settings import Settings
+from maestro.store.schema import check, revision
+
+
+class Outcome(StrEnum):
+    """What a migration did."""
+
+    CREATED = "created"
+    UPGRADED = "upgraded"
+    UNCHANGED = "unchanged"
+
+
+class Migration(Value):
+    """A migration that is over; ``before`` and ``after`` are revisions of the tables, ``before`` empty for none."""
+
+    outcome: Outcome
+    database: Path
+    before: str
+    after: str
+
+
+def migrate(settings: Settings) -> Migration:
+    """Create the store or bring it up to this release, and enter the configured agents and bindings.
+
+    Several may do so at the same moment. Only where an earlier release wrote the store must nobody else use the data
+    folder: processes of that release would go on with tables they do not know.
+
+    Raises ``DataFolderBusy`` when others use it and may not, and what ``open_store`` raises.
+    """
+    database = Path(settings.database_url.removeprefix("sqlite:///"))
+    with DataFolder(settings.data_dir, shared=not _outdated(database)):
+        before = revision(database)
+        open_store(settings).close()
+        after = revision(database)
+    return Migration(outcome=_outcome(before, after), database=database, before=before, after=after)
+
+
+def _outdated(database: Path) -> bool:
+    """Whether an earlier release wrote the store."""
+    if not revision(database):
+        return False
+    try:
+        check(database)
+    except OlderDatabase:
+        return True
+    return False
+
+
+def _outcome(before: str, after: str) -> Outcome:
+    if not before:
+        return Outcome.CREATED
+    return Outcome.UNCHANGED if before == after else Outcome.UPGRADED

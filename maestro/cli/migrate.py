@@ -1,0 +1,35 @@
+"""``maestro migrate``: the store brought up to this release, before the processes that use it are started."""
+
+import typer
+
+from maestro.bootstrap.migration import Migration, Outcome, migrate
+from maestro.cli.configured import configured
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("migrate")
+def migrate_store(
+    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
+) -> None:
+    """Create the database or bring it up to this release, and enter the configured agents.
+
+    `maestro up` does this by itself. Where worker, API and connectors are separate processes, run it before them, as
+    docker-compose.yml does. End the processes of an older release first; running it again does no harm.
+    """
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    done = migrate(configured(given).settings)
+    typer.echo(done.model_dump_json() if as_json else sentence(done))
+
+
+def sentence(done: Migration) -> str:
+    """Say what a migration did."""
+    match done.outcome:
+        case Outcome.CREATED:
+            return f"Created the database {done.database} (schema {done.after})."
+        case Outcome.UPGRADED:
+            return f"Brought the database {done.database} from schema {done.before} to {done.after}."
+        case Outcome.UNCHANGED:
+            return f"The database {done.database} was up to date (schema {done.after})."

@@ -1,0 +1,125 @@
+"""``maestro migrate`` says what it did, does it once, and never under the feet of somebody else."""
+
+import json
+import multiprocessing
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+
+from maestro.bootstrap.data_folder import DataFolder
+from maestro.bootstrap.migration import Migration, Outcome, migrate
+from maestro.bootstrap.storage import open_existing_store
+from maestro.cli.main import run
+from maestro.cli.migrate import sentence
+from maestro.settings import Settings
+from maestro.store import schema
+from maestro.store.engine import open_writer
+
+FIRST = "0001"
+TOGETHER = multiprocessing.get_context("spawn")
+PROCESSES = 3
+FOLDERS = 4
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder without a configuration."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def earlier(tmp_path: Path) -> str:
+    """Make a database as the first release did, and return the revision of its schema."""
+    (tmp_path / "data").mkdir()
+    config = Config()
+    config.set_main_option("script_location", str(schema.MIGRATIONS))
+    engine = open_writer(tmp_path / "data" / "maestro.db")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, FIRST)
+    engine.dispose()
+    return FIRST
+
+
+def test_it_creates_a_database_and_then_finds_it_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate"]) == 0
+    assert capsys.readouterr().out.startswith("Created the database data/maestro.db (schema ")
+    assert run(["migrate"]) == 0
+    assert capsys.readouterr().out.startswith("The database data/maestro.db was up to date (schema ")
+
+
+def test_it_tells_programs_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["migrate", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert done == {"outcome": "created", "database": "data/maestro.db", "before": "", "after": done["after"]}
+
+
+def test_it_brings_the_database_of_an_earlier_release_up_to_this_one(
+    earlier: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["migrate", "--json"]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["outcome"], done["before"]) == ("upgraded", earlier)
+    assert done["after"] > earlier
+
+
+def test_it_enters_the_configured_agents(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"dataDir": tmp_path / "data", "agents": [{"slug": "ada"}]})
+    migrate(settings)
+    with open_existing_store(settings).view() as tx:
+        assert [agent.slug for agent in tx.agents.active()] == ["ada"]
+
+
+def test_an_upgrade_names_both_schemas() -> None:
+    done = Migration(outcome=Outcome.UPGRADED, database=Path("maestro.db"), before="0001", after="0002")
+    assert sentence(done) == "Brought the database maestro.db from schema 0001 to 0002."
+
+
+def test_it_joins_processes_of_this_release(tmp_path: Path) -> None:
+    with DataFolder(tmp_path / "data", shared=True):
+        assert run(["migrate"]) == 0
+
+
+def test_it_leaves_a_folder_alone_that_another_has_for_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with DataFolder(tmp_path / "data"):
+        assert run(["migrate"]) == 1
+    assert "is in use by process" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("earlier")
+def test_processes_of_an_earlier_release_must_end_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with DataFolder(tmp_path / "data", shared=True):
+        assert run(["migrate"]) == 1
+    assert "Stop that Maestro first" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "maestro.db").write_text("a letter to the editor, and no database at all\n" * 100)
+    assert run(["migrate"]) == 1
+    assert "is not a Maestro database" in capsys.readouterr().err
+
+
+def migrate_all(folders: list[Path], together: Barrier) -> None:
+    """Migrate each folder at the same moment as the other processes."""
+    for folder in folders:
+        together.wait()
+        migrate(Settings.model_validate({"dataDir": folder}))
+
+
+def test_processes_that_start_together_on_an_empty_folder_all_succeed(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(FOLDERS)]
+    together = TOGETHER.Barrier(PROCESSES)
+    processes = [TOGETHER.Process(target=migrate_all, args=(folders, together)) for _ in range(PROCESSES)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * PROCESSES
+    for folder in folders:
+        assert migrate(Settings.model_validate({"dataDir": folder})).outcome is Outcome.UNCHANGED
