@@ -2,19 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import BaseModel
 
 from maestro.bootstrap.operator import Operator, open_operator
 from maestro.cli import job_texts
 from maestro.cli.configured import configured
+from maestro.cli.opened import ACTOR
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
 from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobKind, JobStatus
 from maestro.domain.replay import ReplayMode
@@ -22,7 +23,6 @@ from maestro.domain.values import Value
 from maestro.domain.views import JobFilter, JobPage, JobSummary, detail, summary
 from maestro.store.store import Store
 
-ACTOR = "operator"
 LIMIT = 50
 MOST = 10_000
 POLL_SECONDS = 0.5
@@ -77,7 +77,7 @@ def list_jobs(
     with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
         found, following = tx.browse.jobs(wanted, after, limit)
     page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
-    _write(page, job_texts.listing(page, datetime.now(UTC)), as_json)
+    write(page, job_texts.listing(page, datetime.now(UTC)), as_json)
 
 
 @app.command()
@@ -92,7 +92,7 @@ def show(
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
     with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
         job = detail(tx.browse.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
-    _write(job, job_texts.timeline(job), as_json)
+    write(job, job_texts.timeline(job), as_json)
 
 
 @app.command()
@@ -115,7 +115,7 @@ def replay(
     with _operator(ctx, config, data_dir, debug) as operator:
         running = asyncio.run(operator.control.replay(job_id, mode, ACTOR))
         if not (wait and as_json):
-            _write(Replayed(id=running), [running], as_json)
+            write(Replayed(id=running), [running], as_json)
         if wait:
             _conclude(_followed(operator.store, running), as_json)
 
@@ -135,7 +135,7 @@ def cancel(
         with operator.store.view() as tx:
             status = tx.jobs.status(job_id)
     ended = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
-    _write(Outcome(id=job_id, status=status), [ended], as_json)
+    write(Outcome(id=job_id, status=status), [ended], as_json)
 
 
 @contextmanager
@@ -170,12 +170,6 @@ def _followed(store: Store, job_id: str) -> JobSummary:
 def _conclude(job: JobSummary, as_json: bool) -> None:
     """Tell how a job ended; anything but an answer is a failure of the command too."""
     outcome = Outcome(id=job.id, status=job.status, error=job.error, reason=job.reason)
-    _write(outcome, [job_texts.ending(job)], as_json)
+    write(outcome, [job_texts.ending(job)], as_json)
     if job.status is not JobStatus.COMPLETED:
         raise typer.Exit(1)
-
-
-def _write(value: BaseModel, lines: Iterable[str], as_json: bool) -> None:
-    """Write a value for programs, or its lines for people."""
-    for line in [value.model_dump_json()] if as_json else lines:
-        typer.echo(line)

@@ -1,16 +1,19 @@
 """``maestro version``: which release this is."""
 
+import json
+
 import typer
 
+from maestro.cli.options import Json
 from maestro.domain.release import release
 
 app = typer.Typer(rich_markup_mode=None)
 
 
 @app.command()
-def version() -> None:
+def version(as_json: Json = False) -> None:
     """Show the version."""
-    typer.echo(f"maestro {release()}")
+    typer.echo(json.dumps({"version": release()}) if as_json else f"maestro {release()}")
 
 
 def show_version(wanted: bool) -> None:

@@ -1,0 +1,30 @@
+"""From the options of a command to the store of its data folder, beside a Maestro that may be running."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from maestro.bootstrap.storage import open_existing_store
+from maestro.cli.configured import configured
+from maestro.cli.options import Given
+from maestro.settings import Loaded
+from maestro.store.store import Store
+
+ACTOR = "operator"
+"""Who the audit log says has used a command."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The settings and the store they name."""
+
+    loaded: Loaded
+    store: Store
+
+
+@contextlib.contextmanager
+def opened(given: Given) -> Iterator[Opened]:
+    """Open the store; raises ``ConfigurationError`` when there is none yet."""
+    loaded = configured(given)
+    with contextlib.closing(open_existing_store(loaded.settings)) as store:
+        yield Opened(loaded, store)
