@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from connectors.base import Capabilities, Idempotency, LengthUnit
 from connectors.registry import assemble
 from connectors.web import WebConfig, WebConnector
 from maestro.domain.errors import ConfigurationError, StoreBusy
-from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+from maestro.domain.messages import Attachment
+from tests.support.bot import Bot
 from tests.support.memory_context import MemoryContext
 from tests.support.web_client import web_client
 from tests.support.web_server import KEY, SIGNING_KEY, WebServer, web_server
@@ -305,23 +305,8 @@ async def test_a_wildcard_bind_answers_to_addresses_but_not_to_names(http: httpx
 # ---- webhooks of platforms ----
 
 
-class Hooked:
-    """The least of a connector that its platform calls by webhook."""
-
-    platform = "slack"
-    account = "default"
-    token_digest = ""
-    capabilities = Capabilities(3900, LengthUnit.CODE_POINTS, 90, Idempotency.RECONCILE)
-
-    async def run(self) -> None:
-        """Receive nothing."""
-
-    async def send(self, message: OutgoingMessage) -> Receipt:
-        """Take everything."""
-        return Receipt(platform_message_id=str(message.id))
-
-    async def typing(self, address: Address) -> None:
-        """Show nothing."""
+class Hooked(Bot):
+    """A connector that its platform calls by webhook."""
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return one webhook."""
@@ -333,7 +318,7 @@ class Hooked:
 
 async def test_platform_webhooks_share_the_port_under_any_name(http: httpx.AsyncClient) -> None:
     config = WebConfig(signing_key=SIGNING_KEY, port=0, local_owner=True)
-    web, slack = assemble(config, MemoryContext(), [Hooked()])
+    web, slack = assemble(config, MemoryContext(), [Hooked("slack")])
     assert isinstance(web, WebConnector)
     assert slack.platform == "slack"
     running = asyncio.create_task(web.run())
@@ -348,4 +333,4 @@ async def test_platform_webhooks_share_the_port_under_any_name(http: httpx.Async
 def test_webhooks_without_the_web_connector_are_a_configuration_error() -> None:
     assert assemble(None, MemoryContext()) == ()
     with pytest.raises(ConfigurationError, match=r"slack.*web\.enabled"):
-        assemble(None, MemoryContext(), [Hooked()])
+        assemble(None, MemoryContext(), [Hooked("slack")])

@@ -1,0 +1,176 @@
+"""Maestro as the separate processes of a platform team, against a Temporal server that somebody else started."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.command import COMMAND
+from tests.support.llm_server import LLMServer
+from tests.support.running import free_ports
+
+SERVER = Path(sys.executable).with_name("temporal")
+PATIENCE = 60.0
+"""Seconds for what must happen; long, because only a failure ever takes them."""
+LOOK = 0.05
+"""Seconds between two looks at a port."""
+
+READY = {"worker": "The worker is ready", "api": "The API is ready", "connect": "The connectors are ready"}
+
+
+class Part:
+    """One process, which may be killed and started again; ``said`` is what it told, over all its lives."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.said: list[str] = []
+        self._command = command
+        self._folder = folder
+        self._process: asyncio.subprocess.Process | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._news = asyncio.Condition()
+        self._alive = False
+
+    @property
+    def process(self) -> asyncio.subprocess.Process:
+        """The process that lives now, or lived last."""
+        assert self._process is not None
+        return self._process
+
+    async def begin(self) -> int:
+        """Start it without waiting; return how much it had said before."""
+        since, self._alive = len(self.said), True
+        self._process = await asyncio.create_subprocess_exec(
+            *self._command, cwd=self._folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        self._reading = asyncio.create_task(self._read(self._process))
+        return since
+
+    async def says(self, words: str, since: int = 0) -> None:
+        """Return when it has said these words; raises ``AssertionError`` when it ends without them."""
+
+        def heard() -> bool:
+            return any(words in line for line in self.said[since:])
+
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: heard() or not self._alive)
+        assert heard(), f"it ended without saying {words!r}: {self.said}"
+
+    async def end(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal, a kill unless told otherwise, and return the exit code; harmless when it has ended."""
+        if self._process is None:
+            return 0
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+        code = await asyncio.wait_for(self._process.wait(), PATIENCE)
+        assert self._reading is not None
+        await self._reading
+        return code
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        async for line in process.stdout:
+            self.said.append(line.decode().rstrip())
+            async with self._news:
+                self._news.notify_all()
+        async with self._news:
+            self._alive = False
+            self._news.notify_all()
+
+
+class TemporalApart:
+    """A Temporal server as its makers ship it: without our settings, and without our search attributes."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port = port
+        database = folder / "temporal.db"
+        options = ["--db-filename", str(database), "--port", str(port), "--headless", "--log-level", "error"]
+        self._part = Part([str(SERVER), "server", "start-dev", *options], folder)
+
+    async def start(self) -> None:
+        """Start it and return when it listens."""
+        await self._part.begin()
+        async with asyncio.timeout(PATIENCE):
+            while not await self._listens():  # noqa: ASYNC110 - another process tells nobody that it listens
+                await asyncio.sleep(LOOK)
+
+    async def end(self, number: signal.Signals = signal.SIGKILL) -> int:
+        """End it."""
+        return await self._part.end(number)
+
+    async def _listens(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+
+class Separate:
+    """Worker, API and web connector on one data folder, each a process started by its own command."""
+
+    def __init__(self, folder: Path, llm: LLMServer, sections: Mapping[str, Any]) -> None:
+        temporal, self.web_port, self.api_port, *self._health = free_ports(6)
+        self.folder = folder
+        self.data = folder / "data"
+        self.temporal = TemporalApart(folder, temporal)
+        self.config = folder / "maestro.json"
+        self.config.write_text(json.dumps({**self._sections(llm), **sections}))
+        self.worker = self.another("worker")
+        self.api = self.another("api")
+        self.connect = self.another("connect", "web")
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The processes by the command that starts them."""
+        return {"worker": self.worker, "api": self.api, "connect": self.connect}
+
+    def another(self, *command: str) -> Part:
+        """Return one more process, not yet started."""
+        return Part([str(COMMAND), *command, "--config", str(self.config)], self.folder)
+
+    async def start(self) -> None:
+        """Start everything and return when all are ready."""
+        await self.temporal.start()
+        await asyncio.gather(*(self.revive(name) for name in self.parts))
+
+    async def revive(self, name: str) -> None:
+        """Start the process of this command, and return when it is ready."""
+        part = self.parts[name]
+        await part.says(READY[name], await part.begin())
+
+    async def end(self) -> None:
+        """Leave nothing behind, whatever state it is in."""
+        await asyncio.gather(*(part.end() for part in self.parts.values()))
+        await self.temporal.end()
+
+    def _sections(self, llm: LLMServer) -> dict[str, Any]:
+        account = {"name": "main", "provider": "openai", "model": "gpt-4o-mini", "apiKey": "key-of-the-account"}
+        return {
+            "dataDir": str(self.data),
+            "temporal": {"address": f"127.0.0.1:{self.temporal.port}", "heartbeatSeconds": 1},
+            "webui": {"port": self.api_port},
+            "web": {"port": self.web_port, "typingSeconds": 0.5},
+            "health": {"workerPort": self._health[0], "connectPort": self._health[1]},
+            "llm": {"accounts": [{**account, "baseUrl": llm.base_url("openai")}]},
+            "jobs": {"backoffBaseMinutes": 0.005, "reconcileSeconds": 0.5, "drainSeconds": 5},
+            "logs": {"level": "error"},
+        }
+
+
+@asynccontextmanager
+async def separate(folder: Path, llm: LLMServer, **sections: Any) -> AsyncIterator[Separate]:
+    """Run everything for the length of a block."""
+    assert not {name for name in os.environ if name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")}
+    maestro = Separate(folder, llm, sections)
+    try:
+        await maestro.start()
+        yield maestro
+    finally:
+        await maestro.end()

@@ -1,0 +1,47 @@
+"""Connectors are found while they run, and an indicator does not outlive the job it is about."""
+
+import asyncio
+
+import pytest
+
+from connectors.base import NotDispatched
+from connectors.hub import ConnectorHub, TypingIndicators
+from maestro.domain.messages import Address
+from tests.support.bot import Bot
+
+PLACE = Address(platform="slack", account="default", channel="general")
+
+
+async def until_typed(bot: Bot, times: int) -> None:
+    """Return when the indicator was shown so many times."""
+    async with asyncio.timeout(10):
+        while len(bot.typed) < times:  # noqa: ASYNC110 - the bot tells nobody
+            await asyncio.sleep(0.001)
+
+
+def test_a_connector_is_found_only_while_it_runs() -> None:
+    hub, bot = ConnectorHub(), Bot("slack")
+    with hub.running(bot):
+        assert hub.holding(PLACE) is bot
+    with pytest.raises(NotDispatched, match="slack/default"):
+        hub.holding(PLACE)
+
+
+async def test_an_indicator_ends_with_its_job_wherever_that_ended() -> None:
+    hub, bot, open_jobs = ConnectorHub(), Bot("slack"), {"job"}
+    typing = TypingIndicators(hub, asyncio.get_running_loop(), open_jobs.__contains__)
+    with hub.running(bot):
+        assert typing.start("job", PLACE)
+        await until_typed(bot, 3)
+        open_jobs.clear()
+        await asyncio.wait([task for task in asyncio.all_tasks() if task is not asyncio.current_task()], timeout=10)
+        shown = len(bot.typed)
+        open_jobs.add("job")
+        assert typing.start("job", PLACE)
+        await until_typed(bot, shown + 2)
+        typing.stop("job")
+
+
+async def test_no_indicator_is_begun_for_a_connector_elsewhere() -> None:
+    typing = TypingIndicators(ConnectorHub(), asyncio.get_running_loop(), lambda _: True)
+    assert not typing.start("job", PLACE)

@@ -1,0 +1,112 @@
+"""One process at a time works for a connector's account and token; who waits takes over at once."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from connectors.base import Connector
+from maestro.bootstrap import leases
+from maestro.bootstrap.leases import lease
+from maestro.bootstrap.locks import FileLock
+from tests.support.bot import Bot
+
+ROOT = Path(__file__).parents[2]
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from maestro.bootstrap.leases import lease
+from tests.support.bot import Bot
+
+async def hold():
+    async with lease(Path(sys.argv[1]), Bot(*sys.argv[2:]), print):
+        print("held", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(hold())
+"""
+
+
+def hold(folder: Path, *bot: str) -> subprocess.Popen[str]:
+    """Return another process that holds the lease of a bot until its input ends."""
+    command = [sys.executable, "-c", HOLDER, str(folder), *bot]
+    holder = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+class Waiting:
+    """Somebody who wants a lease, and what they hear."""
+
+    def __init__(self, folder: Path, connector: Connector) -> None:
+        self.heard: list[str] = []
+        self.told = asyncio.Event()
+        self.held = asyncio.Event()
+        self.task = asyncio.create_task(self._hold(folder, connector))
+
+    async def _hold(self, folder: Path, connector: Connector) -> None:
+        async with lease(folder, connector, self._hear):
+            self.held.set()
+
+    def _hear(self, line: str) -> None:
+        self.heard.append(line)
+        self.told.set()
+
+
+@pytest.fixture(autouse=True)
+def _scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "LOOK_SECONDS", 0.01)
+
+
+async def test_a_kill_frees_the_lease_at_once(tmp_path: Path) -> None:
+    holder = await asyncio.to_thread(hold, tmp_path, "slack", "main")
+    waiting = Waiting(tmp_path, Bot("slack", "main"))
+    await waiting.told.wait()
+    assert waiting.heard == [
+        f"Process {holder.pid} has the connector slack/main; standing by to take over when it ends."
+    ]
+    assert not waiting.held.is_set()
+    holder.kill()
+    await waiting.task
+    assert waiting.heard[1:] == ["The connector slack/main is ours now."]
+    holder.communicate()
+
+
+async def test_two_accounts_do_not_share_a_token(tmp_path: Path) -> None:
+    holder = await asyncio.to_thread(hold, tmp_path, "slack", "one", "digest")
+    waiting = Waiting(tmp_path, Bot("slack", "two", "digest"))
+    await waiting.told.wait()
+    assert not waiting.held.is_set()
+    holder.communicate()
+    await waiting.task
+
+
+async def test_other_accounts_do_not_wait(tmp_path: Path) -> None:
+    holder = await asyncio.to_thread(hold, tmp_path, "slack", "one", "digest")
+    await Waiting(tmp_path, Bot("slack", "two", "other")).task
+    await Waiting(tmp_path, Bot("telegram", "one")).task
+    holder.communicate()
+
+
+async def test_who_gives_up_waiting_holds_nothing(tmp_path: Path) -> None:
+    holder = await asyncio.to_thread(hold, tmp_path, "slack", "one", "digest")
+    waiting = Waiting(tmp_path, Bot("slack", "two", "digest"))
+    await waiting.told.wait()
+    waiting.task.cancel()
+    await asyncio.wait([waiting.task])
+    assert FileLock(tmp_path / "slack-two.lock").take()
+    holder.communicate()
+
+
+def test_a_lock_can_be_shared_but_not_with_one_who_wants_it_alone(tmp_path: Path) -> None:
+    first, second, third = (FileLock(tmp_path / "lock") for _ in range(3))
+    assert first.take(shared=True)
+    assert second.take(shared=True)
+    assert not third.take()
+    first.release()
+    second.release()
+    assert third.take()
+    assert not first.take(shared=True)
