@@ -1,15 +1,21 @@
 """Where everything of one configuration is reached."""
 
 from maestro.settings import Settings
-from temporal.client import Endpoint
+from temporal.endpoint import Endpoint, Tls
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
-    """Return where Temporal is: the configured address, or the embedded server."""
+    """Return where Temporal is: the configured address, or the embedded server.
+
+    Raises ``ConfigurationError`` when a certificate or key is none.
+    """
     temporal = settings.temporal
     if temporal.embedded:
         return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace)
-    return Endpoint(temporal.address, temporal.namespace, temporal.tls, temporal.api_key.get_secret_value())
+    tls = Tls(temporal.tls_ca, temporal.tls_cert, temporal.tls_key.get_secret_value(), temporal.tls_server_name)
+    return Endpoint(
+        temporal.address, temporal.namespace, tls if temporal.tls else None, temporal.api_key.get_secret_value()
+    )
 
 
 def temporal_ui_url(settings: Settings) -> str:

@@ -1,0 +1,158 @@
+"""Looks at a Temporal server as an operator would: is it there, is it ours to use, and does anybody work."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from temporalio.api.enums.v1 import TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    GetSystemInfoRequest,
+)
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from maestro.domain.diagnosis import Diagnosis, Verdict
+from temporal.client import AWAY, Endpoint, check, connect, notes
+from temporal.explanations import Cause, cause_of, explain, trouble_of
+from temporal.preparation import prepare, span
+from temporal.search_attributes import create_command, lacking, mistyped_fix, mistyped_text
+
+__all__ = ["POLLER_COUNTS", "Poller", "diagnose", "explain", "polled", "prepare"]
+
+SERVER = "Temporal"
+NAMESPACE = "namespace"
+ATTRIBUTES = "search attributes"
+POLLERS = "pollers"
+
+CONNECT_SECONDS = 2.5
+ASK = timedelta(seconds=1)
+"""For one question; with all that come one after the other, a diagnosis ends within five seconds."""
+
+POLLER_COUNTS = timedelta(seconds=75)
+"""How long after its last question a poller counts as alive: it asks again after a minute at the latest."""
+
+_KINDS = {
+    "workflows": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    "activities": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+}
+
+
+@dataclass(frozen=True)
+class Poller:
+    """Somebody who asked a queue for work, ``seen`` how long ago."""
+
+    queue: str
+    kind: str
+    seen: timedelta
+
+
+async def diagnose(endpoint: Endpoint, queues: Sequence[str]) -> Sequence[Diagnosis]:
+    """Check server, namespace, search attributes and who works on the queues; ends within about five seconds.
+
+    It never raises for a server that is away or refuses: what could not be checked behind that is left out.
+    """
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            client = await connect(endpoint)
+            server = await _server(client, endpoint)
+    except AWAY as error:
+        return [_broken(SERVER, error, endpoint)]
+    try:
+        namespace = await _namespace(client, endpoint)
+    except AWAY as error:
+        return [server, _broken(NAMESPACE, error, endpoint)]
+    rest = await asyncio.gather(_attributes(client, endpoint), _pollers(client, endpoint, queues))
+    return [server, namespace, *rest]
+
+
+async def _server(client: Client, endpoint: Endpoint) -> Diagnosis:
+    info = await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=ASK)
+    how = "in plain text" if endpoint.tls is None else "with TLS"
+    found = f"server {info.server_version or 'of an unknown version'} at {endpoint.address}, {how}"
+    for note in notes(endpoint):
+        return Diagnosis(check=SERVER, verdict=Verdict.NOTE, found=found, fix=note)
+    return Diagnosis(check=SERVER, verdict=Verdict.FINE, found=found)
+
+
+async def _namespace(client: Client, endpoint: Endpoint) -> Diagnosis:
+    async with asyncio.timeout(ASK.total_seconds()):
+        await check(client, endpoint.namespace)
+    try:
+        described = await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=endpoint.namespace), timeout=ASK
+        )
+    except RPCError:  # it lets us work and does not let us describe it
+        return Diagnosis(check=NAMESPACE, verdict=Verdict.FINE, found=f"{endpoint.namespace} lets us work")
+    kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
+    found = f"{endpoint.namespace} keeps finished histories for {span(kept)}"
+    return Diagnosis(check=NAMESPACE, verdict=Verdict.FINE, found=found)
+
+
+async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
+    try:
+        found = await lacking(client, endpoint.namespace)
+    except AWAY as error:
+        why = "not allowed" if cause_of(error) is Cause.DENIED else trouble_of(error, endpoint).found
+        return Diagnosis(
+            check=ATTRIBUTES,
+            verdict=Verdict.NOTE,
+            found=f"they cannot be listed ({why})",
+            fix=f"if no message starts, have an administrator run `{create_command(endpoint.namespace)}`",
+        )
+    if found.mistyped:
+        fix = mistyped_fix(found, endpoint.namespace)
+        return Diagnosis(check=ATTRIBUTES, verdict=Verdict.BROKEN, found=f"there is {mistyped_text(found)}", fix=fix)
+    if found.missing:
+        return Diagnosis(
+            check=ATTRIBUTES,
+            verdict=Verdict.BROKEN,
+            found=f"missing: {', '.join(found.missing)}",
+            fix=f"`maestro init` adds them, or `{create_command(endpoint.namespace, found.missing)}`",
+        )
+    return Diagnosis(check=ATTRIBUTES, verdict=Verdict.FINE, found="all there")
+
+
+async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
+    asked = (_pollers_of(client, endpoint, queue, kind) for queue in queues for kind in _KINDS)
+    try:
+        found = await asyncio.gather(*asked)
+    except AWAY as error:
+        why = trouble_of(error, endpoint).found
+        return Diagnosis(check=POLLERS, verdict=Verdict.NOTE, found=f"nobody says who works ({why})")
+    return polled(queues, [poller for some in found for poller in some])
+
+
+async def _pollers_of(client: Client, endpoint: Endpoint, queue: str, kind: str) -> list[Poller]:
+    request = DescribeTaskQueueRequest(
+        namespace=endpoint.namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
+    )
+    answer = await client.workflow_service.describe_task_queue(request, timeout=ASK)
+    now = datetime.now(UTC)
+    return [Poller(queue, kind, now - one.last_access_time.ToDatetime(UTC)) for one in answer.pollers]
+
+
+def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:
+    """Say who works on each queue; a queue that nobody asks is a note, since its process may just be stopped."""
+    alive = [poller for poller in pollers if poller.seen <= POLLER_COUNTS]
+    found = "; ".join(_work_on(queue, [one for one in alive if one.queue == queue]) for queue in queues)
+    if {poller.queue for poller in alive} >= set(queues):
+        return Diagnosis(check=POLLERS, verdict=Verdict.FINE, found=found)
+    fix = "start `maestro up`, or `maestro worker` and `maestro connect` where they are separate"
+    return Diagnosis(check=POLLERS, verdict=Verdict.NOTE, found=found, fix=fix)
+
+
+def _work_on(queue: str, alive: Sequence[Poller]) -> str:
+    if not alive:
+        return f"nobody works on {queue}"
+    kinds = " and ".join(dict.fromkeys(poller.kind for poller in alive))
+    ago = max(0, round(min(poller.seen for poller in alive).total_seconds()))
+    return f"{queue}: {kinds}, asked for work {ago} s ago"
+
+
+def _broken(name: str, error: BaseException, endpoint: Endpoint) -> Diagnosis:
+    what = trouble_of(error, endpoint)
+    return Diagnosis(check=name, verdict=Verdict.BROKEN, found=what.found, fix=what.fix)

@@ -1,0 +1,64 @@
+"""Where Temporal is, who we are there, and how the connection is protected."""
+
+from dataclasses import dataclass, field
+
+from temporalio.service import TLSConfig
+
+from maestro.domain.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Tls:
+    """An encrypted connection; the texts are PEM, and an empty one leaves the choice to this machine or the server.
+
+    Raises ConfigurationError when a text is no PEM of its kind: the SDK would take a false ``ca`` for an empty one.
+    """
+
+    ca: str = field(default="", repr=False)
+    """The authorities to trust; empty: those of this machine."""
+    cert: str = field(default="", repr=False)
+    """Our certificate, for a server that asks for one."""
+    key: str = field(default="", repr=False)
+    server_name: str = ""
+    """The name in the server's certificate; empty: the host of the address."""
+
+    def __post_init__(self) -> None:
+        """Refuse what can never work."""
+        _check_pem(self.ca, "temporal.tlsCa", "CERTIFICATE")
+        _check_pem(self.cert, "temporal.tlsCert", "CERTIFICATE")
+        _check_pem(self.key, "temporal.tlsKey", "PRIVATE KEY")
+
+    def config(self) -> TLSConfig:
+        """Return this as the SDK wants it."""
+        return TLSConfig(
+            server_root_ca_cert=self.ca.encode() or None,
+            domain=self.server_name or None,
+            client_cert=self.cert.encode() or None,
+            client_private_key=self.key.encode() or None,
+        )
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where Temporal is and who we are there; its secrets do not appear in its text."""
+
+    address: str
+    namespace: str
+    tls: Tls | None = None
+    """None: in plain text."""
+    api_key: str = field(default="", repr=False)
+
+    @property
+    def host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
+
+def _check_pem(text: str, setting: str, kind: str) -> None:
+    if not text or f"{kind}-----" in text:
+        return
+    wanted = "a certificate" if kind == "CERTIFICATE" else "a private key"
+    raise ConfigurationError(
+        f"{setting} holds no {wanted.partition(' ')[2]} in PEM form (-----BEGIN ...{kind}-----): put {wanted} there, "
+        f'best as "file:PATH".'
+    )

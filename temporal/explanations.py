@@ -1,0 +1,240 @@
+"""Says in one sentence why Temporal cannot be worked with, and what to do about it."""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from temporalio.service import RPCError
+
+from temporal.endpoint import Endpoint
+
+LONGEST_WORDS = 160
+"""How much of what a server said is repeated, in characters."""
+
+
+class Cause(Enum):
+    """Why Temporal cannot be worked with."""
+
+    NOBODY_LISTENS = auto()
+    NO_SUCH_HOST = auto()
+    NO_WAY_THERE = auto()
+    SILENT = auto()
+    CUT_OFF = auto()
+    SPEAKS_PLAIN_TEXT = auto()
+    UNTRUSTED = auto()
+    WRONG_NAME = auto()
+    OUTDATED_CERTIFICATE = auto()
+    OUR_CERTIFICATE_REFUSED = auto()
+    OUR_CERTIFICATE_UNUSABLE = auto()
+    UNAUTHENTICATED = auto()
+    DENIED = auto()
+    NO_NAMESPACE = auto()
+    NOT_TEMPORAL = auto()
+    TOO_MUCH = auto()
+    NOT_READY = auto()
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What is wrong, and what mends it; neither ends with a full stop, and neither holds a secret."""
+
+    found: str
+    fix: str
+
+    def __str__(self) -> str:
+        """Return both as one sentence."""
+        return f"{self.found}: {self.fix}."
+
+
+# The SDK is a thin layer over Rust, and its texts are all there is to tell one failed connection from another. They
+# were found by experiment, and the tests hold them over the real wire; what none of them matches is shown as it is.
+_SIGNS = (
+    ("InvalidContentType", Cause.SPEAKS_PLAIN_TEXT),
+    ("NotValidForName", Cause.WRONG_NAME),
+    ("InvalidCertificate(Expired", Cause.OUTDATED_CERTIFICATE),
+    ("InvalidCertificate(NotValidYet", Cause.OUTDATED_CERTIFICATE),
+    ("InvalidCertificate(", Cause.UNTRUSTED),
+    ("AlertReceived(ProtocolVersion", Cause.UNKNOWN),
+    ("AlertReceived(", Cause.OUR_CERTIFICATE_REFUSED),
+    ("PrivateKeyParseError", Cause.OUR_CERTIFICATE_UNUSABLE),
+    ("CertificateParseError", Cause.OUR_CERTIFICATE_UNUSABLE),
+    ("InconsistentKeys", Cause.OUR_CERTIFICATE_UNUSABLE),
+    ("dns error", Cause.NO_SUCH_HOST),
+    ("NetworkUnreachable", Cause.NO_WAY_THERE),
+    ("HostUnreachable", Cause.NO_WAY_THERE),
+    ("TimedOut", Cause.SILENT),
+    ("Timeout expired", Cause.SILENT),
+    ("tcp connect error", Cause.NOBODY_LISTENS),
+    ("h2 protocol error", Cause.NOT_TEMPORAL),
+    ("transport error", Cause.CUT_OFF),
+    ("mapped from HTTP status code 5", Cause.NOT_READY),
+    ("mapped from HTTP status code", Cause.NOT_TEMPORAL),
+)
+
+_CODES = {
+    "UNAUTHENTICATED": Cause.UNAUTHENTICATED,
+    "PERMISSIONDENIED": Cause.DENIED,
+    "NOTFOUND": Cause.NO_NAMESPACE,
+    "UNIMPLEMENTED": Cause.NOT_TEMPORAL,
+    "RESOURCEEXHAUSTED": Cause.TOO_MUCH,
+    "DEADLINEEXCEEDED": Cause.SILENT,
+}
+
+
+def explain(error: BaseException, endpoint: Endpoint) -> str:
+    """Return one sentence with the cause and the fix; it holds no secret."""
+    return str(trouble_of(error, endpoint))
+
+
+def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
+    """Return what is wrong and what mends it."""
+    words = _words_of(error, endpoint)
+    cause = cause_of(error)
+    if cause is Cause.UNAUTHENTICATED:
+        return _unauthenticated(endpoint, words)
+    if cause is Cause.DENIED:
+        return _denied(endpoint)
+    if cause is Cause.CUT_OFF:
+        return _cut_off(endpoint)
+    found, fix = _TEXTS[cause]
+    facts = {"at": endpoint.address, "host": endpoint.host, "namespace": endpoint.namespace, "words": words}
+    return Trouble(found.format(**facts), fix.format(**facts))
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return why: a status that a server gave says more than any text."""
+    if isinstance(error, TimeoutError):
+        return Cause.SILENT
+    by_status = _CODES.get(_code_of(error))
+    if by_status is not None:
+        return by_status
+    text = str(error)
+    found = (cause for sign, cause in _SIGNS if sign in text)
+    return next(found, Cause.NOT_READY if _code_of(error) == "UNAVAILABLE" else Cause.UNKNOWN)
+
+
+def _code_of(error: BaseException) -> str:
+    """Return the gRPC status in capitals without underscores, or nothing when no server has answered."""
+    if isinstance(error, RPCError):
+        return error.status.name.replace("_", "")
+    stated = re.search(r"Status \{ code: (\w+)", str(error))
+    return stated[1].upper() if stated else ""
+
+
+def _words_of(error: BaseException, endpoint: Endpoint) -> str:
+    """Return what the server or the SDK said, in one short line without our secrets."""
+    stated = re.search(r'message: "([^"]*)"', str(error))
+    words = " ".join((stated[1] if stated and "Status {" in str(error) else str(error)).split())
+    if endpoint.api_key:
+        words = words.replace(endpoint.api_key, "***")
+    return words[:LONGEST_WORDS] or type(error).__name__
+
+
+def _unauthenticated(endpoint: Endpoint, words: str) -> Trouble:
+    if not endpoint.api_key:
+        return Trouble(
+            f"Temporal at {endpoint.address} asks who we are ({words})",
+            "set temporal.apiKey to an API key, or temporal.tlsCert and tlsKey to a certificate, and start again",
+        )
+    state = "says that our API key has expired" if "expired" in words.lower() else "does not accept our API key"
+    return Trouble(
+        f"Temporal at {endpoint.address} {state} ({words})",
+        "have a new key made, put it where temporal.apiKey is read from and start again, because the key is read at "
+        "the start; should this key be accepted again, everything goes on by itself",
+    )
+
+
+def _denied(endpoint: Endpoint) -> Trouble:
+    if endpoint.api_key:
+        who = "the API key (temporal.apiKey)"
+    elif endpoint.tls is not None and endpoint.tls.cert:
+        who = "our certificate (temporal.tlsCert)"
+    else:
+        return Trouble(
+            f"Temporal at {endpoint.address} wants to know who works in namespace '{endpoint.namespace}'",
+            "set temporal.apiKey, or temporal.tlsCert and tlsKey, and start again",
+        )
+    return Trouble(
+        f"Temporal at {endpoint.address} does not let us work in namespace '{endpoint.namespace}'",
+        f"have {who} allowed to write in that namespace, or correct temporal.namespace; if it has expired, put a new "
+        "one in its place and start again",
+    )
+
+
+def _cut_off(endpoint: Endpoint) -> Trouble:
+    """A TLS server hears plain text as noise, and one that misses a certificate hangs up: both only end the call."""
+    found = f"Something at {endpoint.address} takes connections and ends them at once"
+    elsewhere = "; if it is no Temporal server, correct temporal.address"
+    if endpoint.tls is None:
+        return Trouble(found, "if it wants TLS, set temporal.tls to true and start again" + elsewhere)
+    if not endpoint.tls.cert:
+        fix = "if it asks for a certificate of ours, set temporal.tlsCert and temporal.tlsKey and start again"
+        return Trouble(found, fix + elsewhere)
+    fix = "it may not trust our certificate: have temporal.tlsCert and tlsKey made by an authority that it trusts"
+    return Trouble(found, fix + elsewhere)
+
+
+_TEXTS = {
+    Cause.NOBODY_LISTENS: (
+        "Nothing listens at {at}",
+        "start the Temporal server there, or correct temporal.address",
+    ),
+    Cause.NO_SUCH_HOST: (
+        "The name {host} of temporal.address does not resolve",
+        "correct temporal.address, or the name service of this machine",
+    ),
+    Cause.NO_WAY_THERE: (
+        "There is no way from this machine to {at}",
+        "correct temporal.address, or the network and its firewalls",
+    ),
+    Cause.SILENT: (
+        "Nobody answers at {at}",
+        "see that a Temporal server runs there and that no firewall is in the way, or correct temporal.address",
+    ),
+    Cause.SPEAKS_PLAIN_TEXT: (
+        "The server at {at} speaks plain text, and temporal.tls asks for TLS",
+        "set temporal.tls to false, or give temporal.address the port that speaks TLS, and start again",
+    ),
+    Cause.UNTRUSTED: (
+        "The certificate of {at} is not made by an authority that we trust",
+        "set temporal.tlsCa to the PEM of that authority and start again",
+    ),
+    Cause.WRONG_NAME: (
+        "The certificate of {at} is made for another name",
+        "set temporal.tlsServerName to a name in that certificate, or correct temporal.address, and start again",
+    ),
+    Cause.OUTDATED_CERTIFICATE: (
+        "The certificate of {at} has expired or is not valid yet",
+        "have the server's certificate renewed, or set this machine's clock",
+    ),
+    Cause.OUR_CERTIFICATE_REFUSED: (
+        "The server at {at} asks for a certificate that it trusts",
+        "set temporal.tlsCert and temporal.tlsKey to one made by its authority, not expired, and start again",
+    ),
+    Cause.OUR_CERTIFICATE_UNUSABLE: (
+        "temporal.tlsCert and temporal.tlsKey cannot be used together",
+        "set both to one pair in PEM form, the key without a passphrase, and start again",
+    ),
+    Cause.NO_NAMESPACE: (
+        "Temporal at {at} has no namespace '{namespace}'",
+        "create it with `maestro init` or `temporal operator namespace create -n {namespace}`, "
+        "or correct temporal.namespace",
+    ),
+    Cause.NOT_TEMPORAL: (
+        "What answers at {at} is not Temporal",
+        "correct temporal.address; Temporal's own port is 7233 unless it was changed, and its Web UI is not it",
+    ),
+    Cause.TOO_MUCH: (
+        "Temporal at {at} is asked too often ({words})",
+        "have the limits of namespace '{namespace}' raised; Maestro slows down meanwhile",
+    ),
+    Cause.NOT_READY: (
+        "Temporal at {at} is not ready ({words})",
+        "wait a moment; if it stays, look into the server's own log",
+    ),
+    Cause.UNKNOWN: (
+        "Temporal at {at} cannot be worked with ({words})",
+        "check temporal.address and the other settings of temporal, and look into the server's own log",
+    ),
+}
