@@ -11,7 +11,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
-from temporal.client import Endpoint, connect_patiently
+from temporal.client import AWAY, Endpoint, check, connect_patiently, watch
+from temporal.explanations import explain
 from temporal.search_attributes import ensure_search_attributes
 from temporal.worker import WorkerLoop, WorkerParts
 
@@ -52,10 +53,11 @@ class Engine:
         if self.client is None:
             return "Temporal is not connected yet"
         try:
-            healthy = await self.client.service_client.check_health(timeout=HEALTH_TIMEOUT)
-        except RPCError as error:
-            return f"Temporal does not answer ({error.status.name})"
-        return "" if healthy else "Temporal says that it is not healthy"
+            async with asyncio.timeout(HEALTH_TIMEOUT.total_seconds()):
+                await check(self.client, self._endpoint.namespace)
+        except AWAY as error:
+            return explain(error, self._endpoint)
+        return ""
 
     async def polled(self, queue: str) -> bool:
         """Say whether somebody takes workflows from this queue; false as well when Temporal does not say."""
@@ -78,7 +80,7 @@ class Engine:
         await self._prepare(self.client)
         self._connected.set()
         async with asyncio.TaskGroup() as group:
-            group.create_task(_forever())
+            group.create_task(watch(self.client, self._endpoint, self._report))
             for service in services:
                 group.create_task(self._persistently(service, self.client))
 
@@ -110,7 +112,3 @@ class Engine:
             except (StoreBusy, RPCError) as error:
                 self._report(f"A part of the engine begins again: {error}")
                 await asyncio.sleep(BEGIN_AGAIN_SECONDS)
-
-
-async def _forever() -> None:
-    await asyncio.Event().wait()
