@@ -132,8 +132,8 @@ class Separate:
         return {"worker": self.worker, "api": self.api, "connect": self.connect}
 
     def another(self, *command: str) -> Part:
-        """Return one more process, not yet started."""
-        return Part([str(COMMAND), *command, "--config", str(self.config)], self.folder)
+        """Return one more process, not yet started; an option of its own wins over the common ones."""
+        return Part([str(COMMAND), "--config", str(self.config), *command], self.folder)
 
     async def start(self) -> None:
         """Start everything and return when all are ready."""

@@ -1,0 +1,196 @@
+"""Worker, API and connectors as processes of their own work together as one Maestro (design section 4)."""
+
+import json
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from temporal.client import Endpoint, connect
+from tests.support.command import maestro as run
+from tests.support.evidence import Evidence, Row
+from tests.support.instance import until
+from tests.support.llm_server import Failure, LLMServer
+from tests.support.separate import READY, Separate, separate
+from tests.support.web_client import WebClient, web_client
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]
+
+PNG = b"\x89PNG\r\n\x1a\n and pixels"
+LONG = 60.0
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[LLMServer]:
+    with LLMServer.running() as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def maestro(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Separate]:
+    async with separate(tmp_path_factory.mktemp("separate"), llm) as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def api(maestro: Separate) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the API's process."""
+    async with httpx.AsyncClient(base_url=f"http://localhost:{maestro.api_port}", timeout=PATIENCE) as client:
+        yield client
+
+
+async def job_in(maestro: Separate, channel: str, status: str) -> Row:
+    """Return the newest job of a channel as soon as it has this status."""
+    found: list[Row] = []
+
+    def there() -> bool:
+        sql = "SELECT * FROM queue WHERE channel = ? ORDER BY created_at DESC LIMIT 1"
+        found[:] = [row for row in Evidence(maestro.data).rows(sql, channel) if row["status"] == status]
+        return bool(found)
+
+    await until(there, PATIENCE, what=f"a job that is {status} in {channel}")
+    return found[0]
+
+
+def statuses(maestro: Separate, channel: str) -> list[str]:
+    """Return how the jobs of a channel stand, in the order they came."""
+    sql = "SELECT status FROM queue WHERE channel = ? ORDER BY created_at"
+    return [row["status"] for row in Evidence(maestro.data).rows(sql, channel)]
+
+
+async def ask(client: WebClient, content: str, *attachments: str) -> str:
+    """Say something and return the answer."""
+    ack = await client.say(content, attachments=attachments)
+    assert ack["type"] == "ack", ack
+    return str((await client.wait_for("message", patience=PATIENCE))["content"])
+
+
+async def test_a_message_is_answered_and_each_step_is_done_on_its_queue(maestro: Separate) -> None:
+    async with web_client(maestro.web_port, channelId="queues") as client:
+        assert await ask(client, "hello") == "answer to: hello"
+    job = await job_in(maestro, "queues", "completed")
+    temporal = await connect(Endpoint(f"127.0.0.1:{maestro.temporal.port}", "default"))
+    history = await temporal.get_workflow_handle(job["id"]).fetch_history()
+    queues = {
+        event.activity_task_scheduled_event_attributes.activity_type.name: (
+            event.activity_task_scheduled_event_attributes.task_queue.name
+        )
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    }
+    assert queues == {
+        "show_typing": "maestro-connector-web-default",
+        "call_model": "maestro-llm",
+        "deliver": "maestro-connector-web-default",
+    }
+
+
+async def test_typing_shows_while_another_process_calls_the_model_and_ends_with_a_stop(
+    maestro: Separate, llm: LLMServer
+) -> None:
+    llm.script(match="think long", delay=LONG)
+    async with web_client(maestro.web_port, channelId="typing") as client:
+        await client.say("think long")
+        await client.wait_for("typing", patience=PATIENCE)
+        await client.wait_for("typing", patience=PATIENCE)
+        await client.say("/stop")
+        assert (await client.wait_for("message", patience=PATIENCE))["content"] == "Stopped."
+        await until(lambda: statuses(maestro, "typing") == ["cancelled", "completed"], PATIENCE, what="the stop")
+        assert await client.silent(1.0), "the indicator ends though its job ended in another process"
+
+
+async def test_a_picture_goes_from_one_process_to_the_other(maestro: Separate, llm: LLMServer) -> None:
+    async with web_client(maestro.web_port, channelId="picture") as client:
+        bearer = {"Authorization": f"Bearer {client.resume_token}"}
+        async with httpx.AsyncClient() as http:
+            url = f"http://127.0.0.1:{maestro.web_port}/api/upload"
+            kept = (await http.post(url, files={"file": ("cat.png", PNG)}, headers=bearer)).json()
+        await ask(client, "what is on it", kept["id"])
+    [request] = llm.matching("what is on it")
+    assert "image_url" in json.dumps(request.body["messages"][-1])
+
+
+async def test_a_failed_job_is_replayed_from_the_process_of_the_api(
+    maestro: Separate, llm: LLMServer, api: httpx.AsyncClient
+) -> None:
+    llm.script(match="fails", failure=Failure.status(400), times=1)
+    async with web_client(maestro.web_port, channelId="replay") as client:
+        await client.say("this fails")
+        job = await job_in(maestro, "replay", "failed")
+        await client.wait_for("message", patience=PATIENCE)
+        assert (await api.post(f"/api/jobs/{job['id']}/replay", json={"mode": "resume"})).status_code == 200
+        assert (await client.wait_for("message", patience=PATIENCE))["content"] == "answer to: this fails"
+
+
+async def test_a_running_job_is_cancelled_from_the_process_of_the_api(
+    maestro: Separate, llm: LLMServer, api: httpx.AsyncClient
+) -> None:
+    llm.script(match="never mind", delay=LONG)
+    async with web_client(maestro.web_port, channelId="cancel") as client:
+        await client.say("never mind")
+        job = await job_in(maestro, "cancel", "running")
+        assert (await api.post(f"/api/jobs/{job['id']}/cancel")).status_code == 200
+        await job_in(maestro, "cancel", "cancelled")
+
+
+async def test_messages_wait_while_the_cluster_is_away_and_the_states_are_told(
+    maestro: Separate, api: httpx.AsyncClient
+) -> None:
+    await maestro.temporal.end()
+    async with web_client(maestro.web_port, channelId="away") as client:
+        assert (await client.say("are you there"))["type"] == "ack"
+        answer = await api.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["checks"]["store"] == "ok"
+        assert answer.json()["checks"]["temporal"] != "ok"
+        await maestro.temporal.start()
+        assert (await client.wait_for("message", patience=PATIENCE))["content"] == "answer to: are you there"
+
+
+async def test_the_api_says_that_nobody_works(maestro: Separate, api: httpx.AsyncClient) -> None:
+    """Temporal remembers a poller for some minutes after it has gone, so a queue that nobody ever polled is asked."""
+    config = json.loads(maestro.config.read_text())
+    assert (await api.get("/readyz")).json()["checks"]["worker"] == "ok"
+    lonely = maestro.folder / "lonely.json"
+    lonely.write_text(json.dumps({**config, "temporal": {**config["temporal"], "taskQueue": "lonely"}}))
+    await maestro.api.end(signal.SIGTERM)
+    other = maestro.another("api", "--config", str(lonely))
+    try:
+        await other.says(READY["api"], await other.begin())
+        await until_connected(api)
+        checks = (await api.get("/readyz")).json()["checks"]
+        assert checks["worker"] == "nobody polls the queue lonely: start `maestro worker`"
+    finally:
+        await other.end(signal.SIGTERM)
+        await maestro.revive("api")
+
+
+async def until_connected(api: httpx.AsyncClient) -> None:
+    """Return when the API has reached Temporal."""
+    while (await api.get("/readyz")).json()["checks"]["temporal"] != "ok":
+        pass
+
+
+@pytest.mark.parametrize("command", [("worker",), ("api",), ("connect", "web")])
+async def test_without_an_address_there_is_nothing_to_share(tmp_path: Path, command: tuple[str, ...]) -> None:
+    ended = await run(*command, folder=tmp_path)
+    assert ended.code == 1
+    assert "temporal.address" in ended.errors
+    assert "maestro up" in ended.errors
+    assert not (tmp_path / "data").exists()
+
+
+async def test_a_platform_that_is_not_enabled_is_named(maestro: Separate) -> None:
+    ended = await run("connect", "pigeon", "--config", str(maestro.config), folder=maestro.folder)
+    assert ended.code == 1
+    assert "no enabled connector for pigeon (enabled: web)" in ended.errors
+
+
+async def test_one_that_wants_the_data_folder_alone_is_refused(maestro: Separate, tmp_path: Path) -> None:
+    ended = await run("up", "--data-dir", str(maestro.data), folder=tmp_path)
+    assert ended.code == 1
+    assert "is in use by another Maestro" in ended.errors
