@@ -66,6 +66,7 @@ class Dispatcher:
         self._woken = asyncio.Event()
         self._paused = False
         self._interrupted: set[str] = set()
+        self._told: set[str] = set()
         self._loop = asyncio.get_running_loop()
 
     def wake(self) -> None:
@@ -118,12 +119,17 @@ class Dispatcher:
         """
         problems = await asyncio.gather(*(self._start(client, job) for job in jobs))
         refused = {job.id: problem for job, problem in zip(jobs, problems, strict=True) if problem}
-        for problem in set(refused.values()) - {STILL_CLOSING}:
-            self._report(f"Temporal does not start {len(refused)} job(s), which wait in the store: {problem}")
+        self._tell(set(refused.values()) - {STILL_CLOSING}, len(refused))
         none_started = len(refused) == len(jobs)
         closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
         await asyncio.to_thread(self._unclaim, refused if none_started else closing)
         return not none_started
+
+    def _tell(self, problems: set[str], jobs: int) -> None:
+        """Report what is new: the same refusal at every look would bury the line that says how to mend it."""
+        for problem in problems - self._told:
+            self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")
+        self._told = problems
 
     async def _start(self, client: Client, job: Job) -> str | None:
         """Return why the workflow could not be started, or None."""
