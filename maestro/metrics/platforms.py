@@ -2,7 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from maestro.domain.figures import News
+from maestro.domain.deliveries import DeliveryState
+from maestro.domain.figures import UNDER_WAY, News
 from maestro.metrics.labels import Vocabulary
 
 
@@ -40,4 +41,12 @@ class Traffic:
             self._deliveries.labels(self._platforms.word(chunk.platform), chunk.state).inc()
         self._connectors.clear()
         for connector in news.connectors:
+            self._expect(self._platforms.word(connector.platform))
             self._connectors.labels(connector.platform, connector.account, connector.state).set(1)
+
+    def _expect(self, platform: str) -> None:
+        """Show what may be counted before it is: a series that begins with 1 is no increase to Prometheus."""
+        self._received.labels(platform)
+        for state in DeliveryState:
+            if state not in UNDER_WAY:
+                self._deliveries.labels(platform, state)

@@ -3,6 +3,7 @@
 Every query finds its rows by an index: a look costs as much as happened since the last one, however much is kept.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -68,12 +69,8 @@ class Figures(Repository):
 
     def received(self, after: int) -> Mapping[str, int]:
         """Count the messages taken in after the mark, by platform."""
-        found = self._session.execute(
-            select(col(InboxRow.platform), func.count())
-            .where(col(InboxRow.id) > after)
-            .group_by(col(InboxRow.platform))
-        )
-        return dict(found.tuples())
+        # Counted here: grouped by the database, which prefers the index by platform, it reads the whole table.
+        return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
 
     def calls(self, after: int, ids: Collection[int]) -> Sequence[CallFigure]:
         """Return the model calls after the mark, and those with the given ids."""

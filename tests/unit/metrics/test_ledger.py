@@ -1,0 +1,86 @@
+"""The ledger: each message, ended job, ended call and ended chunk is told once, whatever becomes of its row."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.calls import CallEstimate, CallState
+from maestro.domain.deliveries import DeliveryState
+from maestro.domain.jobs import JobStatus
+from maestro.domain.prompts import CallKey
+from maestro.metrics.ledger import Ledger
+from tests.support.job_rows import JobRows
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    rows = JobRows.at(tmp_path)
+    yield rows
+    rows.store.close()
+
+
+def statuses(ledger: Ledger) -> list[JobStatus]:
+    """Return how the jobs ended that a look tells."""
+    return [job.status for job in ledger.read().ended]
+
+
+def test_what_was_there_before_is_not_told(rows: JobRows) -> None:
+    rows.worked(rows.add())
+    rows.failed()
+    news = Ledger(rows.store).read()
+    assert not [*news.ended, *news.calls, *news.deliveries, *news.received]
+    assert news.deliveries_open == 1
+
+
+def test_everything_is_told_once(rows: JobRows) -> None:
+    ledger = Ledger(rows.store)
+    job_id = rows.add()
+    rows.worked(job_id)
+    rows.end(job_id, JobStatus.COMPLETED)
+    news = ledger.read()
+    assert news.received == {"web": 1}
+    assert [job.status for job in news.ended] == [JobStatus.COMPLETED]
+    assert [call.state for call in news.calls] == [CallState.INTERRUPTED, CallState.FAILED, CallState.ANSWERED]
+    assert [chunk.state for chunk in news.deliveries] == [DeliveryState.SENT, DeliveryState.UNCONFIRMED]
+    again = ledger.read()
+    assert not [*again.received, *again.ended, *again.calls, *again.deliveries]
+
+
+def test_what_was_open_is_told_when_it_ends(rows: JobRows) -> None:
+    job_id = rows.add()
+    rows.worked(job_id)
+    ledger = Ledger(rows.store)
+    first = ledger.read()
+    assert list(first.open_jobs.by_turn.values()) == [JobStatus.RUNNING]
+    assert (first.deliveries_open, first.deliveries) == (1, [])
+    rows.end(job_id, JobStatus.CANCELLED)
+    second = ledger.read()
+    assert [job.status for job in second.ended] == [JobStatus.CANCELLED]
+    assert [chunk.state for chunk in second.deliveries] == [DeliveryState.UNCONFIRMED]
+    assert second.deliveries_open == 0
+
+
+def test_a_resumed_job_ends_twice_and_takes_nothing_back(rows: JobRows) -> None:
+    ledger = Ledger(rows.store)
+    job_id = rows.failed()
+    assert statuses(ledger) == [JobStatus.FAILED]
+    with rows.store.begin() as tx:
+        tx.jobs.reopen(tx.jobs.get(job_id))
+    assert statuses(ledger) == []
+    rows.end(job_id, JobStatus.COMPLETED)
+    assert statuses(ledger) == [JobStatus.COMPLETED]
+
+
+def test_a_call_in_flight_is_open_until_it_is_answered(rows: JobRows) -> None:
+    ledger = Ledger(rows.store)
+    job_id = rows.add()
+    estimate = CallEstimate("anthropic", "claude-haiku-4-5", 10, 0.1)
+    with rows.store.begin() as tx:
+        attempt = tx.calls.sent(CallKey(job_id=job_id, number=1), "digest", estimate)
+    assert (ledger.read().calls_open, ledger.read().calls) == (1, [])
+    with rows.store.begin() as tx:
+        tx.calls.interrupted(CallKey(job_id=job_id, number=1), attempt)
+    news = ledger.read()
+    assert news.calls_open == 0
+    assert [(call.state, call.cost_usd) for call in news.calls] == [(CallState.INTERRUPTED, 0.1)]

@@ -1,0 +1,113 @@
+"""Figures for monitoring: every query finds its rows by an index, however much is kept."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from maestro.domain.calls import CallState
+from maestro.domain.deliveries import DeliveryState
+from maestro.domain.jobs import JobStatus
+from maestro.store import figures
+from maestro.store.figures import Figures
+from tests.support.job_rows import JobRows
+
+Statement = tuple[str, Any]
+
+LOOKS: dict[str, Callable[[Figures], object]] = {
+    "marks": lambda figures: figures.marks(),
+    "open jobs": lambda figures: figures.open_jobs(),
+    "ended jobs": lambda figures: figures.ended_jobs(3, [1, 2]),
+    "received": lambda figures: figures.received(3),
+    "calls": lambda figures: figures.calls(3, [1, 2]),
+    "open calls": lambda figures: figures.open_calls(),
+    "deliveries": lambda figures: figures.deliveries(3, [1, 2]),
+    "open deliveries": lambda figures: figures.open_deliveries(),
+}
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> JobRows:
+    return JobRows.at(tmp_path)
+
+
+def statements(rows: JobRows, look: Callable[[Figures], object]) -> list[Statement]:
+    """Return what a look asks the database."""
+    asked: list[Statement] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
+        asked.append((statement, values))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with rows.store.view() as tx:
+            look(tx.figures)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    return [(statement, values) for statement, values in asked if statement.startswith("SELECT")]
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=list(LOOKS))
+def test_no_look_reads_a_whole_table(rows: JobRows, tmp_path: Path, look: Callable[[Figures], object]) -> None:
+    asked = statements(rows, look)
+    assert asked
+    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
+        for statement, values in asked:
+            plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+            assert plan
+            assert not [line for line in plan if line.startswith("SCAN")], (statement, plan)
+
+
+def test_open_jobs_are_told_by_status_and_the_oldest_by_its_arrival(rows: JobRows) -> None:
+    first, second, third = rows.add(), rows.add(), rows.add()
+    with rows.store.begin() as tx:
+        tx.jobs.update(first, status=JobStatus.RUNNING)
+    rows.end(third, JobStatus.COMPLETED)
+    with rows.store.view() as tx:
+        found = tx.figures.open_jobs()
+        assert sorted(found.by_turn.values()) == [JobStatus.PENDING, JobStatus.RUNNING]
+        assert found.oldest_pending == tx.jobs.get(second).created_at
+
+
+def test_a_resumed_job_is_no_old_one(rows: JobRows) -> None:
+    job_id = rows.failed()
+    rows.clock.go(days=3)
+    with rows.store.begin() as tx:
+        tx.jobs.reopen(tx.jobs.get(job_id))
+    with rows.store.view() as tx:
+        assert list(tx.figures.open_jobs().by_turn.values()) == [JobStatus.PENDING]
+        assert tx.figures.open_jobs().oldest_pending is None
+
+
+def test_an_ended_job_says_how_and_how_long_it_took(rows: JobRows) -> None:
+    job_id = rows.add()
+    rows.clock.go(seconds=4)
+    rows.end(job_id, JobStatus.FAILED, "RateLimited")
+    rows.add()
+    with rows.store.view() as tx:
+        (ended,) = tx.figures.ended_jobs(0, ())
+    assert (ended.status, ended.error, ended.took) == (JobStatus.FAILED, "RateLimited", timedelta(seconds=4))
+
+
+def test_many_known_keys_are_asked_for_in_parts(rows: JobRows) -> None:
+    for _ in range(3):
+        rows.failed()
+    with rows.store.view() as tx:
+        last = tx.figures.marks().turn
+        assert len(tx.figures.ended_jobs(last, range(1, 3 * figures.BATCH))) == 3
+
+
+def test_calls_and_chunks_are_told_with_their_states(rows: JobRows) -> None:
+    rows.worked(rows.add())
+    with rows.store.view() as tx:
+        calls, chunks = tx.figures.calls(0, ()), tx.figures.deliveries(0, ())
+        assert [call.state for call in calls] == [CallState.INTERRUPTED, CallState.FAILED, CallState.ANSWERED]
+        assert [chunk.state for chunk in chunks] == [DeliveryState.SENT, DeliveryState.SENDING]
+        assert tx.figures.open_deliveries() == {chunks[1].id}
+        assert not tx.figures.open_calls()
+        assert [call.id for call in tx.figures.calls(calls[1].id, [calls[0].id])] == [calls[2].id, calls[0].id]
