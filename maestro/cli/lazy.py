@@ -8,10 +8,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 COMMANDS: Mapping[str, str] = {
+    "init": "Write a configuration from what is found here, and prepare a Temporal cluster.",
+    "doctor": "Check everything, and say how to mend what is broken.",
     "up": "Run everything: Temporal, worker, connectors, API and dashboard.",
     "worker": "Run workflows and model calls, beside a Temporal server of your own.",
     "api": "Run the dashboard and the API, beside a Temporal server of your own.",
     "connect": "Run connectors, beside a Temporal server of your own.",
+    "chat": "Talk to an agent from here.",
     "jobs": "List, show, replay and cancel jobs.",
     "agents": "List and show agents.",
     "owner": "Add, list and remove owners.",

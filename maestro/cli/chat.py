@@ -1,0 +1,169 @@
+"""``maestro chat``: talk to an agent from a terminal or a script, over the web connector."""
+
+import asyncio
+import getpass
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from maestro.cli.chat_client import ChannelTaken, ChatClient, Place
+from maestro.cli.chat_once import ask
+from maestro.cli.chat_prompt import converse
+from maestro.cli.chat_screen import Screen
+from maestro.cli.chat_texts import addressed
+from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
+from maestro.cli.configured import configured
+from maestro.cli.options import Config, DataDir, Debug, Given
+from maestro.domain.errors import ConfigurationError
+from maestro.settings import Settings, WebSettings, read_environment
+from maestro.settings.checks import Slug
+
+TIMEOUT = 300.0
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where we connect when the server is bound to all
+
+HELP = """Talk to an agent over the web connector.
+
+With TEXT, or with something on standard input, it says that as one message, prints the answer and ends. Without,
+on a terminal, it is a conversation: Ctrl-C stops waiting for an answer, Ctrl-D leaves, and /stop, /status and /new do
+what they do everywhere. The conversation goes on with the next call, in a channel of your own.
+"""
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+def _slug(text: str) -> str:
+    try:
+        return TypeAdapter(Slug).validate_python(text) if text else ""
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _url(text: str) -> str:
+    if not text:
+        return ""
+    parts = urlsplit(text)
+    if parts.scheme not in ("ws", "wss") or not parts.netloc:
+        raise typer.BadParameter("expected an address such as ws://localhost:5070")
+    return parts._replace(path=parts.path or "/").geturl()
+
+
+@app.command(help=HELP)
+def chat(
+    ctx: typer.Context,
+    text: Annotated[
+        list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it, see above.")
+    ] = None,
+    agent: Annotated[
+        str, typer.Option(metavar="SLUG", callback=_slug, help="Who is to answer, in a channel of its own.")
+    ] = "",
+    channel: Annotated[str, typer.Option(metavar="ID", help="Talk in this channel instead of your own.")] = "",
+    url: Annotated[
+        str,
+        typer.Option(metavar="URL", callback=_url, help="The web connector; without it, that of the configuration."),
+    ] = "",
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=86_400, help="How long to wait for an answer to TEXT.")
+    ] = TIMEOUT,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Write what arrives as JSON, a message per line, for programs.")
+    ] = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Talk to an agent over the web connector."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    settings = configured(given).settings
+    said = " ".join(text) if text else _piped()
+    _tell_unknown(agent, settings)
+    visits = Visits(state_folder(read_environment()) / "chat")
+    talk = Talk(_place(settings.web, url), visits, agent, channel, Screen(as_json))
+    if said is None:
+        talk.at_length()
+    else:
+        talk.once(said, timeout)
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One use of the command: with whom, where, and what shows it."""
+
+    place: Place
+    visits: Visits
+    agent: str
+    channel: str
+    screen: Screen
+
+    def once(self, said: str, timeout: float) -> None:
+        """Say one thing and show the answer."""
+        text = addressed(said, self.agent)
+        self._in_a_channel(lambda client: asyncio.run(ask(client, text, timeout, self.screen)))
+
+    def at_length(self) -> None:
+        """Have a conversation."""
+        history = self.visits.folder / "history"
+        self._in_a_channel(lambda client: converse(client, self.agent, self.screen, history))
+
+    def _in_a_channel(self, talk: Callable[[ChatClient], None]) -> None:
+        """Talk, in a new channel where the old one is not ours any more; raises ``ChannelTaken`` for a chosen one."""
+        try:
+            talk(self._client())
+        except ChannelTaken:
+            if self.channel:
+                raise
+            self.screen.note("Your earlier channel is not yours any more, so this is a new one.")
+            self._fresh()
+            talk(self._client())
+
+    @property
+    def _name(self) -> str:
+        """What the visit is kept under: a channel of one's choice, an agent's own, or the usual one."""
+        return f"#{self.channel}" if self.channel else f"@{self.agent}"
+
+    def _client(self) -> ChatClient:
+        visit = self.visits.find(self.place.url, self._name) or self._fresh()
+        return ChatClient(self.place, visit, lambda changed: self.visits.keep(self._name, changed))
+
+    def _fresh(self) -> Visit:
+        if self.channel:
+            return Visit(url=self.place.url, channel=self.channel)
+        visit = Visit(url=self.place.url, channel=new_channel(self.place.user_name, self.agent), last_id=0)
+        self.visits.keep(self._name, visit)
+        return visit
+
+
+def _piped() -> str | None:
+    """Return all of standard input as one message, or None when a person types there."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return None
+    text = sys.stdin.read().strip()
+    if not text:
+        raise typer.BadParameter("there is nothing to say: give TEXT, or something on standard input")
+    return text
+
+
+def _place(web: WebSettings, url: str) -> Place:
+    if not url and not web.enabled:
+        raise ConfigurationError("web.enabled is false, so there is no web connector here; name another with --url")
+    host = ANYWHERE.get(web.host, web.host)
+    ours = f"ws://{f'[{host}]' if ':' in host else host}:{web.port}/"
+    return Place(url or ours, web.api_key.get_secret_value(), _user())
+
+
+def _user() -> str:
+    """Return the name of who uses this terminal; some containers have none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""
+
+
+def _tell_unknown(agent: str, settings: Settings) -> None:
+    if agent and agent not in {known.slug for known in settings.agents}:
+        typer.echo(f"The configuration names no agent {agent!r}; if there is none, the conductor answers.", err=True)

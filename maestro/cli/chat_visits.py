@@ -1,0 +1,76 @@
+"""Where a person at a terminal talks, kept from one call to the next, so that the conversation goes on."""
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from maestro.domain.values import Value
+
+MAX_NAME = 40
+FOLDER_MODE = 0o700
+FILE_MODE = 0o600
+
+
+class Visit(Value):
+    """What the next connection needs to be the same person in the same channel, and to get what it missed.
+
+    ``last_id`` None means that nobody at this terminal has been in the channel before. ``instance`` names the Maestro
+    that the rest is about.
+    """
+
+    url: str
+    channel: str
+    resume_token: str = ""
+    instance: str = ""
+    last_id: int | None = None
+
+    def forgotten(self) -> "Visit":
+        """Return the channel alone, without who was there and what they have seen."""
+        return Visit(url=self.url, channel=self.channel)
+
+
+def state_folder(environment: Mapping[str, str]) -> Path:
+    """Return where this user's programs keep what they remember."""
+    return Path(environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "maestro"
+
+
+@dataclass(frozen=True)
+class Visits:
+    """The visits of one user; the files are for their eyes only, because a resume token is as good as a login."""
+
+    folder: Path
+
+    def find(self, url: str, name: str) -> Visit | None:
+        """Return the visit kept under this name; what cannot be read is as good as not there."""
+        try:
+            visit = Visit.model_validate_json(self._file(url, name).read_text())
+        except (OSError, ValidationError):
+            return None
+        return visit if visit.url == url else None
+
+    def keep(self, name: str, visit: Visit) -> None:
+        """Keep the visit under this name; without a place to write, the next call begins anew."""
+        file = self._file(visit.url, name)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(OSError):
+            self.folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "w") as opened:
+                opened.write(visit.model_dump_json())
+            fresh.replace(file)
+
+    def _file(self, url: str, name: str) -> Path:
+        digest = hashlib.sha256(f"{url} {name}".encode()).hexdigest()
+        return self.folder / f"{digest[:24]}.json"
+
+
+def new_channel(user: str, agent: str) -> str:
+    """Return a channel id that nobody else has, and that says who talks to whom in it."""
+    parts = ("terminal", re.sub(r"[^A-Za-z0-9._-]+", "-", user)[:MAX_NAME], agent, secrets.token_hex(4))
+    return "-".join(filter(None, parts))
