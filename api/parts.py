@@ -2,20 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from maestro.domain.health import OK as OK
+from maestro.domain.health import Health as Health
 from maestro.domain.health import Metrics
 from maestro.domain.replay import JobControl
 from maestro.store.store import Clock, Store, utc_now
-
-
-class Health(Protocol):
-    """Knows whether the parts that the API does not own do their work."""
-
-    async def checks(self) -> Mapping[str, str]:
-        """Return ``"ok"`` or the problem, in words for an operator, by part: ``store``, ``temporal``, ``worker``."""
-        ...
 
 
 class NoMetrics:

@@ -1,7 +1,7 @@
 """The small port on which ``maestro worker`` and ``maestro connect`` say how they are (contract, Commands)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -13,34 +13,38 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from maestro.domain.health import METRICS_TYPE, Alive, Metrics, Readiness
+from maestro.domain.health import METRICS_TYPE, Alive, Readiness, Vitals
 from maestro.domain.hosts import KnownHosts
 from maestro.domain.values import Value
+from maestro.metrics.process import ProcessMetrics
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings
-
-Checks = Callable[[], Awaitable[Mapping[str, str]]]
-"""Returns ``"ok"`` or the problem, in words for an operator, by part: ``store``, ``temporal``, ``worker``."""
+from maestro.store.store import Store
 
 
-def health_place(settings: Settings, port: int, key: str) -> Place:
-    """Return where a process says how it is; ``key`` names the port's setting, such as ``workerPort``."""
-    return Place(settings.health.host, port, section="health", option="--health-port", key=key)
+def worker_place(settings: Settings) -> Place:
+    """Return where ``maestro worker`` says how it is."""
+    return _place(settings, settings.health.worker_port, "workerPort")
 
 
-def health_hosts(settings: Settings) -> tuple[str, ...]:
-    """Return the names by which a collector may reach the port, besides loopback."""
-    return (settings.health.host, *settings.webui.allowed_hosts)
+def connect_place(settings: Settings) -> Place:
+    """Return where ``maestro connect`` says how it is."""
+    return _place(settings, settings.health.connect_port, "connectPort")
+
+
+def process_metrics(store: Store, settings: Settings, command: str) -> ProcessMetrics:
+    """Return what a process counts, from now on; this reads the store."""
+    return ProcessMetrics(store, command, settings.jobs.max_pending)
 
 
 class HealthServer:
     """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only."""
 
-    def __init__(self, place: Place, hosts: Iterable[str], checks: Checks, metrics: Metrics) -> None:
+    def __init__(self, place: Place, allowed_hosts: Iterable[str], vitals: Vitals) -> None:
+        """``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback."""
         self._place = place
-        self._hosts = KnownHosts.of(hosts)
-        self._checks = checks
-        self._metrics = metrics
+        self._hosts = KnownHosts.of((place.host, *allowed_hosts))
+        self._vitals = vitals
 
     async def run(self) -> None:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
@@ -58,13 +62,13 @@ class HealthServer:
 
     async def _ready(self, _: Request) -> Response:
         """Say whether everything that the process needs works; 503 when something does not."""
-        readiness = Readiness.of(await self._checks())
+        readiness = Readiness.of(await self._vitals.health.checks())
         return _json(readiness, readiness.http_status)
 
     async def _measured(self, _: Request) -> Response:
         """Return what the process counts and measures."""
-        checks = await self._checks()
-        return Response(await asyncio.to_thread(self._metrics.render, checks), media_type=METRICS_TYPE)
+        checks = await self._vitals.health.checks()
+        return Response(await asyncio.to_thread(self._vitals.metrics.render, checks), media_type=METRICS_TYPE)
 
 
 class _KnownHostsOnly:
@@ -111,3 +115,7 @@ def _error(status: HTTPStatus, name: str, message: str) -> Response:
 
 def _json(body: Value, status: HTTPStatus) -> Response:
     return JSONResponse(body.model_dump(), status, headers={"Cache-Control": "no-store"})
+
+
+def _place(settings: Settings, port: int, key: str) -> Place:
+    return Place(settings.health.host, port, section="health", option="--health-port", key=key)

@@ -1,6 +1,7 @@
 """How a process is: the answers of ``/healthz``, ``/readyz`` and ``/metrics``, the same wherever they are served."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Protocol
 
@@ -37,9 +38,25 @@ class Readiness(Value):
         return HTTPStatus.OK if self.status == OK else HTTPStatus.SERVICE_UNAVAILABLE
 
 
+class Health(Protocol):
+    """Knows whether the parts of a process do their work."""
+
+    async def checks(self) -> Mapping[str, str]:
+        """Return ``"ok"`` or the problem, in words for an operator, by part: ``store``, ``temporal``, ``worker``."""
+        ...
+
+
 class Metrics(Protocol):
     """What a process counts and measures."""
 
     def render(self, checks: Mapping[str, str]) -> bytes:
         """Return everything in Prometheus' text format, the checks of ``/readyz`` included; reads the store."""
         ...
+
+
+@dataclass(frozen=True)
+class Vitals:
+    """What a process says of itself when it is asked."""
+
+    health: Health
+    metrics: Metrics

@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from maestro.bootstrap.health import HealthServer, health_hosts, health_place
+from maestro.bootstrap.health import HealthServer, connect_place, worker_place
 from maestro.domain.errors import PortTaken
-from maestro.domain.health import METRICS_TYPE
+from maestro.domain.health import METRICS_TYPE, Vitals
 from maestro.settings import Settings
 from tests.support.instance import free_port, until
 
@@ -39,9 +39,8 @@ class FixedMetrics:
 
 def server(condition: Condition, port: int = 9091, *hosts: str) -> HealthServer:
     """Return a server for a worker."""
-    settings = Settings.model_validate({"webui": {"allowedHosts": hosts}, "health": {"workerPort": port}})
-    place = health_place(settings, settings.health.worker_port, "workerPort")
-    return HealthServer(place, health_hosts(settings), condition.checks, FixedMetrics())
+    settings = Settings.model_validate({"health": {"workerPort": port}})
+    return HealthServer(worker_place(settings), hosts, Vitals(condition, FixedMetrics()))
 
 
 @asynccontextmanager
@@ -122,6 +121,11 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(PortTaken, match=f"Port {port} is in use.*health.workerPort or --health-port"):
             await server(Condition(), port).run()
+
+
+async def test_connectors_have_a_port_of_their_own() -> None:
+    settings = Settings.model_validate({"health": {"connectPort": 9099}})
+    assert (connect_place(settings).port, connect_place(settings).key) == (9099, "connectPort")
 
 
 def connects(port: int) -> bool:

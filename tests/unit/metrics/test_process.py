@@ -116,8 +116,8 @@ def test_a_job_of_every_kind_of_end_is_counted(rows: JobRows, metrics: ProcessMe
     for status in (JobStatus.COMPLETED, JobStatus.CANCELLED, JobStatus.DROPPED, JobStatus.FAILED):
         rows.end(rows.add(), status, "Quarantined" if status is JobStatus.FAILED else "")
     found = scrape(metrics)
-    for status in ("completed", "cancelled", "dropped", "failed"):
-        assert found.value("maestro_jobs_ended_total", status=status) == 1
+    for ending in ("completed", "cancelled", "dropped", "failed"):
+        assert found.value("maestro_jobs_ended_total", status=ending) == 1
     assert found.value("maestro_jobs_ended_total", status="merged") == 0
     assert found.value("maestro_job_failures_total", error="Quarantined") == 1
     assert found.value("maestro_job_duration_seconds_count") == 1
