@@ -39,7 +39,7 @@ def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: 
     def load_image(image: ImageRef) -> bytes:
         return files.read(image.digest)
 
-    client = LiteLLMClient([_account(account) for account in real], load_image)
+    client = LiteLLMClient([account_of(account) for account in real], load_image)
     client.warm_up()
     first = min(real, key=lambda account: account.priority)
     source = "llm.accounts" if settings.llm.accounts else "a key found in the environment; calls to it are paid"
@@ -61,7 +61,8 @@ async def _nothing() -> None:
     """Close nothing: the demo model holds no connection."""
 
 
-def _account(settings: AccountSettings) -> Account:
+def account_of(settings: AccountSettings) -> Account:
+    """Return the account that an entry of the configuration describes."""
     return Account(
         name=settings.name,
         provider=settings.provider,

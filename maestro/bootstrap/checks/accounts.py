@@ -1,0 +1,116 @@
+"""Whether somebody can answer: each account, where its key comes from, and whether its provider takes it."""
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from maestro.bootstrap.checks.subject import Subject, broken, fine, note
+from maestro.bootstrap.models import account_of, real_accounts
+from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.errors import ConfigurationError
+from maestro.llm.providers import base_url
+from maestro.llm.standing import Asked, Standing, ask
+from maestro.settings import PROVIDER_VARIABLES, AccountSettings, found_accounts
+
+CHECK = "accounts"
+ASK_SECONDS = 3.0
+SHOWN = 4
+"""Characters of a key that are shown, and only of one long enough that they give nothing away."""
+LONG_ENOUGH = 16
+
+NO_ACCOUNT = "no account at a provider: the built-in demo model answers, on the web connector only"
+ADD_ONE = "Set ANTHROPIC_API_KEY (or another provider's) and restart, or let `maestro init` write an account."
+KEYLESS = frozenset({"ollama"})
+ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
+
+
+async def accounts(subject: Subject) -> list[Diagnosis]:
+    """One line for each account that would be asked, or a note that none is there. Nothing that is asked is paid."""
+    try:
+        found = found_accounts(subject.environment)
+        real = real_accounts(subject.settings, found)
+    except ConfigurationError as error:
+        return [broken(CHECK, str(error), "Correct or unset that variable.")]
+    if not real:
+        return [note(CHECK, NO_ACCOUNT, ADD_ONE)]
+    return list(await asyncio.gather(*(_account(subject, account) for account in real)))
+
+
+async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
+    check = f"account {settings.name}"
+    what = f"{settings.provider}/{settings.model}"
+    variable = PROVIDER_VARIABLES.get(settings.provider, "")
+    if not settings.api_key and not settings.base_url and variable and settings.provider not in KEYLESS:
+        fix = f'Set its apiKey in llm.accounts, best as "env:{variable}", or take the account out.'
+        return broken(check, f"{what} has no key", fix)
+    source = _source(subject, settings)
+    described = f"{what}, {source}" if source else what
+    asked = await ask(account_of(settings), ASK_SECONDS)
+    return _judged(check, described, settings, asked)
+
+
+def _judged(check: str, what: str, settings: AccountSettings, asked: Asked) -> Diagnosis:
+    """Say how an account stands.
+
+    A public provider that cannot be reached now is worth a note: the network may be back when the next message comes.
+    A server of one's own, or Ollama, has to be started by somebody.
+    """
+    address = _host(base_url(account_of(settings)))
+    if asked.standing is Standing.REFUSED:
+        fix = "Make a new key at the provider and put it where this one comes from, then restart."
+        return broken(check, f"{what}: {address} refuses the key as expired or wrong ({asked.detail})", fix)
+    if asked.standing is Standing.UNREACHABLE:
+        found = f"{what}: {address} cannot be reached ({asked.detail})"
+        if settings.base_url or settings.provider in KEYLESS:
+            return broken(check, found, f"Start the server there, or correct the baseUrl of {settings.name}.")
+        return note(check, found, "Look at the network of this machine; whether the key is taken is not known.")
+    if asked.standing is Standing.UNKNOWN:
+        return note(check, f"{what}; whether its key is taken is not known ({asked.detail})")
+    if settings.provider == "ollama" and settings.model not in _spellings(asked.models):
+        installed = ", ".join(asked.models) or "none"
+        return broken(
+            check, f"{what} is not installed there; installed: {installed}", f"`ollama pull {settings.model}`"
+        )
+    return fine(check, f"{what}; {address} answers" if settings.provider in KEYLESS else f"{what}; the key is taken")
+
+
+def _host(address: str | None) -> str:
+    """Return host and port of an address, without a user's name or anything else that may be a secret."""
+    parts = urlsplit(address or "")
+    return parts.netloc.rpartition("@")[2] or "its provider"
+
+
+def _spellings(models: tuple[str, ...]) -> set[str]:
+    """Return the installed models by every name they answer to: ``llama3`` is ``llama3:latest``."""
+    return {*models, *(name.removesuffix(":latest") for name in models)}
+
+
+def _source(subject: Subject, settings: AccountSettings) -> str:
+    """Say where the key comes from, and how it ends."""
+    key = settings.api_key.get_secret_value()
+    if not key:
+        return ""
+    ending = f" …{key[-SHOWN:]}" if len(key) >= LONG_ENOUGH else ""
+    return f"key{ending} from {_place(subject, settings)}"
+
+
+def _place(subject: Subject, settings: AccountSettings) -> str:
+    if not subject.settings.llm.accounts:
+        return f"the environment variable {PROVIDER_VARIABLES[settings.provider]}"
+    if any(subject.environment.get(variable) for variable in ACCOUNT_VARIABLES):
+        return ACCOUNT_VARIABLES[0]
+    for entry in _entries(subject.survey.written):
+        reference = entry.get("apiKey")
+        if entry.get("name") == settings.name and isinstance(reference, str):
+            kind, _, rest = reference.partition(":")
+            if kind == "env":
+                return f"the environment variable {rest}"
+            return f"the file {rest}" if kind == "file" else f"{subject.survey.file} itself"
+    return f"{subject.survey.file}"
+
+
+def _entries(written: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the accounts as they stand in the file, as far as they are such."""
+    llm = written.get("llm")
+    listed = llm.get("accounts") if isinstance(llm, dict) else None
+    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []

@@ -1,0 +1,61 @@
+"""What each connector last said of itself, and whether that is still so."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from connectors.base import ConnectorState
+from maestro.bootstrap.checks.ports import Listening, answers, listening
+from maestro.bootstrap.checks.subject import Subject, broken, fine, note
+from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.people import ConnectorStatus
+
+OFF = (ConnectorState.STOPPED, ConnectorState.FAILED)
+
+
+async def connectors(subject: Subject, said: Sequence[ConnectorStatus]) -> list[Diagnosis]:
+    """One line for each connector that ever said something, and for the web connector in any case."""
+    known = {status.platform for status in said}
+    lines = [_silent(subject)] if "web" not in known else []
+    return [*lines, *await asyncio.gather(*(_connector(subject, status) for status in said))]
+
+
+async def _connector(subject: Subject, status: ConnectorStatus) -> Diagnosis:
+    if status.platform == "web" and not subject.settings.web.enabled:
+        return _silent(subject)
+    check = f"connector {status.platform}"
+    said = _said(status)
+    if status.state == ConnectorState.FAILED:
+        return broken(check, said, "Mend what it says; it is tried again with the next start.")
+    if not _running(subject):
+        still = "" if status.state in OFF else "; its process is gone"
+        return note(check, f"{said}{still}", "Nothing runs now: `maestro up` starts it.")
+    place = _place(subject) if status.platform == "web" else None
+    if place is None or status.state != ConnectorState.RUNNING or await answers(place):
+        return fine(check, said)
+    fix = "If it was started with other ports, give `maestro doctor` the same options; otherwise restart it."
+    return note(check, f"{said}, but nothing of ours answers at {place.url}", fix)
+
+
+def _silent(subject: Subject) -> Diagnosis:
+    if not subject.settings.web.enabled:
+        return note("connector web", "switched off (web.enabled)")
+    return note("connector web", "it has not run on this store yet", "`maestro up` starts it.")
+
+
+def _said(status: ConnectorStatus) -> str:
+    age = datetime.now(UTC) - status.changed_at
+    detail = f" ({status.detail})" if status.detail else ""
+    return (
+        f"{status.platform}/{status.account}: {status.state}{detail} since {status.changed_at:%Y-%m-%d %H:%M} UTC"
+        + (f", {age.days} days ago" if age.days else "")
+    )
+
+
+def _running(subject: Subject) -> bool:
+    """Say whether connectors can be running: beside a cluster they may do so on another machine, so it is possible."""
+    return subject.holder.running or not subject.settings.temporal.embedded
+
+
+def _place(subject: Subject) -> Listening | None:
+    return next((place for place in listening(subject.settings) if place.health == "/health"), None)

@@ -1,0 +1,82 @@
+"""Whether the data folder can be used: by really writing there, in a file that never has a name."""
+
+import errno
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from maestro.bootstrap.checks.subject import Subject, broken, fine, note
+from maestro.domain.diagnosis import Diagnosis
+
+CHECK = "data folder"
+HOLDER = "holder"
+
+LOW_BYTES = 1024**3
+"""Less free space than this is worth a note: a busy day takes some hundred megabytes."""
+NEEDED_BYTES = 50 * 1024**2
+"""With less than this the first start fails half-way, or soon after: the two databases with their logs take it."""
+PROBE_BYTES = 256 * 1024
+
+ELSEWHERE = "Set dataDir (--data-dir) to a folder on a local disk that this user may create and write."
+MAKE_ROOM = "Free some space on that disk, or move the folder and set dataDir (--data-dir) to its new place."
+FULL = (errno.ENOSPC, errno.EDQUOT)
+NETWORKED = frozenset({"9p", "afs", "ceph", "cifs", "fuse.sshfs", "glusterfs", "nfs", "nfs4", "smb3", "smbfs"})
+MOUNTS = Path("/proc/self/mounts")
+
+
+def data_folder(subject: Subject) -> list[Diagnosis]:
+    """Look at the folder, or, while it does not exist, at the folder in which it will be made."""
+    folder = subject.settings.data_dir.absolute()
+    place = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not place.is_dir():
+        return [broken(CHECK, f"{place} is not a folder", ELSEWHERE)]
+    try:
+        _write(place)
+    except OSError as error:
+        return [_unusable(place, error)]
+    return [_usable(folder, place), *_held(subject)]
+
+
+def _write(place: Path) -> None:
+    """Write, flush to the disk and lock; raises ``OSError``."""
+    with tempfile.TemporaryFile(dir=place) as probe:
+        probe.write(os.urandom(PROBE_BYTES))
+        probe.flush()
+        os.fsync(probe.fileno())
+        fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _unusable(place: Path, error: OSError) -> Diagnosis:
+    if error.errno in FULL:
+        return broken(CHECK, f"{place} has no space left ({error.strerror})", MAKE_ROOM)
+    return broken(CHECK, f"{place} cannot be written: {error.strerror}", ELSEWHERE)
+
+
+def _usable(folder: Path, place: Path) -> Diagnosis:
+    free = shutil.disk_usage(place).free
+    what = f"{folder} can be written" if place == folder else f"{folder} does not exist yet and can be made"
+    kind = _file_system(place)
+    if kind in NETWORKED:
+        found = f"{what}, but is on a network file system ({kind}), which may lose what a database writes"
+        return note(CHECK, found, ELSEWHERE)
+    if free < LOW_BYTES:
+        say = broken if free < NEEDED_BYTES else note
+        return say(CHECK, f"{what}; only {free / 1024**2:.0f} MB are free there", MAKE_ROOM)
+    return fine(CHECK, f"{what}; {free / 1024**3:.0f} GB are free there")
+
+
+def _held(subject: Subject) -> list[Diagnosis]:
+    return [fine(HOLDER, f"{subject.holder} has the data folder")] if subject.holder.running else []
+
+
+def _file_system(place: Path) -> str:
+    """Return the kind of the file system, empty where the system does not say."""
+    try:
+        mounts = [line.split(" ") for line in MOUNTS.read_text(errors="replace").splitlines()]
+    except OSError:
+        return ""
+    above = [(len(where), kind) for _, where, kind, *_ in mounts if place.resolve().is_relative_to(where)]
+    # What was mounted last hides what was mounted there before.
+    return sorted(above, key=lambda mount: mount[0])[-1][1] if above else ""

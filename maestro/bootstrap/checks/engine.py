@@ -1,0 +1,48 @@
+"""Whether Temporal does its part; an embedded server that nothing runs is no fault."""
+
+from dataclasses import replace
+
+from maestro.bootstrap.checks.subject import Subject, note
+from maestro.bootstrap.endpoints import endpoint_of
+from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.settings import Settings
+from temporal.client import Endpoint
+from temporal.diagnosis import diagnose
+from temporal.queues import Queues
+from temporal.server_command import HOST
+
+CHECK = "Temporal"
+
+
+async def engine(subject: Subject) -> list[Diagnosis]:
+    """Look at the server, the namespace, the search attributes and who polls the queues."""
+    if subject.settings.temporal.embedded and not subject.holder.running:
+        return [_at_rest(subject)]
+    return list(await diagnose(_endpoint(subject), queue_names(subject.settings)))
+
+
+def queue_names(settings: Settings) -> list[str]:
+    """Return the names of the queues that somebody has to poll."""
+    temporal = settings.temporal
+    if temporal.embedded:
+        return [temporal.task_queue]
+    queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
+    web = [queues.connector("web", DEFAULT_ACCOUNT)] if settings.web.enabled else []
+    return [queues.main, queues.llm, *web]
+
+
+def _at_rest(subject: Subject) -> Diagnosis:
+    server = subject.server
+    if server is not None:
+        found = f"the server of an earlier run (process {server.pid}) was left behind at {HOST}:{server.port}"
+        return note(CHECK, found, "Nothing to do: the next `maestro up` takes it over.")
+    return note(CHECK, "the embedded server is not running", "`maestro up` starts it.")
+
+
+def _endpoint(subject: Subject) -> Endpoint:
+    """Return where Temporal is; an embedded server may have been started on another port than is configured."""
+    endpoint, server = endpoint_of(subject.settings), subject.server
+    if subject.settings.temporal.embedded and server is not None:
+        return replace(endpoint, address=f"{HOST}:{server.port}")
+    return endpoint

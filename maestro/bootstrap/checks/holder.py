@@ -1,0 +1,58 @@
+"""Who has the data folder now, looked up without taking it from anybody."""
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from maestro.bootstrap.data_folder import LOCK, DataFolder
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Whether a Maestro runs on the folder, and its process id where one has it alone and has said so."""
+
+    running: bool = False
+    shared: bool = False
+    pid: int | None = None
+
+    def __str__(self) -> str:
+        if self.shared:
+            return "separate processes of Maestro"
+        return f"a running Maestro (process {self.pid})" if self.pid else "a running Maestro"
+
+
+def holder_of(folder: Path) -> Holder:
+    """Return who has the folder.
+
+    It is asked for by a lock that is given back at once. Who starts in that very moment would find the folder taken,
+    so the stronger of the two locks is asked for only where the weaker one tells too little.
+    """
+    data = DataFolder(folder)
+    try:
+        lock = os.open(data.path / LOCK, os.O_RDONLY)
+    except OSError:
+        return Holder()
+    try:
+        if not _free(lock, fcntl.LOCK_SH):
+            return Holder(running=True, pid=_signed(data.pid_file))
+        return Holder() if _free(lock, fcntl.LOCK_EX) else Holder(running=True, shared=True)
+    finally:
+        os.close(lock)
+
+
+def _free(lock: int, kind: int) -> bool:
+    try:
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks; another check says so
+        return True
+    return True
+
+
+def _signed(pid_file: Path) -> int | None:
+    try:
+        return int(pid_file.read_text())
+    except (OSError, ValueError):  # it is between its lock and its signature
+        return None

@@ -1,0 +1,51 @@
+"""What is examined, and the words in which a check says what it found."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from maestro.bootstrap.checks.holder import Holder
+from maestro.domain.diagnosis import Diagnosis, Verdict
+from maestro.settings import Settings, Survey
+from temporal.server_command import ServerConfig
+from temporal.server_process import Record, read_record
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One installation: its configuration, the environment, and who has its data folder now."""
+
+    survey: Survey
+    environment: Mapping[str, str]
+    holder: Holder
+
+    @property
+    def settings(self) -> Settings:
+        """The configuration as far as it can be used."""
+        return self.survey.settings
+
+    @property
+    def server(self) -> Record | None:
+        """The embedded Temporal server of this data folder, if it lives."""
+        record = read_record(ServerConfig(self.settings.data_dir, port=0, ui_port=1).record)
+        return record if record is not None and record.exists() else None
+
+    @property
+    def database(self) -> Path:
+        """The file of the store."""
+        return Path(self.settings.database_url.removeprefix("sqlite:///"))
+
+
+def fine(check: str, found: str) -> Diagnosis:
+    """Nothing is to be done."""
+    return Diagnosis(check=check, verdict=Verdict.FINE, found=found)
+
+
+def note(check: str, found: str, fix: str = "") -> Diagnosis:
+    """Something to know; ``fix`` is what may be done about it."""
+    return Diagnosis(check=check, verdict=Verdict.NOTE, found=found, fix=fix)
+
+
+def broken(check: str, found: str, fix: str) -> Diagnosis:
+    """Something keeps Maestro from its work."""
+    return Diagnosis(check=check, verdict=Verdict.BROKEN, found=found, fix=fix)

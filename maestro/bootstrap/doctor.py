@@ -1,0 +1,78 @@
+"""``maestro doctor``: looks at everything side by side, each look within its time, and changes nothing."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+from maestro.bootstrap.checks.accounts import accounts
+from maestro.bootstrap.checks.configuration import configuration
+from maestro.bootstrap.checks.connectors import connectors
+from maestro.bootstrap.checks.data_folder import data_folder
+from maestro.bootstrap.checks.engine import engine
+from maestro.bootstrap.checks.holder import Holder, holder_of
+from maestro.bootstrap.checks.ports import ports
+from maestro.bootstrap.checks.store import Look, store
+from maestro.bootstrap.checks.subject import Subject, broken
+from maestro.bootstrap.forgetful import ForgetfulThreads
+from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.errors import ConfigurationError
+from maestro.settings import Survey, find_file, survey
+
+HOLDER_SECONDS = 1.0
+CHECK_SECONDS = 6.0
+"""How long one look may take; all begin together, so this is about how long everything takes at most."""
+
+
+def examine(
+    config_file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]
+) -> Sequence[Diagnosis]:
+    """Return what there is to say about this installation, in the order in which a person would mend it."""
+    with asyncio.Runner() as runner:
+        runner.get_loop().set_default_executor(ForgetfulThreads())
+        return runner.run(_examine(_surveyed(config_file, environment, overrides), environment))
+
+
+def _surveyed(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
+    try:
+        return survey(find_file(file, environment), environment, overrides)
+    except ConfigurationError as error:
+        without = survey(None, environment, overrides)
+        return Survey(without.settings, (str(error), *without.problems), None, {})
+
+
+async def _examine(surveyed: Survey, environment: Mapping[str, str]) -> Sequence[Diagnosis]:
+    subject = Subject(surveyed, environment, await _holder(surveyed.settings.data_dir))
+    groups = await asyncio.gather(
+        _within("data folder", lambda: asyncio.to_thread(data_folder, subject)),
+        _within("store", lambda: _store_and_connectors(subject)),
+        _within("Temporal", lambda: engine(subject)),
+        _within("accounts", lambda: accounts(subject)),
+        _within("ports", lambda: ports(subject)),
+    )
+    return [*configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
+
+
+async def _holder(folder: Path) -> Holder:
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(holder_of, folder), HOLDER_SECONDS)
+    except TimeoutError:  # the check of the data folder will say so
+        return Holder()
+
+
+async def _store_and_connectors(subject: Subject) -> list[Diagnosis]:
+    look: Look = await asyncio.to_thread(store, subject)
+    said = look.inspection.connectors if look.inspection else ()
+    return [*look.diagnoses, *await connectors(subject, said)]
+
+
+async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) -> list[Diagnosis]:
+    """Look, and say so when it takes too long or cannot be done: one check never hides the others."""
+    try:
+        return await asyncio.wait_for(look(), CHECK_SECONDS)
+    except TimeoutError:
+        found = f"there was no answer within {CHECK_SECONDS:g} seconds"
+        return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
+    # What nobody foresaw is a finding too, and the other checks still have something to say.
+    except Exception as error:  # noqa: BLE001
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return [broken(check, f"the check itself failed: {reason}", "Please report this with the line above.")]

@@ -1,0 +1,87 @@
+"""``maestro doctor``: what works, what does not, and how to mend it."""
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.doctor import examine
+from maestro.cli.options import Config, DataDir, Debug, Given, Json, port_option
+from maestro.cli.table import plain
+from maestro.domain.diagnosis import Diagnosis, Verdict
+from maestro.domain.values import Value
+from maestro.settings import read_environment
+
+MARKS = {
+    Verdict.FINE: ("ok", typer.colors.GREEN),
+    Verdict.NOTE: ("note", typer.colors.YELLOW),
+    Verdict.BROKEN: ("BROKEN", typer.colors.RED),
+}
+WIDTH = max(len(mark) for mark, _ in MARKS.values())
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+class Findings(Value):
+    """What ``--json`` writes; ``ok`` unless something is broken."""
+
+    ok: bool
+    checks: tuple[Diagnosis, ...]
+
+
+@app.command()
+def doctor(
+    ctx: typer.Context,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    port: Annotated[int | None, port_option("--port", "The port of dashboard and API (8080).")] = None,
+    web_port: Annotated[int | None, port_option("--web-port", "The port of the web connector (5070).")] = None,
+    temporal_port: Annotated[
+        int | None, port_option("--temporal-port", "The port of the embedded Temporal server (7233).")
+    ] = None,
+    temporal_ui_port: Annotated[
+        int | None, port_option("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Check configuration, data folder, store, Temporal, accounts, connectors and ports; exit with 1 if one is broken.
+
+    It changes nothing and pays for nothing, and may be run beside a running Maestro. Give it the options with which
+    Maestro is started.
+    """
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    overrides = {
+        "dataDir": given.data_dir,
+        "webui.port": port,
+        "web.port": web_port,
+        "temporal.port": temporal_port,
+        "temporal.uiPort": temporal_ui_port,
+    }
+    environment = read_environment()
+    checks = tuple(examine(given.config, environment, overrides))
+    findings = Findings(ok=all(check.verdict is not Verdict.BROKEN for check in checks), checks=checks)
+    for line in [findings.model_dump_json()] if as_json else _lines(checks, coloured=not environment.get("NO_COLOR")):
+        typer.echo(line)
+    raise typer.Exit(0 if findings.ok else 1)
+
+
+def _lines(checks: Sequence[Diagnosis], *, coloured: bool) -> Iterator[str]:
+    """Yield each check with its fix below it; where the output is no terminal, ``echo`` takes the colours out."""
+    column = max(len(check.check) for check in checks)
+    for check in checks:
+        word, colour = MARKS[check.verdict]
+        mark = typer.style(word.ljust(WIDTH), fg=colour, bold=check.verdict is Verdict.BROKEN)
+        yield f"{mark if coloured else word.ljust(WIDTH)}  {check.check.ljust(column)}  {plain(check.found)}"
+        if check.fix:
+            yield f"{'':{WIDTH}}  {'':{column}}  -> {plain(check.fix)}"
+    yield ""
+    yield _summary(checks)
+
+
+def _summary(checks: Sequence[Diagnosis]) -> str:
+    count = sum(check.verdict is Verdict.BROKEN for check in checks)
+    if not count:
+        return "Nothing is broken."
+    return "1 check found something broken." if count == 1 else f"{count} checks found something broken."
