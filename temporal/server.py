@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import shutil
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,6 +31,9 @@ from temporal.server_process import (
 )
 
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
+
+FULL_BYTES = 4 * 1024**2
+"""With less space than this the server's database cannot grow by what it wants at once."""
 
 
 class EmbeddedServer:
@@ -231,6 +235,11 @@ class EmbeddedServer:
             return _port_taken(self._config.port, self._config.port_setting)
         if "can't set UI port" in line:
             return _port_taken(self._config.ui_port, self._config.ui_port_setting)
+        if shutil.disk_usage(self._config.database.parent).free < FULL_BYTES:  # then even its log may stay empty
+            return TemporalUnavailable(
+                f"The Temporal server ended at once: the disk of {self._config.data_dir} is full. Free some space on "
+                "it, or move the folder and set dataDir to its new place."
+            )
         return TemporalUnavailable(
             f"The Temporal server ended at once: {line or 'it wrote nothing'} (full log: {self._config.log}). "
             f"If {self._config.database} is damaged or unreadable, move it away together with its -wal and -shm files "

@@ -1,5 +1,7 @@
 """The data folder: made, checked, and owned by one ``maestro up``, or shared by processes that work together."""
 
+import contextlib
+import errno
 import os
 from pathlib import Path
 from types import TracebackType
@@ -59,6 +61,8 @@ class DataFolder:
             fresh.write_text(f"{os.getpid()}\n")
             fresh.unlink(missing_ok=True) if self._shared else fresh.replace(self.pid_file)
         except OSError:
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
             self._lock.release()
             raise
 
@@ -74,7 +78,9 @@ class DataFolder:
 
     def _unusable(self, error: OSError) -> str:
         reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        fix = "Free some space on that disk, or set" if full else "Set"
         return (
             f"The data folder {self.path} (dataDir) cannot be used: {reason}. "
-            "Set dataDir to a folder on a local disk that this user may create and write."
+            f"{fix} dataDir to a folder on a local disk that this user may create and write."
         )

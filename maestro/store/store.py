@@ -1,5 +1,6 @@
 """The store: everything durable that an operator may query, behind two kinds of transaction."""
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -77,7 +78,9 @@ def _typed() -> Iterator[None]:
         yield
     except (OperationalError, PoolTimeout) as error:
         cause = error.orig if isinstance(error, OperationalError) else error
-        raise StoreBusy(f"the store did not answer: {cause}. Check its disk and who else uses the database.") from None
+        full = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+        fix = "Free some space on its disk." if full else "Check its disk and who else uses the database."
+        raise StoreBusy(f"the store did not answer: {cause}. {fix}") from None
 
 
 def _session(connection: Connection) -> Session:
