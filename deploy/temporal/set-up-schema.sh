@@ -6,13 +6,20 @@ SQL_PASSWORD=$(cat /run/secrets/postgres_password)
 export SQL_PASSWORD
 
 sql() {
-  temporal-sql-tool --plugin postgres12 --ep postgresql -p 5432 -u temporal "$@"
+  database=$1
+  shift
+  temporal-sql-tool --plugin postgres12 --ep postgresql -p 5432 -u temporal --db "$database" "$@"
 }
 
-sql --db temporal create
-sql --db temporal setup-schema -v 0.0
-sql --db temporal update-schema -d /etc/temporal/schema/postgresql/v12/temporal/versioned
+# An empty database has no version to update from. It is given one only then: a version set again would be a wrong one.
+set_up() {
+  sql "$1" create
+  if ! sql "$1" update-schema -d "$2" >/dev/null 2>&1; then
+    sql "$1" setup-schema -v 0.0
+    sql "$1" update-schema -d "$2"
+  fi
+  echo "The database $1 is up to date."
+}
 
-sql --db temporal_visibility create
-sql --db temporal_visibility setup-schema -v 0.0
-sql --db temporal_visibility update-schema -d /etc/temporal/schema/postgresql/v12/visibility/versioned
+set_up temporal /etc/temporal/schema/postgresql/v12/temporal/versioned
+set_up temporal_visibility /etc/temporal/schema/postgresql/v12/visibility/versioned
