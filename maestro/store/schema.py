@@ -40,8 +40,8 @@ def require_release(connection: Connection, path: Path) -> None:
     """Make sure that the tables are those of this release; raises ``OlderDatabase`` and ``NewerDatabase``."""
     if not _is_present(connection, path):
         raise OlderDatabase(
-            f"{path} was written by an older version of Maestro. End that version if it runs, and start Maestro "
-            "once with `maestro up` to bring the database up to date."
+            f"{path} was written by an older version of Maestro. End that version if it runs, and bring the database "
+            "up to date with `maestro migrate`."
         )
 
 
