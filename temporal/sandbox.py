@@ -1,10 +1,8 @@
-"""The sandbox of our workflows: our own modules pass through, so that a run does not import them again."""
+"""How workers run workflows: without the sandbox, which the replay tests keep."""
 
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
-
-OURS = ("maestro", "activities", "connectors", "workflows", "pydantic", "pydantic_core", "sqlmodel", "sqlalchemy")
+from temporalio.worker import UnsandboxedWorkflowRunner
 
 
-def production_runner() -> SandboxedWorkflowRunner:
-    """Return the runner that workers use (measured: a third of the default sandbox's cost per message)."""
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*OURS))
+def production_runner() -> UnsandboxedWorkflowRunner:
+    """Return the runner that workers use; docs/adr says what the sandbox costs and what stands in its place."""
+    return UnsandboxedWorkflowRunner()
