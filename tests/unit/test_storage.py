@@ -103,7 +103,7 @@ def test_a_command_does_not_migrate_the_store_of_a_maestro_that_may_be_running(t
     open_existing_store(settings).close()
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
         database.execute("DELETE FROM alembic_version")
-    with pytest.raises(OlderDatabase, match="start Maestro once"):
+    with pytest.raises(OlderDatabase, match="maestro migrate"):
         open_existing_store(settings)
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
         assert database.execute("SELECT * FROM alembic_version").fetchall() == []

@@ -62,7 +62,7 @@ def test_a_database_of_the_first_release_gets_owners_and_keeps_what_it_has(old: 
 
 
 def test_a_command_leaves_a_database_of_the_first_release_alone(old: Path) -> None:
-    with pytest.raises(OlderDatabase, match="maestro up"):
+    with pytest.raises(OlderDatabase, match="maestro migrate"):
         check(old)
     assert "owners" not in tables(old)
 

@@ -178,7 +178,7 @@ def test_an_older_database_is_told_and_left_alone(store: Store) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DELETE FROM alembic_version")
     before = path.read_bytes()
-    with pytest.raises(OlderDatabase, match="start Maestro once"):
+    with pytest.raises(OlderDatabase, match="maestro migrate"):
         check(path)
     assert path.read_bytes() == before
 
