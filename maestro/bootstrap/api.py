@@ -4,10 +4,12 @@ import asyncio
 
 from maestro.bootstrap.api_server import ApiServer, api_parts
 from maestro.bootstrap.endpoints import endpoint_of
+from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.models import real_accounts
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, workers_elsewhere
 from maestro.bootstrap.supervision import Services
+from maestro.domain.health import Vitals
 from maestro.settings import found_accounts, read_environment
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl
@@ -23,9 +25,11 @@ class Api(SeparateProcess):
         """Serve until the event is set; Temporal may come and go meanwhile."""
         engine = Engine(endpoint_of(self.settings), self.say)
         control = TemporalJobControl(store, engine.present, wake=lambda: None)
-        health = EngineHealth(store, engine, workers_elsewhere(engine, self.settings.temporal.task_queue))
+        metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
+        working = workers_elsewhere(engine, self.settings.temporal.task_queue)
+        vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = not real_accounts(self.settings, found_accounts(read_environment()))
-        server = ApiServer(self.settings, api_parts(self.settings, store, control, health, demo=demo))
+        server = ApiServer(self.settings, api_parts(self.settings, store, control, vitals, demo))
         services = Services(stop)
         services.add(server.run(), engine.run())
         await services.until_stopped(self._announce(server), engine.drain)

@@ -3,9 +3,10 @@
 import asyncio
 
 from api.app import build_app
-from api.parts import ApiParts, GuardSettings, Health
+from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.storage import signing_key
+from maestro.domain.health import Vitals
 from maestro.domain.release import release
 from maestro.domain.replay import JobControl
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
@@ -34,7 +35,7 @@ class ApiServer:
         self._serving.set()
 
 
-def api_parts(settings: Settings, store: Store, control: JobControl, health: Health, *, demo: bool) -> ApiParts:
+def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vitals, demo: bool) -> ApiParts:
     """Return what the API is made of."""
     webui = settings.webui
     return ApiParts(
@@ -46,7 +47,8 @@ def api_parts(settings: Settings, store: Store, control: JobControl, health: Hea
             session_hours=webui.session_hours,
             allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
         ),
-        health=health,
+        health=vitals.health,
+        metrics=vitals.metrics,
         version=release(),
         web_port=settings.web.port if settings.web.enabled else 0,
         temporal_ui_url=temporal_ui_url(settings),

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 
 from connectors.base import Connector
-from connectors.hub import ConnectorHub
 from maestro.bootstrap.connectors import (
     Stations,
     configured_connectors,
@@ -14,9 +13,12 @@ from maestro.bootstrap.connectors import (
 )
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.flow import flow_parts, pace, queues
+from maestro.bootstrap.health import HealthServer, connect_place, process_metrics
 from maestro.bootstrap.process import Say, SeparateProcess
+from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.health import Vitals
 from maestro.settings import Loaded
 from maestro.store.store import Store
 from temporal.dispatcher import Dispatcher
@@ -36,13 +38,16 @@ class Connect(SeparateProcess):
         """Receive, start jobs, and do what only the process of a connector can: send, show typing, fetch files."""
         dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
-        flow = flow_parts(store, self.settings, ConnectorHub(), dispatcher.wake)
+        metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
+        vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
+        flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
         connectors = self._chosen(
             configured_connectors(self.settings, web_context(self.settings, store, dispatcher.wake))
         )
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
+        services.add(HealthServer(connect_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
         services.add(engine.run(dispatcher.run))
 
         async def drain() -> None:

@@ -29,6 +29,7 @@ from temporal.dispatcher import Pace
 from temporal.heartbeats import Heartbeats
 from temporal.journal import StepJournal
 from temporal.queues import Queues
+from temporal.step_metrics import Observe, StepTimes
 from temporal.worker import WORKFLOWS, Interceptors, WorkerParts
 
 PLATFORM_ATTEMPTS = 10
@@ -50,15 +51,19 @@ class FlowParts:
     interceptors: Interceptors
 
 
-def flow_parts(store: Store, settings: Settings, hub: ConnectorHub, released: Callable[[], None]) -> FlowParts:
-    """Return what the steps of this process work with; ``released`` is called when a lane is free."""
+def flow_parts(store: Store, settings: Settings, released: Callable[[], None], observe: Observe) -> FlowParts:
+    """Return what the steps of this process work with.
+
+    ``released`` is called when a lane is free, ``observe`` when an attempt at a step has ended.
+    """
+    hub = ConnectorHub()
     return FlowParts(
         store=store,
         files=open_files(settings),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
         released=released,
-        interceptors=(Heartbeats(), StepJournal(store, retry_rules(settings))),
+        interceptors=(StepTimes(observe), Heartbeats(), StepJournal(store, retry_rules(settings))),
     )
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-from api.parts import OK
+from maestro.domain.health import OK
 from maestro.store.store import Store
 from temporal.engine import Engine
 
@@ -31,7 +31,7 @@ def own_workers(engine: Engine) -> Callable[[], Awaitable[str]]:
     """Ask the workers of this process."""
 
     async def working() -> str:
-        return "" if engine.polling else "the worker does not poll yet"
+        return "" if engine.polling else "this process does not poll its queues yet"
 
     return working
 

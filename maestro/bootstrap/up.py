@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from connectors.base import Connector
-from connectors.hub import ConnectorHub
 from maestro.bootstrap.api_server import ApiServer, api_parts
 from maestro.bootstrap.connectors import (
     Stations,
@@ -17,11 +16,13 @@ from maestro.bootstrap.connectors import (
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import endpoint_of, places
 from maestro.bootstrap.flow import flow_parts, pace, queues, worker_parts
+from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.storage import open_files
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
+from maestro.domain.health import Vitals
 from maestro.settings import found_accounts, read_environment
 from maestro.store.store import Store
 from temporal.client import Endpoint
@@ -85,7 +86,8 @@ class Up(Process):
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
-        flow = flow_parts(store, self.settings, ConnectorHub(), dispatcher.wake)
+        metrics = await asyncio.to_thread(process_metrics, store, self.settings, "up")
+        flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()
@@ -93,7 +95,9 @@ class Up(Process):
         services.add(engine.run(dispatcher.run, reconciler.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, models)))
         if self.settings.webui.enabled:
-            services.add(self._api(store, engine, dispatcher, models).run())
+            control = TemporalJobControl(store, engine.present, dispatcher.wake)
+            vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
+            services.add(ApiServer(self.settings, api_parts(self.settings, store, control, vitals, models.demo)).run())
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")
@@ -105,11 +109,6 @@ class Up(Process):
             await services.until_stopped(self._announce(begun, connectors, models), drain)
         finally:
             await models.close()
-
-    def _api(self, store: Store, engine: Engine, dispatcher: Dispatcher, models: Models) -> ApiServer:
-        control = TemporalJobControl(store, engine.present, dispatcher.wake)
-        health = EngineHealth(store, engine, own_workers(engine))
-        return ApiServer(self.settings, api_parts(self.settings, store, control, health, demo=models.demo))
 
     async def _announce(self, begun: Beginnings, connectors: Sequence[Connector], models: Models) -> None:
         """Tell people where everything is, as soon as it takes messages."""

@@ -2,13 +2,15 @@
 
 import asyncio
 
-from connectors.hub import ConnectorHub
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.flow import flow_parts, pace, queues, worker_parts
+from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import SeparateProcess
+from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.storage import open_files
 from maestro.bootstrap.supervision import Beginnings, Services
+from maestro.domain.health import Vitals
 from maestro.settings import found_accounts, read_environment
 from maestro.store.store import Store
 from temporal.dispatcher import Dispatcher
@@ -31,8 +33,11 @@ class Worker(SeparateProcess):
         dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
-        flow = flow_parts(store, self.settings, ConnectorHub(), dispatcher.wake)
+        metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
+        vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
+        flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
         services, begun = Services(stop), Beginnings()
+        services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
         services.add(engine.run(dispatcher.run, reconciler.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, models)))
 

@@ -14,6 +14,7 @@ from tests.support.command import maestro as run
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import Failure, LLMServer
+from tests.support.scraping import Scrape
 from tests.support.separate import READY, Separate, separate
 from tests.support.web_client import WebClient, web_client
 
@@ -112,6 +113,22 @@ async def test_a_picture_goes_from_one_process_to_the_other(maestro: Separate, l
         await ask(client, "what is on it", kept["id"])
     [request] = llm.matching("what is on it")
     assert "image_url" in json.dumps(request.body["messages"][-1])
+
+
+async def test_worker_and_connectors_say_how_they_are_and_what_they_did(maestro: Separate) -> None:
+    async with web_client(maestro.web_port, channelId="health") as client:
+        await ask(client, "how are you")
+    await job_in(maestro, "health", "completed")
+    done = {"worker": "call_model", "connect": "deliver"}
+    async with httpx.AsyncClient(trust_env=False) as http:
+        for name, step in done.items():
+            url = f"http://localhost:{maestro.health_ports[name]}"
+            assert (await http.get(f"{url}/healthz")).json() == {"status": "ok"}
+            ready = await http.get(f"{url}/readyz")
+            assert (ready.status_code, set(ready.json()["checks"].values())) == (200, {"ok"})
+            told = Scrape((await http.get(f"{url}/metrics")).text)
+            assert told.value("maestro_step_duration_seconds_count", step=step, outcome="done") >= 1
+            assert told.value("maestro_jobs_ended_total", status="completed") >= 1, "the store is the same for all"
 
 
 async def test_a_failed_job_is_replayed_from_the_process_of_the_api(

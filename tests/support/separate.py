@@ -116,7 +116,8 @@ class Separate:
     """Worker, API and web connector on one data folder, each a process started by its own command."""
 
     def __init__(self, folder: Path, llm: LLMServer, sections: Mapping[str, Any]) -> None:
-        temporal, self.web_port, self.api_port, *self._health = free_ports(6)
+        temporal, self.web_port, self.api_port, worker, connect = free_ports(5)
+        self.health_ports = {"worker": worker, "connect": connect}
         self.folder = folder
         self.data = folder / "data"
         self.temporal = TemporalApart(folder, temporal)
@@ -157,7 +158,7 @@ class Separate:
             "temporal": {"address": f"127.0.0.1:{self.temporal.port}", "heartbeatSeconds": 1},
             "webui": {"port": self.api_port},
             "web": {"port": self.web_port, "typingSeconds": 0.5},
-            "health": {"workerPort": self._health[0], "connectPort": self._health[1]},
+            "health": {f"{name}Port": port for name, port in self.health_ports.items()},
             "llm": {"accounts": [{**account, "baseUrl": llm.base_url("openai")}]},
             "jobs": {"backoffBaseMinutes": 0.005, "reconcileSeconds": 0.5, "drainSeconds": 5},
             "logs": {"level": "error"},
