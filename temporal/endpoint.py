@@ -47,6 +47,8 @@ class Endpoint:
     tls: Tls | None = None
     """None: in plain text."""
     api_key: str = field(default="", repr=False)
+    embedded: bool = False
+    """Whether the server is the one that ``maestro up`` brings along."""
 
     @property
     def host(self) -> str:

@@ -81,6 +81,8 @@ _CODES = {
     "DEADLINEEXCEEDED": Cause.SILENT,
 }
 
+_AWAY = frozenset({Cause.NOBODY_LISTENS, Cause.SILENT, Cause.CUT_OFF, Cause.NOT_READY})
+
 
 def explain(error: BaseException, endpoint: Endpoint) -> str:
     """Return one sentence with the cause and the fix; it holds no secret."""
@@ -91,6 +93,8 @@ def trouble_of(error: BaseException, endpoint: Endpoint) -> Trouble:
     """Return what is wrong and what mends it."""
     words = _words_of(error, endpoint)
     cause = cause_of(error)
+    if endpoint.embedded and cause in _AWAY:
+        return _embedded_away(endpoint)
     if cause is Cause.UNAUTHENTICATED:
         return _unauthenticated(endpoint, words)
     if cause is Cause.DENIED:
@@ -129,6 +133,13 @@ def _words_of(error: BaseException, endpoint: Endpoint) -> str:
     if endpoint.api_key:
         words = words.replace(endpoint.api_key, "***")
     return words[:LONGEST_WORDS] or type(error).__name__
+
+
+def _embedded_away(endpoint: Endpoint) -> Trouble:
+    return Trouble(
+        f"The embedded Temporal server at {endpoint.address} does not answer",
+        "`maestro up` starts it, and again should it end; if it stays away, see logs/temporal.log in the data folder",
+    )
 
 
 def _unauthenticated(endpoint: Endpoint, words: str) -> Trouble:

@@ -20,6 +20,7 @@ LOOK_SECONDS = 0.2
 
 _PATIENCE = timedelta(seconds=5)
 _NOT_YET = frozenset({RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE})
+_NOT_TOLD = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED})
 
 
 async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
@@ -43,6 +44,7 @@ async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: time
         if cause_of(error) is not Cause.NO_NAMESPACE:
             raise
     else:
+        await _until_usable(lambda: _known(client, endpoint.namespace))  # somebody else may just have created it
         return []
     await _register(client, endpoint, retention)
     await _until_usable(lambda: _known(client, endpoint.namespace))
@@ -106,7 +108,7 @@ async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
         try:
             return await ask()
         except RPCError as error:
-            if error.status is RPCStatusCode.PERMISSION_DENIED:
+            if error.status in _NOT_TOLD:
                 return None  # who may not look has to believe
             if error.status not in _NOT_YET or clock() > deadline:
                 raise

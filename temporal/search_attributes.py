@@ -48,7 +48,7 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
     try:
         found = await lacking(client, namespace)
         if found.missing:
-            await client.operator_service.add_search_attributes(_request(namespace, found.missing), timeout=_PATIENCE)
+            await _add(client, namespace, found.missing)
     except (RPCError, RuntimeError) as error:
         raise TemporalUnavailable(
             f"Temporal refused to list or add its search attributes ({error}). Without them no message can be started: "
@@ -60,6 +60,15 @@ async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str,
             f"{mistyped_fix(found, namespace)}."
         )
     return found.missing
+
+
+async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
+    """Add them; that another process was quicker, which the server refuses in several ways, is as good."""
+    try:
+        await client.operator_service.add_search_attributes(_request(namespace, names), timeout=_PATIENCE)
+    except RPCError:
+        if (await lacking(client, namespace)).missing:
+            raise
 
 
 def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -> str:

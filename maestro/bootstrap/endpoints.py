@@ -11,7 +11,7 @@ def endpoint_of(settings: Settings) -> Endpoint:
     """
     temporal = settings.temporal
     if temporal.embedded:
-        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace)
+        return Endpoint(f"127.0.0.1:{temporal.port}", temporal.namespace, embedded=True)
     tls = Tls(temporal.tls_ca, temporal.tls_cert, temporal.tls_key.get_secret_value(), temporal.tls_server_name)
     return Endpoint(
         temporal.address, temporal.namespace, tls if temporal.tls else None, temporal.api_key.get_secret_value()

@@ -1,15 +1,17 @@
-"""What may stand before a Temporal server in the world: a terminator of TLS, and a gate that asks for an API key."""
+"""A Temporal server, and what may stand before it in the world: a terminator of TLS, a gate that asks for a key."""
 
 import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import grpc
 import grpc.aio
 import trustme
 
+from temporal.server import EmbeddedServer, ServerConfig
 from tests.support.instance import free_port
 
 CHUNK = 65536
@@ -21,6 +23,22 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
+
+
+@contextlib.asynccontextmanager
+async def temporal_server(folder: Path) -> AsyncIterator[EmbeddedServer]:
+    """Run a real Temporal server with its data in an existing folder; its namespace has what Maestro needs."""
+    server = EmbeddedServer(ServerConfig(folder, free_port(), free_port()), report=lambda _: None)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+def port_of(server: EmbeddedServer) -> int:
+    """Return the port of the gRPC service."""
+    return int(server.address.rpartition(":")[2])
 
 
 @dataclass(frozen=True)
