@@ -69,17 +69,20 @@ class UpProcess:
         return self.process.returncode
 
 
-async def maestro(*arguments: str, folder: Path, environment: Mapping[str, str] | None = None) -> Ended:
-    """Run a command to its end."""
+async def maestro(
+    *arguments: str, folder: Path, environment: Mapping[str, str] | None = None, piped: str | None = None
+) -> Ended:
+    """Run a command to its end; ``piped`` is its standard input, which is empty without it."""
     process = await asyncio.create_subprocess_exec(
         COMMAND,
         *arguments,
         cwd=folder,
         env={**os.environ, **(environment or {})},
+        stdin=asyncio.subprocess.DEVNULL if piped is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
+    output, errors = await asyncio.wait_for(process.communicate(piped.encode() if piped else None), PATIENCE)
     assert process.returncode is not None
     return Ended(process.returncode, output.decode(), errors.decode())
 
