@@ -5,6 +5,7 @@ its loopback address, and ports that would be a container's own become free ones
 """
 
 import asyncio
+import contextlib
 import re
 import signal
 import subprocess
@@ -91,15 +92,16 @@ class Container:
         self._process = await self._run(self._command)
 
     async def healthy(self) -> None:
-        """Return when its health check succeeds; raises ``AssertionError`` with all it said when it ends before."""
+        """Return when its health check succeeds; raises ``AssertionError`` with all it said if it never does."""
         assert self._process is not None
-        async with asyncio.timeout(PATIENCE):
-            while self._process.returncode is None:
-                check = await self._run(self._check)
-                if await check.wait() == 0:
-                    return
-                await asyncio.sleep(LOOK)
-        raise AssertionError(f"it ended with {self._process.returncode}: {await self._said()}")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while self._process.returncode is None:
+                    check = await self._run(self._check)
+                    if await check.wait() == 0:
+                        return
+                    await asyncio.sleep(LOOK)
+        raise AssertionError(f"it did not get healthy: {await self.stop()}")
 
     async def ended(self) -> tuple[int, str]:
         """Wait for its end and return its exit code and all it said."""
