@@ -118,7 +118,8 @@ class WebuiSettings(Section):
     session_hours: float = Field(default=12, gt=0, le=8760, description="hours until a login has to be repeated")
     allowed_hosts: tuple[HostName, ...] = Field(
         default=(),
-        description="host names by which browsers may reach dashboard and web connector, besides `host` and loopback",
+        description="host names by which dashboard, web connector and health ports are reached, besides `host` and "
+        "loopback",
     )
 
     @model_validator(mode="after")
