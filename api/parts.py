@@ -1,22 +1,10 @@
 """What the API is made of: everything it needs from outside, passed in by bootstrap."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from maestro.domain.health import OK as OK
-from maestro.domain.health import Health as Health
-from maestro.domain.health import Metrics
+from maestro.domain.health import Health, Metrics
 from maestro.domain.replay import JobControl
 from maestro.store.store import Clock, Store, utc_now
-
-
-class NoMetrics:
-    """Counts nothing."""
-
-    def render(self, checks: Mapping[str, str]) -> bytes:
-        """Return nothing."""
-        del checks
-        return b""
 
 
 @dataclass(frozen=True)
@@ -47,7 +35,7 @@ class ApiParts:
     guard: GuardSettings
     health: Health
     version: str
-    metrics: Metrics = field(default_factory=NoMetrics)
+    metrics: Metrics
     web_port: int = 5070
     temporal_ui_url: str = ""
     namespace: str = "default"

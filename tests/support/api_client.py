@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
+from maestro.metrics.process import ProcessMetrics
 from temporal.control import TemporalJobControl
 from tests.support.job_rows import JobRows
 
@@ -40,6 +41,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",
+        metrics=ProcessMetrics(rows.store, "api", max_pending=10, clock=rows.clock),
         temporal_ui_url="http://localhost:8233/",
         clock=rows.clock,
     )

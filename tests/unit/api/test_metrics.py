@@ -1,7 +1,6 @@
 """``/metrics`` of the API: Prometheus' text format, behind the password."""
 
 from maestro.domain.health import METRICS_TYPE
-from maestro.metrics.process import ProcessMetrics
 from tests.support.api_client import BASIC, FixedHealth, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.scraping import Scrape
@@ -10,13 +9,8 @@ COLLECTOR = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version
 """What Prometheus says that it takes."""
 
 
-def metrics(rows: JobRows) -> ProcessMetrics:
-    """Return those of a process that serves the API."""
-    return ProcessMetrics(rows.store, "api", max_pending=10, clock=rows.clock)
-
-
 async def test_a_collector_with_the_password_gets_them(rows: JobRows) -> None:
-    app = app_of(rows, metrics=metrics(rows), health=FixedHealth(store="ok", temporal="away"))
+    app = app_of(rows, health=FixedHealth(store="ok", temporal="away"))
     rows.failed()
     async with client(app, auth=BASIC, headers={"Accept": COLLECTOR}) as http:
         answer = await http.get("/metrics")
@@ -27,7 +21,7 @@ async def test_a_collector_with_the_password_gets_them(rows: JobRows) -> None:
 
 
 async def test_a_collector_without_it_is_asked_for_it(rows: JobRows) -> None:
-    async with client(app_of(rows, metrics=metrics(rows)), headers={"Accept": COLLECTOR}) as http:
+    async with client(app_of(rows), headers={"Accept": COLLECTOR}) as http:
         answer = await http.get("/metrics")
     assert answer.status_code == 401
     assert "www-authenticate" in answer.headers
