@@ -1,0 +1,88 @@
+"""What ``maestro chat`` sends, what it takes for the answer, and where it remembers to have been."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from maestro.cli.chat_texts import Answer, addressed, harmless, may_go_on
+from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
+
+URL = "ws://localhost:5070/"
+
+
+def frame(number: int, reply_to: str = "", content: str = "") -> dict[str, object]:
+    return {"type": "message", "id": number, "content": content, **({"replyTo": reply_to} if reply_to else {})}
+
+
+def test_an_answer_is_what_replies_to_us_and_what_follows_it_without_a_gap() -> None:
+    answer = Answer("mine")
+    assert not answer.takes(frame(1))
+    assert not answer.takes(frame(2, "local:other"))
+    assert answer.takes(frame(5, "local:mine"))
+    assert answer.takes(frame(6))
+    assert not answer.takes(frame(8))
+    assert not answer.takes(frame(7, "local:other"))
+    assert answer.takes(frame(9, "local:mine"))  # a notice first, the answer later
+
+
+def test_only_a_long_message_may_have_another_behind_it() -> None:
+    assert not may_go_on(frame(1, content="short"))
+    assert may_go_on(frame(1, content="x" * 20_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "agent", "sent"),
+    [
+        ("hello", "", "hello"),
+        ("hello", "ada", "@ada hello"),
+        ("@ada hello", "ada", "@ada hello"),
+        (" @ADA hello", "ada", " @ADA hello"),
+        ("@adam hello", "ada", "@ada @adam hello"),
+        ("ask @ada", "ada", "@ada ask @ada"),
+        ("/stop", "ada", "/stop"),
+        (" /NEW ", "ada", " /NEW "),
+        ("/stop it", "ada", "@ada /stop it"),
+    ],
+)
+def test_an_agent_is_mentioned_once_and_control_words_stay_alone(text: str, agent: str, sent: str) -> None:
+    assert addressed(text, agent) == sent
+
+
+def test_control_characters_do_not_reach_a_terminal() -> None:
+    assert harmless("\x1b]0;title\x07a\r\n\tb\x9b2J\x00 é 👩‍🚀") == "]0;titlea\n\tb2J é 👩‍🚀"
+
+
+def test_a_channel_says_who_talks_to_whom_and_is_nobody_elses() -> None:
+    first, second = (new_channel("Grace Hopper\n", "ada") for _ in range(2))
+    assert first.startswith("terminal-Grace-Hopper--ada-")
+    assert first != second
+    assert len(new_channel("x" * 500, "y" * 63)) <= 128
+    assert new_channel("", "").startswith("terminal-")
+
+
+def test_the_folder_is_where_the_system_says(tmp_path: Path) -> None:
+    assert state_folder({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "maestro"
+    assert state_folder({}) == Path.home() / ".local" / "state" / "maestro"
+
+
+def test_a_visit_is_kept_by_address_and_name_for_its_owner_alone(tmp_path: Path) -> None:
+    visits = Visits(tmp_path / "new" / "chat")
+    visit = Visit(url=URL, channel="c-1", resume_token="secret", instance="i", last_id=7)
+    assert visits.find(URL, "@ada") is None
+    visits.keep("@ada", visit)
+    visits.keep("@ada", visit.model_copy(update={"last_id": 8}))
+    assert visits.find(URL, "@ada") == visit.model_copy(update={"last_id": 8})
+    assert visits.find(URL, "@") is None
+    assert visits.find("ws://elsewhere/", "@ada") is None
+    (file,) = visits.folder.iterdir()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_visit_that_cannot_be_read_or_kept_is_no_error(tmp_path: Path) -> None:
+    visits = Visits(tmp_path)
+    visits.keep("@", Visit(url=URL, channel="c-1"))
+    (file,) = tmp_path.iterdir()
+    file.write_text("{")
+    assert visits.find(URL, "@") is None
+    Visits(file / "no folder").keep("@", Visit(url=URL, channel="c-1"))
