@@ -61,7 +61,9 @@ def plan(wish: Wish, environment: Mapping[str, str]) -> Plan:
     file = named_file(wish.file, environment)
     present = os.path.lexists(file)
     surveyed = survey(file if present else None, environment, wish.overrides)
-    if surveyed.problems and not (wish.force and present):
+    if surveyed.problems and present and wish.force:
+        surveyed = survey(None, environment, wish.overrides)  # what is wrong in the file goes with the file
+    if surveyed.problems:
         raise ConfigurationError("; ".join(surveyed.problems))
     found = asyncio.run(discover(environment))
     wanted = document(surveyed, found, wish.overrides)
@@ -96,7 +98,7 @@ def document(surveyed: Survey, found: Discovery, overrides: Mapping[str, object]
 
     Where the data and the cluster are is taken over from an older file: forgetting it would be losing them.
     """
-    older = {} if surveyed.problems else surveyed.written
+    older = surveyed.written
     data_dir = overrides.get("dataDir") or older.get("dataDir")
     temporal = _temporal(surveyed, older)
     return {

@@ -65,6 +65,8 @@ def init(
     if not as_json:
         _say(_outcome(decided, backup))
     cluster = tuple(prepare_cluster(decided, wish, environment)) if decided.address else ()
+    if decided.address and not cluster:
+        cluster = (f"Namespace and search attributes were there already at {decided.address}.",)
     write(_initialised(decided, backup, cluster), [*map(plain, cluster), *_next(decided)], as_json)
 
 

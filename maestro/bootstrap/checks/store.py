@@ -1,5 +1,6 @@
 """Whether the store can be read, is of this release and whole; nothing is created and nothing is changed."""
 
+import os
 from dataclasses import dataclass
 
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
@@ -24,7 +25,7 @@ class Look:
 def store(subject: Subject) -> Look:
     """Read the store as it is."""
     path = subject.database
-    if not path.exists():
+    if not os.path.exists(path):  # unlike Path's, it says no as well where the folder may not be entered
         return Look(None, [note(CHECK, f"there is no {path} yet: the first start makes it")])
     try:
         inspection = inspect(path, SECONDS)

@@ -27,7 +27,10 @@ class Subject:
     @property
     def server(self) -> Record | None:
         """The embedded Temporal server of this data folder, if it lives."""
-        record = read_record(ServerConfig(self.settings.data_dir, port=0, ui_port=1).record)
+        try:
+            record = read_record(ServerConfig(self.settings.data_dir, port=0, ui_port=1).record)
+        except OSError:  # a folder that cannot be read is told by its own check
+            return None
         return record if record is not None and record.exists() else None
 
     @property

@@ -1,0 +1,43 @@
+"""A command in a view of the file system of its own, where a folder is full or cannot be written, even for root."""
+
+import os
+import subprocess
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+
+class Mount(StrEnum):
+    """What becomes of a folder, given as the script's first argument, before the command runs; $2 is spare bytes."""
+
+    READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1"'
+    FULL = (
+        'mount -t tmpfs -o size=8m none "$1" && head -c "$2" /dev/zero > "$1/spare"; '
+        'cat /dev/zero > "$1/fill" 2>/dev/null; rm "$1/spare"'
+    )
+
+
+def mounted(mount: Mount, folder: Path, spare: int = 0) -> tuple[str, ...]:
+    """Return what stands before a command so that it finds the folder full, but for some bytes, or read-only.
+
+    Permission bits would not stop root. Skips the test where the kernel lets nobody have such a view.
+    """
+    refused = _refused()
+    if refused:
+        pytest.skip(f"this system allows no mounts of one's own, which a full or read-only disk needs: {refused}")
+    script = f'{mount} || exit 99; shift 2; exec "$@"'
+    return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(folder), str(spare))
+
+
+@cache
+def _refused() -> str:
+    """Return why there can be no mounts, empty when there can."""
+    tried = "mount -t tmpfs none /tmp && mount --bind /tmp /tmp && mount -o remount,ro,bind /tmp"
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", tried]
+    try:
+        ran = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return "there is no program unshare"
+    return ran.stderr.strip() or ("" if ran.returncode == 0 else f"exit code {ran.returncode}")
