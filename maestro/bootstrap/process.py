@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.bootstrap.logs import configure_logs
+from maestro.bootstrap.migration import migrate
 from maestro.bootstrap.storage import open_store, sweep
 from maestro.domain.errors import ConfigurationError
 from maestro.settings import Loaded, Settings
@@ -59,6 +60,9 @@ class Process(ABC):
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Run until the event is set; raises a ``MaestroError`` that names the fix when something cannot start."""
+        if self.shared:
+            # Before we share the folder: tables of an earlier release change only while nobody else uses them.
+            await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
             await asyncio.to_thread(sweep, self.settings, STILL_ARRIVING if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)

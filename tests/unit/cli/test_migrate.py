@@ -123,3 +123,13 @@ def test_processes_that_start_together_on_an_empty_folder_all_succeed(tmp_path: 
     assert [process.exitcode for process in processes] == [0] * PROCESSES
     for folder in folders:
         assert migrate(Settings.model_validate({"dataDir": folder})).outcome is Outcome.UNCHANGED
+
+
+def test_a_worker_does_not_change_tables_under_an_older_process(
+    earlier: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAESTRO_TEMPORAL_ADDRESS", "localhost:1")
+    with DataFolder(tmp_path / "data", shared=True):
+        assert run(["worker"]) == 1
+    assert "is in use by another Maestro" in capsys.readouterr().err
+    assert schema.revision(tmp_path / "data" / "maestro.db") == earlier
