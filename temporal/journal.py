@@ -13,7 +13,6 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped
 from maestro.domain.jobs import Job, JobStatus, RetryRules, StepRef, StepState, next_attempt_in
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
 
@@ -68,10 +67,12 @@ class Journal:
             job = tx.jobs.get(ref.job_id)
             if job.status is JobStatus.PENDING:
                 tx.jobs.started(job)
-            held = tx.steps.result(ref)
-            if held is not None:
-                return held
-            crashes = self._enter(tx, job, ref, name)
+            past = tx.steps.past(ref)
+            if past.result is not None:
+                return past.result
+            _refuse(job, ref)
+            tx.steps.start(ref, name, job.run, past)
+            crashes = past.crashes(job.run)
         if crashes >= self._rules.crashes:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return None
@@ -85,13 +86,13 @@ class Journal:
             tx.jobs.update(ref.job_id, attempts=failures)
         return StepFailure(error, next_attempt_in(error, failures, self._rules))
 
-    def _enter(self, tx: Transaction, job: Job, ref: StepRef, name: str) -> int:
-        if job.status.ended and not ref.step.startswith("close"):
-            raise JobEnded(f"job {job.id} is {job.status}")
-        if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
-            raise Stopped(f"a person stopped job {job.id}")
-        tx.steps.start(ref, name, job.run)
-        return tx.steps.count(ref, job.run, StepState.INTERRUPTED)
+
+def _refuse(job: Job, ref: StepRef) -> None:
+    """Raise ``JobEnded`` or ``Stopped`` when this step of the job must not act any more."""
+    if job.status.ended and not ref.step.startswith("close"):
+        raise JobEnded(f"job {job.id} is {job.status}")
+    if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
+        raise Stopped(f"a person stopped job {job.id}")
 
 
 def _detail(error: Exception) -> str:

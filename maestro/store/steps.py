@@ -1,10 +1,11 @@
 """The journal of steps: what each job did, attempt by attempt (design invariant 3)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, bindparam, func, insert
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
@@ -13,37 +14,84 @@ from maestro.store.repository import Repository
 
 Result = TypeVar("Result", bound=BaseModel)
 
+CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
+"""How an attempt looks whose process died: marked already, or not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt at a step, in one run of its job."""
+
+    number: int
+    run: int
+    state: StepState
+    result: str
+
+
+@dataclass(frozen=True)
+class Past:
+    """The attempts at a step so far, oldest first."""
+
+    attempts: Sequence[Attempt]
+
+    @property
+    def result(self) -> str | None:
+        """The JSON of what the finished step returned, None if it has not finished."""
+        return next((attempt.result for attempt in self.attempts if attempt.state is StepState.DONE), None)
+
+    @property
+    def last(self) -> int:
+        """The number of the last attempt, 0 when there was none."""
+        return max((attempt.number for attempt in self.attempts), default=0)
+
+    @property
+    def left_running(self) -> bool:
+        """Whether an attempt never said how it ended: its process died."""
+        return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
+
+    def crashes(self, run: int) -> int:
+        """Count the attempts of this run of the job whose process died."""
+        return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
+
 
 class Steps(Repository):
     """Every attempt at every step; a finished step has exactly one row that is done."""
 
-    def result(self, ref: StepRef) -> str | None:
-        """Return the JSON of what a finished step returned, or None if it has not finished."""
-        return self._session.exec(
-            select(JobStep.result).where(
-                JobStep.job_id == ref.job_id, JobStep.step == ref.step, JobStep.state == StepState.DONE
-            )
-        ).first()
+    # Prepared once: every message asks these six times and more.
+    _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
+    _PAST = (
+        select(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result).where(*_OF_STEP).order_by(col(JobStep.id))
+    )
+    _BEGUN = insert(JobStep)
+    _ENDED = (
+        update(JobStep)
+        .where(*_OF_STEP, col(JobStep.state) == StepState.RUNNING)
+        .values({name: bindparam(f"its_{name}") for name in ("state", "finished_at", "result", "error", "detail")})
+    )
 
-    def start(self, ref: StepRef, activity: str, run: int) -> int:
-        """Note that an attempt begins and return its number; one left running before it was cut off by a crash."""
-        self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) == ref.step)
-        last = self._session.exec(
-            select(func.max(JobStep.attempt)).where(JobStep.job_id == ref.job_id, JobStep.step == ref.step)
-        ).one()
-        attempt = (last or 0) + 1
-        self._session.add(
-            JobStep(
-                job_id=ref.job_id,
-                step=ref.step,
-                activity=activity,
-                run=run,
-                attempt=attempt,
-                state=StepState.RUNNING,
-                started_at=self._now,
-            )
+    def past(self, ref: StepRef) -> Past:
+        """Return what is known of a step."""
+        return Past([Attempt(*row) for row in self._run(self._PAST, of_job=ref.job_id, of_step=ref.step)])
+
+    def start(self, ref: StepRef, activity: str, run: int, past: Past | None = None) -> int:
+        """Note that an attempt begins and return its number; one left running before it was cut off by a crash.
+
+        Who has looked at the step's past in this transaction need not have it read again.
+        """
+        past = past or self.past(ref)
+        if past.left_running:
+            self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) == ref.step)
+        begun = JobStep(
+            job_id=ref.job_id,
+            step=ref.step,
+            activity=activity,
+            run=run,
+            attempt=past.last + 1,
+            state=StepState.RUNNING,
+            started_at=self._now,
         )
-        return attempt
+        self._run(self._BEGUN, **begun.model_dump(exclude={"id"}))
+        return begun.attempt
 
     def count(self, ref: StepRef, run: int, state: StepState) -> int:
         """Count the attempts of this run that ended in the given state."""
@@ -82,20 +130,21 @@ class Steps(Repository):
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
 
     def _interrupt(self, *which: ColumnElement[bool]) -> None:
-        self._session.exec(
+        self._run(
             update(JobStep)
             .where(*which, col(JobStep.state) == StepState.RUNNING)
             .values(state=StepState.INTERRUPTED, finished_at=self._now)
         )
 
-    def _close(self, ref: StepRef, **values: str) -> bool:
-        closed = self._session.exec(
-            update(JobStep)
-            .where(
-                col(JobStep.job_id) == ref.job_id,
-                col(JobStep.step) == ref.step,
-                col(JobStep.state) == StepState.RUNNING,
-            )
-            .values(finished_at=self._now, **values)
+    def _close(self, ref: StepRef, state: StepState, result: str = "", error: str = "", detail: str = "") -> bool:
+        closed = self._run(
+            self._ENDED,
+            of_job=ref.job_id,
+            of_step=ref.step,
+            its_state=state,
+            its_finished_at=self._now,
+            its_result=result,
+            its_error=error,
+            its_detail=detail,
         )
         return closed.rowcount > 0

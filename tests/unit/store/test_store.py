@@ -344,12 +344,12 @@ def test_a_finished_step_is_found_finished(store: Store) -> None:
     add(store, "job")
     ref = begun(store)
     with store.begin() as tx:
-        assert tx.steps.result(ref) is None
+        assert tx.steps.past(ref).result is None
         tx.steps.failed(ref, "RateLimited", "wait")
     begun(store)
     with store.begin() as tx:
         tx.steps.done(ref, Result(number=7))
-        assert tx.steps.result(ref) == '{"number":7}'
+        assert tx.steps.past(ref).result == '{"number":7}'
         assert [(row.attempt, row.state) for row in tx.steps.of("job")] == [(1, StepState.FAILED), (2, StepState.DONE)]
 
 
@@ -376,5 +376,5 @@ def test_of_two_attempts_the_second_to_finish_is_rolled_back(store: Store) -> No
     with pytest.raises(StepTaken):
         finish_late()
     with store.view() as tx:
-        assert tx.steps.result(ref) == '{"number":1}'
+        assert tx.steps.past(ref).result == '{"number":1}'
         assert tx.audit.latest(10) == []
