@@ -1,0 +1,196 @@
+"""What the contract promises of every command: ``--json``, its exit codes, one line for an error, and completion."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from maestro.cli.lazy import COMMANDS, load
+from maestro.cli.main import run
+
+MAESTRO = Path(sys.executable).with_name("maestro")
+Words = tuple[str, ...]
+
+WITHOUT_JSON = {("up",), ("worker",), ("api",), ("connect",)}
+"""They run until they are stopped; what they say is for people, and their log has a format for programs."""
+NEEDS_NO_CONFIGURATION = {
+    ("version",): "it reads none",
+    ("init",): "a file that is not there is what it writes",
+    ("doctor",): "a file that is not there is one of its findings",
+}
+SAMPLE = "web:1"
+"""Something that every argument takes."""
+
+
+def leaves(words: Words, command: click.Command) -> Iterator[tuple[Words, click.Command]]:
+    """Yield a command, or each of its sub-commands."""
+    inner: dict[str, click.Command] = getattr(command, "commands", {})
+    if not inner:
+        yield words, command
+    for name, below in inner.items():
+        yield from leaves((*words, name), below)
+
+
+EVERY = dict(leaf for name in COMMANDS for leaf in leaves((name,), load(name)))
+ALL = [pytest.param(words, id=" ".join(words)) for words in EVERY]
+CONFIGURED = [pytest.param(words, id=" ".join(words)) for words in EVERY if words not in NEEDS_NO_CONFIGURATION]
+
+
+def options(words: Words) -> set[str]:
+    return {name for parameter in EVERY[words].params for name in parameter.opts}
+
+
+def arguments(words: Words) -> list[str]:
+    """Return something for each argument that must be given."""
+    params = EVERY[words].params
+    return [SAMPLE for parameter in params if parameter.param_type_name == "argument" and parameter.required]
+
+
+@pytest.fixture(autouse=True)
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_it_writes_json_for_programs(words: Words) -> None:
+    assert ("--json" in options(words)) == (words not in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("words", CONFIGURED)
+def test_it_takes_the_common_options(words: Words) -> None:
+    assert {"--config", "--data-dir", "--debug"} <= options(words)
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_it_explains_itself_and_says_how_it_is_used(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--help"]) == 0
+    written = capsys.readouterr()
+    assert written.err == ""
+    assert written.out.startswith(f"Usage: maestro {' '.join(words)}")
+    assert "--install-completion" not in written.out
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_wrong_usage_ends_with_2(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, *arguments(words), "--no-such-option"]) == 2
+    written = capsys.readouterr()
+    assert written.out == ""
+    assert "--no-such-option" in written.err
+    assert "Traceback" not in written.err
+
+
+@pytest.mark.parametrize("words", [param for param in ALL if arguments(param.values[0])])  # type: ignore[arg-type]
+def test_a_missing_argument_ends_with_2(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words]) == 2
+    assert "Missing argument" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", CONFIGURED)
+@pytest.mark.parametrize("debug", [False, True], ids=["quiet", "debug"])
+def test_a_failure_ends_with_1_and_one_line(words: Words, debug: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--config", "gone.json", *(["--debug"] if debug else [])]
+    said = ["hello"] if words == ("chat",) else arguments(words)
+    assert run([*words, *said, *given]) == 1
+    written = capsys.readouterr()
+    assert written.out == ""
+    *above, line = written.err.splitlines()
+    assert line.startswith("maestro: ")
+    assert "gone.json" in line
+    assert any("Traceback" in before for before in above) if debug else above == []
+
+
+# Completion
+
+
+def complete(line: str, folder: Path, shell: str) -> str:
+    """Ask for what may follow the line, as the shell's own script does."""
+    protocol = {
+        "bash": {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": line},
+        "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }
+    environment = {**os.environ, "_MAESTRO_COMPLETE": f"complete_{shell}", **protocol[shell]}
+    ran = subprocess.run(
+        [MAESTRO], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.stderr == ""
+    return ran.stdout
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("line", "offered", "other"),
+    [
+        ("maestro ow", "owner", "jobs"),
+        ("maestro owner ", "remove", "--json"),
+        ("maestro owner r", "remove", "add"),
+        ("maestro chat --ag", "--agent", "--json"),
+        ("maestro --config x.json jobs l", "list", "cancel"),
+        ("maestro jobs list --status fa", "failed", "pending"),
+    ],
+)
+def test_every_shell_completes_commands_options_and_values(
+    shell: str, line: str, offered: str, other: str, tmp_path: Path
+) -> None:
+    completed = complete(line, tmp_path, shell)
+    assert offered in completed
+    assert other not in completed
+
+
+def test_bash_itself_completes_with_what_is_installed(tmp_path: Path) -> None:
+    script = (
+        "maestro --install-completion >/dev/null; source $HOME/.bash_completions/maestro.sh;"
+        "COMP_WORDS=(maestro agents s); COMP_CWORD=2; _maestro_completion maestro; echo ${COMPREPLY[*]}"
+    )
+    path = f"{MAESTRO.parent}:{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "HOME": str(tmp_path), "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("show\n", "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_has_a_script(shell: str, tmp_path: Path) -> None:
+    named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    ran = subprocess.run(
+        [MAESTRO, "--show-completion", shell],
+        cwd=tmp_path,
+        env=named,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0
+    assert f"_MAESTRO_COMPLETE=complete_{shell}" in ran.stdout
+
+
+def test_completing_a_command_imports_none_of_them(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom maestro.cli.main import run\nrun([])\n"
+        "heavy = [name for name in sys.modules if name.startswith(('temporalio', 'sqlalchemy', 'maestro.bootstrap'))]\n"
+        "sys.exit(str(heavy[:3]) if heavy else 0)"
+    )
+    words = {"_MAESTRO_COMPLETE": "complete_bash", "COMP_WORDS": "maestro j", "COMP_CWORD": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, **words},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout.split(), ran.stderr) == (0, ["jobs"], "")
