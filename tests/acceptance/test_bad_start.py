@@ -13,6 +13,7 @@ import pytest
 from maestro.store.store import Store
 from temporal.server_process import read_record
 from tests.support.command import COMMAND, PATIENCE, Ended, Ports, UpProcess, maestro, up
+from tests.support.mounts import Mount, mounted
 from tests.support.running import free_ports
 from tests.support.web_client import web_client
 
@@ -105,6 +106,44 @@ async def test_a_taken_port_is_named_with_its_setting(tmp_path: Path, ports: Por
         said = await refused(tmp_path, ports)
     assert str(port) in said
     assert settings[taken] in said
+
+
+async def refused_with(mount: Mount, folder: Path, ports: Ports, spare: int = 0) -> str:
+    """Start it where its data folder is mounted like this, see it refused, and return what it said."""
+    data = folder / "data"
+    data.mkdir()
+    process = await asyncio.create_subprocess_exec(
+        *mounted(mount, data, spare),
+        COMMAND,
+        "up",
+        *ports.options,
+        cwd=folder,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
+    said = errors.decode()
+    assert process.returncode == 1, said
+    assert said.startswith("maestro: ")
+    assert said.count("\n") == 1
+    return said
+
+
+async def test_a_read_only_data_folder_is_named_with_its_setting(tmp_path: Path, ports: Ports) -> None:
+    said = await refused_with(Mount.READ_ONLY, tmp_path, ports)
+    assert str(tmp_path / "data") in said
+    assert "Read-only file system" in said
+    assert "Set dataDir" in said
+
+
+# Whoever needs the next bytes finds the disk full: the data folder itself, the store, or the Temporal server.
+@pytest.mark.parametrize("spare", [0, 600_000, 1_200_000])
+async def test_a_full_disk_is_named_whoever_finds_it_full(tmp_path: Path, ports: Ports, spare: int) -> None:
+    said = await refused_with(Mount.FULL, tmp_path, ports, spare)
+    assert "data" in said
+    assert "No space left" in said or "full" in said
+    assert "ree some space" in said or "the free space" in said
+    assert "damaged" not in said
 
 
 async def test_a_second_process_on_the_folder_is_refused_and_the_first_goes_on(tmp_path: Path, ports: Ports) -> None:
