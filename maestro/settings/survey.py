@@ -34,18 +34,16 @@ def named_file(given: Path | None, environment: Mapping[str, str]) -> Path:
 def survey(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
     """Read as much of the configuration as makes sense; ``file`` is None when there is none to read."""
     draft = Draft()
-    unread: list[str] = []
-    known = environment
+    unread: tuple[str, ...] = ()
     try:
         if file is not None:
             draft.add_file(file, environment)
-    except ConfigurationError as error:
-        unread.append(str(error))
+    except (ConfigurationError, RecursionError) as error:
+        deep = f"{file}: it is nested too deeply; no key needs more than four levels"
+        unread = (deep if isinstance(error, RecursionError) else str(error),)
         # Variables that only the file explains must not be called unknown because nobody could read it.
-        known = {name: text for name, text in environment.items() if name in VARIABLES}
-    except RecursionError:
-        unread.append(f"{file}: it is nested too deeply; no key needs more than four levels")
-    draft.add_environment(known)
+        environment = {name: text for name, text in environment.items() if name in VARIABLES}
+    draft.add_environment(environment)
     draft.add_overrides(overrides, environment)
     settings, problems = draft.sound_settings()
     return Survey(settings, (*unread, *problems), file, draft.written)

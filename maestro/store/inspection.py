@@ -30,9 +30,9 @@ class Inspection:
 
     damage: str
     thorough: bool
-    open_jobs: int
-    failed_jobs: int
-    connectors: Sequence[ConnectorStatus]
+    open_jobs: int = 0
+    failed_jobs: int = 0
+    connectors: Sequence[ConnectorStatus] = ()
 
 
 def inspect(path: Path, seconds: float) -> Inspection:
@@ -43,10 +43,12 @@ def inspect(path: Path, seconds: float) -> Inspection:
     with opened(open_observer(path), path) as connection:
         require_release(connection, path)
         damage = _damage(connection, seconds)
+        if damage:
+            return Inspection(damage, thorough=True)
         with Session(connection) as session:
             jobs = _jobs(session)
             return Inspection(
-                damage=damage or "",
+                damage="",
                 thorough=damage is not None,
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],

@@ -1,5 +1,6 @@
 """Brings the tables up to this release, and refuses a database it does not understand."""
 
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,13 @@ from maestro.domain.errors import NewerDatabase, OlderDatabase, StoreUnreadable
 from maestro.store.engine import open_readers, open_writer
 
 MIGRATIONS = Path(__file__).parent / "migrations"
+PRIMARY_CODE = 0xFF
+"""The part of SQLite's extended result codes that is the plain one."""
+
+RESCUE = (
+    "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
+    "`sqlite3 FILE .recover` can."
+)
 
 
 def upgrade(path: Path) -> None:
@@ -67,6 +75,8 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
             f"the database {path} cannot be opened: {error.orig}. Check its permissions and the free space."
         ) from None
     except DatabaseError as error:
+        if (getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE) == sqlite3.SQLITE_CORRUPT:
+            raise StoreUnreadable(f"the database {path} is damaged: {error.orig}. {RESCUE}") from None
         raise StoreUnreadable(
             f"{path} is not a Maestro database: {error.orig}. Move it away or set dataDir to another folder."
         ) from None

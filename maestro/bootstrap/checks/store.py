@@ -7,6 +7,7 @@ from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import MaestroError
 from maestro.store.inspection import Inspection, inspect
+from maestro.store.schema import RESCUE
 
 CHECK = "store"
 JOBS = "jobs"
@@ -38,8 +39,7 @@ def store(subject: Subject) -> Look:
 def _pages(subject: Subject, inspection: Inspection) -> Diagnosis:
     path = subject.database
     if inspection.damage:
-        fix = "End Maestro, keep a copy of the file, and restore a backup, or save what `sqlite3 FILE .recover` can."
-        return broken(CHECK, f"{path} is damaged: {' '.join(inspection.damage.split())}", fix)
+        return broken(CHECK, f"{path} is damaged: {' '.join(inspection.damage.split())}", RESCUE)
     size = f"{path.stat().st_size / 1024**2:.1f} MB"
     if not inspection.thorough:
         return fine(CHECK, f"{path} ({size}) is of this release; it is too large to read every page now")

@@ -1,0 +1,50 @@
+"""When free space is worth a note, and when it is too little."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from maestro.bootstrap.checks import data_folder as module
+from maestro.bootstrap.checks.data_folder import LOW_BYTES, NEEDED_BYTES, data_folder
+from maestro.bootstrap.checks.holder import Holder
+from maestro.bootstrap.checks.subject import Subject
+from maestro.domain.diagnosis import Verdict
+from maestro.settings import survey
+
+
+@pytest.mark.parametrize(
+    ("free", "verdict"),
+    [
+        (LOW_BYTES, Verdict.FINE),
+        (LOW_BYTES - 1, Verdict.NOTE),
+        (NEEDED_BYTES, Verdict.NOTE),
+        (NEEDED_BYTES - 1, Verdict.BROKEN),
+    ],
+)
+def test_the_less_space_the_worse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, verdict: Verdict) -> None:
+    class Usage:
+        def __init__(self, free: int) -> None:
+            self.free = free
+
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage(free))
+    [found] = data_folder(subject(tmp_path))
+    assert found.verdict is verdict
+    assert bool(found.fix) is (verdict is not Verdict.FINE)
+
+
+def test_a_network_disk_is_worth_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/home {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr(module, "MOUNTS", mounts)
+    [found] = data_folder(subject(tmp_path / "data"))
+    assert found.verdict is Verdict.NOTE
+    assert "nfs4" in found.found
+    mounts.write_text(f"server:/home {tmp_path} nfs4 rw 0 0\n/dev/sda / ext4 rw 0 0\n/dev/sdb {tmp_path} xfs rw 0 0\n")
+    assert data_folder(subject(tmp_path / "data"))[0].verdict is not Verdict.NOTE
+    assert not (tmp_path / "data").exists()
+
+
+def subject(folder: Path) -> Subject:
+    """Return an installation with this data folder."""
+    return Subject(survey(None, {}, {"dataDir": folder}), {}, Holder())
