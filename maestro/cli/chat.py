@@ -140,9 +140,9 @@ class Talk:
 
 def _piped() -> str | None:
     """Return all of standard input as one message, or None when a person types there."""
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         return None
-    text = sys.stdin.read().strip()
+    text = sys.stdin.read().strip() if sys.stdin is not None else ""
     if not text:
         raise typer.BadParameter("there is nothing to say: give TEXT, or something on standard input")
     return text

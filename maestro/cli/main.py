@@ -25,6 +25,7 @@ one.
 Examples:
   maestro up                                   run everything, until Ctrl-C
   maestro up --port 9000 --data-dir ~/maestro  on another port, with the data elsewhere
+  maestro chat what can you do                 talk to an agent from here
   maestro jobs list --status failed            what went wrong
   maestro jobs replay ID --wait                try it again, and see how it ends
 

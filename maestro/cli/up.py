@@ -30,7 +30,7 @@ def up(
     """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.
 
     It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; whatever is left goes on
-    with the next [bold]maestro up[/bold].
+    with the next `maestro up`.
     """
     given = ctx.ensure_object(Given)
     given.take(config, data_dir, debug)
