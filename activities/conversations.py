@@ -2,6 +2,7 @@
 
 from temporalio import activity
 
+from maestro.domain.agents import Agent
 from maestro.domain.compaction import is_due
 from maestro.domain.conversations import Message
 from maestro.domain.flow import ConversationOutcome
@@ -26,9 +27,10 @@ class ConversationActivities:
         """Record the message, keyed by its inbox row, so that a restarted job finds it instead of repeating it."""
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
-            message = tx.conversations.recall(job.inbox_id) or _record(tx, job)
+            agent = tx.agents.get(job.agent_id)
+            message = tx.conversations.recall(job.inbox_id) or _record(tx, job, agent)
             tx.jobs.update(job.id, conversation_id=message.conversation_id)
-            tokens = context_window(tx.agents.get(job.agent_id).model or self._default_model)
+            tokens = context_window(agent.model or self._default_model)
             return tx.steps.done(
                 ref,
                 ConversationOutcome(
@@ -39,9 +41,8 @@ class ConversationActivities:
             )
 
 
-def _record(tx: Transaction, job: Job) -> Message:
+def _record(tx: Transaction, job: Job, agent: Agent) -> Message:
     row = tx.inbox.get(job.inbox_id)
-    agent = tx.agents.get(job.agent_id)
     binding = tx.agents.binding(job.address)
     keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.open(

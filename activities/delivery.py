@@ -1,7 +1,7 @@
 """Step 11 of a message: chunks as rows, each sent once; with the last receipt the job is closed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,6 +34,7 @@ class Connectors(Protocol):
 class Prepared:
     """The lane is ours; ``first`` is the first chunk to send, None when all have been sent."""
 
+    connector: Connector
     first: OutgoingMessage | None
 
 
@@ -49,27 +50,24 @@ class DeliveryActivities:
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
-        job = await asyncio.to_thread(self._job, step)
-        connector = self._connectors.holding(job.address)
-        chunk = await self._first(step, connector.capabilities)
+        prepared = await self._prepared(step)
+        chunk = prepared.first
         self._typing.stop(step.job_id)
         sent = 0
         while chunk is not None:
             # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
-            chunk = await uninterrupted(self._send(step, connector, chunk))
+            chunk = await uninterrupted(self._send(step, prepared.connector, chunk))
             sent += 1
         self._released()
         return DeliverOutcome(chunks=sent)
 
-    async def _first(self, step: DeliverStep, capabilities: Capabilities) -> OutgoingMessage | None:
+    async def _prepared(self, step: DeliverStep) -> Prepared:
+        prepared = await asyncio.to_thread(self._prepare, step)
         # Another process may hold the lane, so there is no event to wait for: the row is all there is.
-        while (prepared := await asyncio.to_thread(self._prepare, step, capabilities)) is None:  # noqa: ASYNC110
+        while prepared is None:
             await asyncio.sleep(LANE_POLL_SECONDS)
-        return prepared.first
-
-    def _job(self, step: DeliverStep) -> Job:
-        with self._store.view() as tx:
-            return tx.jobs.get(step.job_id)
+            prepared = await asyncio.to_thread(self._prepare_when_free, step)
+        return prepared
 
     async def _send(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> OutgoingMessage | None:
         """Send one chunk and return the next; raises the ``SendFailure`` after its row says what is known."""
@@ -82,31 +80,31 @@ class DeliveryActivities:
             raise JobEnded(f"job {step.job_id} is {status}; the rest of its message is not sent")
         return following
 
-    def _prepare(self, step: DeliverStep, capabilities: Capabilities) -> Prepared | None:
+    def _prepare(self, step: DeliverStep) -> Prepared | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
         """
-        if self._lane_is_taken(step):
-            return None
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
+            connector = self._connectors.holding(job.address)
             if not tx.deliveries.take_lane(job.address.outbound_lane, job.id):
                 return None
-            if not tx.deliveries.chunks(job.id, step.purpose):
-                _store_chunks(tx, job, step.purpose, capabilities)
-            first = _next(tx, step)
+            chunks = tx.deliveries.chunks(job.id, step.purpose)
+            chunks = chunks or _store_chunks(tx, job, step.purpose, connector.capabilities)
+            first = _next(tx, chunks)
             if first is None:
-                _finish(tx, step)
-            return Prepared(first)
+                _finish(tx, step, len(chunks))
+            return Prepared(connector, first)
 
-    def _lane_is_taken(self, step: DeliverStep) -> bool:
-        """Look without writing: who waits for a long answer asks often."""
+    def _prepare_when_free(self, step: DeliverStep) -> Prepared | None:
+        """Look without writing before anything else: who waits for a long answer to be sent asks often."""
         with self._store.view() as tx:
             job = tx.jobs.get(step.job_id)
-            return not job.status.ended and tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
+            taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
+        return None if taken and not job.status.ended else self._prepare(step)
 
     def _sent(
         self, step: DeliverStep, chunk: OutgoingMessage, receipt: Receipt
@@ -119,9 +117,12 @@ class DeliveryActivities:
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
             status = tx.jobs.status(step.job_id)
-            following = None if status.ended else _next(tx, step)
-            if following is None and not status.ended:
-                _finish(tx, step)
+            if status.ended:
+                return None, status
+            chunks = tx.deliveries.chunks(step.job_id, step.purpose)
+            following = _next(tx, chunks)
+            if following is None:
+                _finish(tx, step, len(chunks))
             return following, status
 
     def _unsent(self, chunk: OutgoingMessage, failure: SendFailure) -> None:
@@ -129,9 +130,9 @@ class DeliveryActivities:
             tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=failure.surely_unsent)
 
 
-def _next(tx: Transaction, step: DeliverStep) -> OutgoingMessage | None:
+def _next(tx: Transaction, chunks: Sequence[Delivery]) -> OutgoingMessage | None:
     """Return the next chunk without a receipt, marked as being sent before the platform is called."""
-    chunk = next((row for row in tx.deliveries.chunks(step.job_id, step.purpose) if row.state in UNSENT), None)
+    chunk = next((row for row in chunks if row.state in UNSENT), None)
     if chunk is None:
         return None
     outgoing = chunk.outgoing()
@@ -139,11 +140,10 @@ def _next(tx: Transaction, step: DeliverStep) -> OutgoingMessage | None:
     return outgoing
 
 
-def _finish(tx: Transaction, step: DeliverStep) -> DeliverOutcome:
+def _finish(tx: Transaction, step: DeliverStep, sent: int) -> DeliverOutcome:
     if step.closes:
         tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED))
-    sent = tx.deliveries.chunks(step.job_id, step.purpose)
-    return tx.steps.done(step, DeliverOutcome(chunks=len(sent)))
+    return tx.steps.done(step, DeliverOutcome(chunks=sent))
 
 
 def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Capabilities) -> list[Delivery]:

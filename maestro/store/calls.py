@@ -41,12 +41,10 @@ class Calls(Repository):
 
         An earlier attempt still marked as sent belonged to a process that died: it is marked as interrupted.
         """
-        self._session.exec(
-            update(LLMCall)
-            .where(*_of(key), col(LLMCall.state) == CallState.SENT)
-            .values(state=CallState.INTERRUPTED, finished_at=self._now)
-        )
-        attempt = self._last_attempt(key) + 1
+        last, state = self._last(key)
+        if state is CallState.SENT:
+            self._finish(key, last, state=CallState.INTERRUPTED)
+        attempt = last + 1
         self._session.add(
             LLMCall(
                 job_id=key.job_id,
@@ -69,9 +67,11 @@ class Calls(Repository):
 
         After a failure the request is made anew, so that what an operator mended takes effect.
         """
-        last = self._session.exec(select(LLMCall).where(*_of(key)).order_by(col(LLMCall.attempt).desc())).first()
-        cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
-        return last.request if last is not None and cut_off else None
+        attempt, state = self._last(key)
+        if state not in (CallState.SENT, CallState.INTERRUPTED):
+            return None
+        sent = self._run(select(LLMCall.request).where(*_of(key), col(LLMCall.attempt) == attempt))
+        return str(sent.scalar_one())
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
         """Commit what the model said under the key of its request."""
@@ -95,12 +95,14 @@ class Calls(Repository):
         """Return every attempt of a job's calls in the order they were made."""
         return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
-    def _last_attempt(self, key: CallKey) -> int:
-        last = self._session.exec(select(func.max(LLMCall.attempt)).where(*_of(key))).one()
-        return last or 0
+    def _last(self, key: CallKey) -> tuple[int, CallState | None]:
+        """Return the number of the last attempt and what became of it; 0 and None when there was none."""
+        attempts = select(LLMCall.attempt, LLMCall.state).where(*_of(key)).order_by(col(LLMCall.attempt).desc())
+        last = self._run(attempts.limit(1)).first()
+        return (last[0], last[1]) if last else (0, None)
 
     def _finish(self, key: CallKey, attempt: int, **values: object) -> None:
-        self._session.exec(
+        self._run(
             update(LLMCall).where(*_of(key), col(LLMCall.attempt) == attempt).values(finished_at=self._now, **values)
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import case
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select, update
 
@@ -18,15 +19,12 @@ class Deliveries(Repository):
 
     def take_lane(self, lane: str, job_id: str) -> bool:
         """Take the outbound lane of a channel for this job; true when it has it, now or already."""
-        self._session.exec(
-            insert(OutboundLane).values(lane=lane, job_id=job_id, taken_at=self._now).on_conflict_do_nothing()
-        )
-        holder = self._session.exec(select(OutboundLane.job_id).where(OutboundLane.lane == lane)).one()
-        return holder == job_id
+        self._run(insert(OutboundLane).values(lane=lane, job_id=job_id, taken_at=self._now).on_conflict_do_nothing())
+        return self.lane_holder(lane) == job_id
 
     def leave_lanes(self, job_id: str) -> None:
         """Free every outbound lane this job holds."""
-        self._session.exec(delete(OutboundLane).where(col(OutboundLane.job_id) == job_id))
+        self._run(delete(OutboundLane).where(col(OutboundLane.job_id) == job_id))
 
     def held_by_ended_jobs(self) -> Sequence[str]:
         """Return the ended jobs that still hold an outbound lane, which should never be."""
@@ -50,7 +48,7 @@ class Deliveries(Repository):
 
     def sending(self, delivery_id: int) -> None:
         """Note that the platform is about to be called."""
-        self._session.exec(
+        self._run(
             update(Delivery)
             .where(col(Delivery.id) == delivery_id)
             .values(state=DeliveryState.SENDING, attempts=col(Delivery.attempts) + 1)
@@ -58,7 +56,7 @@ class Deliveries(Repository):
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Keep the platform's receipt."""
-        self._session.exec(
+        self._run(
             update(Delivery)
             .where(col(Delivery.id) == delivery_id)
             .values(
@@ -72,21 +70,21 @@ class Deliveries(Repository):
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left."""
         state = DeliveryState.PENDING if surely_unsent else DeliveryState.SENDING
-        self._session.exec(update(Delivery).where(col(Delivery.id) == delivery_id).values(state=state, error=error))
+        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(state=state, error=error))
 
     def lane_holder(self, lane: str) -> str | None:
         """Return the job that sends in this channel now."""
-        return self._session.exec(select(OutboundLane.job_id).where(OutboundLane.lane == lane)).first()
+        holder: str | None = self._run(select(OutboundLane.job_id).where(col(OutboundLane.lane) == lane)).scalar()
+        return holder
 
     def abandon(self, job_id: str) -> None:
         """Mark what an ended job never sent, and what it sent without hearing back."""
-        for state, end in (
-            (DeliveryState.PENDING, DeliveryState.ABANDONED),
-            (DeliveryState.SENDING, DeliveryState.UNCONFIRMED),
-        ):
-            self._session.exec(
-                update(Delivery).where(col(Delivery.job_id) == job_id, col(Delivery.state) == state).values(state=end)
-            )
+        ends = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
+        self._run(
+            update(Delivery)
+            .where(col(Delivery.job_id) == job_id, col(Delivery.state).in_(ends))
+            .values(state=case(ends, value=col(Delivery.state)))
+        )
 
     def revive(self, job_id: str) -> None:
         """Let a resumed job send what it had to leave behind.

@@ -59,4 +59,5 @@ class Inbox(Repository):
         )
         if user_id is not None:
             statement = statement.where(InboxRow.user_id == user_id)
-        return self._session.exec(statement).one()
+        first: int | None = self._run(statement).scalar_one()
+        return first

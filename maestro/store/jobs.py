@@ -34,7 +34,7 @@ class Jobs(Repository):
 
     def status(self, job_id: str) -> JobStatus:
         """Return where a job stands now."""
-        return JobStatus(self._session.exec(select(Job.status).where(Job.id == job_id)).one())
+        return JobStatus(self._run(select(Job.status).where(col(Job.id) == job_id)).scalar_one())
 
     def pending(self) -> int:
         """Count the jobs that wait for their turn."""
@@ -72,16 +72,16 @@ class Jobs(Repository):
         jobs = self.claimable(limit, abandoned_before)
         if jobs:
             ids = [job.id for job in jobs]
-            self._session.exec(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
+            self._run(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
         return jobs
 
     def forget_claims(self) -> None:
         """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""
-        self._session.exec(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
+        self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
 
     def unclaim(self, ids: Iterable[str]) -> None:
         """Give back claims that could not be used."""
-        self._session.exec(
+        self._run(
             update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
         )
 
@@ -91,7 +91,7 @@ class Jobs(Repository):
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""
-        ended = self._session.exec(
+        ended = self._run(
             update(Job)
             .where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
             .values(status=ending.status, error=ending.error, reason=ending.reason, completed_at=self._now)
@@ -120,11 +120,11 @@ class Jobs(Repository):
 
     def update(self, job_id: str, **values: object) -> None:
         """Set columns of a job."""
-        self._session.exec(update(Job).where(col(Job.id) == job_id).values(**values))
+        self._run(update(Job).where(col(Job.id) == job_id).values(**values))
 
     def request_stop(self, job_id: str) -> bool:
         """Ask an open job to stop; false when it had ended already."""
-        asked = self._session.exec(
+        asked = self._run(
             update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN)).values(stop_requested=True)
         )
         return asked.rowcount > 0
@@ -171,5 +171,5 @@ class Jobs(Repository):
         return found
 
     def _next_turn(self) -> int:
-        last = self._session.exec(select(func.max(Job.turn))).one()
+        last: int | None = self._run(select(func.max(Job.turn))).scalar_one()
         return (last or 0) + 1

@@ -25,6 +25,8 @@ class Media(Repository):
         rows = self._session.exec(
             select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]")
         ).all()
+        if not rows:
+            return {}
         ids = [row.id for row in rows]
         fetched = self._session.exec(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids))).all()
         known = {(file.inbox_id, file.seq): file for file in fetched}

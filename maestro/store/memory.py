@@ -55,8 +55,9 @@ class Memory(Repository):
 
     def told(self, facts: Sequence[MemoryFact]) -> None:
         """Note that a model hears these facts now."""
-        self._session.exec(
-            update(MemoryFact)
-            .where(col(MemoryFact.id).in_([fact.id for fact in facts]))
-            .values(last_accessed=self._now, access_count=col(MemoryFact.access_count) + 1)
-        )
+        if facts:
+            self._run(
+                update(MemoryFact)
+                .where(col(MemoryFact.id).in_([fact.id for fact in facts]))
+                .values(last_accessed=self._now, access_count=col(MemoryFact.access_count) + 1)
+            )

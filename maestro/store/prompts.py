@@ -21,17 +21,15 @@ class Prompts(Repository):
         """Keep a text and return its SHA-256; the same text is kept once."""
         raw = text.encode()
         digest = hashlib.sha256(raw).hexdigest()
-        self._session.exec(
-            insert(PromptPart).values(digest=digest, body=zlib.compress(raw, 6)).on_conflict_do_nothing()
-        )
+        self._run(insert(PromptPart).values(digest=digest, body=zlib.compress(raw, 6)).on_conflict_do_nothing())
         return digest
 
     def text(self, digest: str) -> str:
         """Return a kept text; raises ``NotFound``."""
-        part = self._session.get(PromptPart, digest)
-        if part is None:
+        body: bytes | None = self._run(select(PromptPart.body).where(col(PromptPart.digest) == digest)).scalar()
+        if body is None:
             raise NotFound(f"the prompt part {digest} does not exist")
-        return zlib.decompress(part.body).decode()
+        return zlib.decompress(body).decode()
 
     def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
         """Turn a prompt into references, keeping every text that no message row holds."""
@@ -75,8 +73,10 @@ class Prompts(Repository):
         """Return the texts of messages by id, archived ones too; raises ``NotFound`` when one was deleted."""
         found: dict[int, str] = {}
         for table in (Message, ArchivedMessage):
-            rows = self._session.exec(select(table.id, table.content).where(col(table.id).in_(ids)))
-            found.update((row_id, content) for row_id, content in rows if row_id is not None)
+            wanted = sorted(set(ids) - set(found))
+            if wanted:
+                rows = self._run(select(table.id, table.content).where(col(table.id).in_(wanted)))
+                found.update((row_id, content) for row_id, content in rows)
         missing = set(ids) - set(found)
         if missing:
             raise NotFound(f"the messages {sorted(missing)} of a stored prompt were deleted")
