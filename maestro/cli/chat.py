@@ -131,9 +131,11 @@ class Talk:
         return ChatClient(self.place, visit, lambda changed: self.visits.keep(self._name, changed))
 
     def _fresh(self) -> Visit:
+        url, token = self.place.url, self.visits.token(self.place.url)
         if self.channel:
-            return Visit(url=self.place.url, channel=self.channel)
-        visit = Visit(url=self.place.url, channel=new_channel(self.place.user_name, self.agent), last_id=0)
+            return Visit(url=url, channel=self.channel, resume_token=token)
+        channel = new_channel(self.place.user_name, self.agent)
+        visit = Visit(url=url, channel=channel, resume_token=token, last_id=0)
         self.visits.keep(self._name, visit)
         return visit
 

@@ -48,12 +48,15 @@ class Visits:
     folder: Path
 
     def find(self, url: str, name: str) -> Visit | None:
-        """Return the visit kept under this name; what cannot be read is as good as not there."""
-        try:
-            visit = Visit.model_validate_json(self._file(url, name).read_text())
-        except (OSError, ValidationError):
-            return None
-        return visit if visit.url == url else None
+        """Return the visit kept under this name, with the newest token; what cannot be read is as good as not there."""
+        visit = _read(self._file(url, name))
+        return visit.model_copy(update={"resume_token": self.token(url)}) if visit and visit.url == url else None
+
+    def token(self, url: str) -> str:
+        """Return the newest token from this address, if any: it makes a person the same one in all their channels."""
+        kept = sorted(self.folder.glob("*.json"), key=_age)
+        visits = (visit for visit in map(_read, kept) if visit is not None and visit.url == url)
+        return next((visit.resume_token for visit in visits if visit.resume_token), "")
 
     def keep(self, name: str, visit: Visit) -> None:
         """Keep the visit under this name; without a place to write, the next call begins anew."""
@@ -68,6 +71,21 @@ class Visits:
     def _file(self, url: str, name: str) -> Path:
         digest = hashlib.sha256(f"{url} {name}".encode()).hexdigest()
         return self.folder / f"{digest[:24]}.json"
+
+
+def _read(file: Path) -> Visit | None:
+    try:
+        return Visit.model_validate_json(file.read_text())
+    except (OSError, ValidationError):
+        return None
+
+
+def _age(file: Path) -> int:
+    """Return a number that is smaller for a newer file; one that has just gone is the oldest."""
+    try:
+        return -file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def new_channel(user: str, agent: str) -> str:

@@ -199,6 +199,18 @@ async def test_an_expired_token_is_left_out_the_next_time() -> None:
     assert somebody.kept[-1].resume_token not in ("", "not.valid")
 
 
+async def test_a_person_with_a_key_is_one_user_to_all_agents(tmp_path: Path) -> None:
+    environment = {"XDG_STATE_HOME": str(tmp_path), "MAESTRO_WEB_API_KEY": KEY}
+    async with web_server(api_key=KEY) as server:
+        for count, options in enumerate(((), ("--agent", "ada"), ("--channel", "third")), start=1):
+            words = ("hello", "--url", url_of(server.port), *options)
+            asking = asyncio.create_task(maestro("chat", *words, folder=tmp_path, environment=environment))
+            await replied(server, "yes", count=count)
+            assert (await asking).output == "yes\n"
+    assert len({message.user_id for message in server.context.inbox}) == 1
+    assert len({message.address for message in server.context.inbox}) == 3
+
+
 async def test_a_channel_that_is_not_ours_any_more_is_replaced_by_another(tmp_path: Path) -> None:
     environment = {"XDG_STATE_HOME": str(tmp_path), "MAESTRO_WEB_API_KEY": KEY}
     async with web_server(api_key=KEY) as server:

@@ -1,5 +1,6 @@
 """What ``maestro chat`` sends, what it takes for the answer, and where it remembers to have been."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -77,6 +78,21 @@ def test_a_visit_is_kept_by_address_and_name_for_its_owner_alone(tmp_path: Path)
     assert visits.find("ws://elsewhere/", "@ada") is None
     (file,) = visits.folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_person_is_the_same_in_all_their_channels(tmp_path: Path) -> None:
+    visits = Visits(tmp_path)
+    for age, (name, url, token) in enumerate(
+        (("@", URL, "old"), ("@ada", URL, "new"), ("#c", URL, ""), ("@", "ws://elsewhere/", "another"))
+    ):
+        visits.keep(name, Visit(url=url, channel=name, resume_token=token, last_id=age))
+        for file in tmp_path.glob("*.json"):
+            os.utime(file, ns=(0, file.stat().st_mtime_ns - 1_000_000_000))
+    for name in ("@", "@ada", "#c"):
+        visit = visits.find(URL, name)
+        assert visit is not None
+        assert (visit.channel, visit.resume_token) == (name, "new")
+    assert visits.token("ws://nowhere/") == ""
 
 
 def test_a_visit_that_cannot_be_read_or_kept_is_no_error(tmp_path: Path) -> None:
