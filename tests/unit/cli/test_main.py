@@ -53,7 +53,17 @@ def test_the_version_is_known(arguments: tuple[str, ...], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "arguments", [("up",), ("jobs",), ("jobs", "list"), ("jobs", "show"), ("jobs", "replay"), ("jobs", "cancel")]
+    "arguments",
+    [
+        ("doctor",),
+        ("init",),
+        ("up",),
+        ("jobs",),
+        ("jobs", "list"),
+        ("jobs", "show"),
+        ("jobs", "replay"),
+        ("jobs", "cancel"),
+    ],
 )
 def test_every_command_explains_itself(arguments: tuple[str, ...], tmp_path: Path) -> None:
     ran = maestro(*arguments, "--help", folder=tmp_path)
