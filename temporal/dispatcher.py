@@ -122,7 +122,9 @@ class Dispatcher:
         self._tell(set(refused.values()) - {STILL_CLOSING}, len(refused))
         none_started = len(refused) == len(jobs)
         closing = [job_id for job_id, problem in refused.items() if problem is STILL_CLOSING]
-        await asyncio.to_thread(self._unclaim, refused if none_started else closing)
+        unused = list(refused) if none_started else closing
+        if unused:
+            await asyncio.to_thread(self._unclaim, unused)
         return not none_started
 
     def _tell(self, problems: set[str], jobs: int) -> None:
