@@ -41,7 +41,8 @@ def init(
     ] = None,
     namespace: Annotated[str | None, typer.Option(metavar="NAME", help="The namespace on that server.")] = None,
     retention_days: Annotated[
-        int, typer.Option(min=1, max=3650, help="Days a new namespace keeps the history of ended workflows.")
+        int,
+        typer.Option(metavar="N", min=1, max=3650, help="Days a new namespace keeps the history of ended workflows."),
     ] = RETENTION_DAYS,
     as_json: Json = False,
     config: Config = None,

@@ -8,7 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 COMMANDS: Mapping[str, str] = {
-    "init": "Write a configuration from what is found here, and prepare a Temporal cluster.",
+    "init": "Write a first configuration, and prepare a Temporal cluster.",
     "doctor": "Check everything, and say how to mend what is broken.",
     "up": "Run everything: Temporal, worker, connectors, API and dashboard.",
     "worker": "Run workflows and model calls, beside a Temporal server of your own.",
