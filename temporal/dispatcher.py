@@ -160,6 +160,7 @@ class Dispatcher:
             id=job.id,
             task_queue=self._queues.main,
             task_timeout=TASK_TIMEOUT,
+            request_eager_start=True,  # a worker in this very process begins without being asked for work
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             static_summary=f"{job.kind} on {job.platform}, channel {job.channel}"[:200],

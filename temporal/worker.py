@@ -10,6 +10,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Interceptor, Worker
 
+from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, connect_anew
 from temporal.sandbox import production_runner
 from workflows.message import MessageWorkflow
 
@@ -29,13 +30,16 @@ STICKY_TIMEOUT = timedelta(seconds=1)
 
 @dataclass(frozen=True)
 class WorkerParts:
-    """What a worker of one queue runs; ``drain`` is how long running activities may finish at a shutdown."""
+    """What a worker of one queue runs, all ``workflows`` or none of them.
+
+    ``drain`` is how long running activities may finish at a shutdown.
+    """
 
     task_queue: str
     activities: Sequence[Callable[..., Any]]
     interceptors: Interceptors
     drain: timedelta
-    workflows: Sequence[type] = WORKFLOWS
+    workflows: bool = True
 
 
 def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor) -> Worker:
@@ -43,7 +47,7 @@ def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor
     return Worker(
         client,
         task_queue=parts.task_queue,
-        workflows=parts.workflows,
+        workflows=WORKFLOWS if parts.workflows else (),
         activities=parts.activities,
         activity_executor=threads,
         interceptors=parts.interceptors,
@@ -73,16 +77,36 @@ class WorkerLoop:
         """Poll until ``stop``; ``begun`` is called whenever polling begins."""
         with ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step") as threads:
             while not self._stopping:
-                self._worker = build_worker(self._client, self._parts, threads)
-                self.polling = True
-                begun()
-                try:
-                    await self._worker.run()
-                except RuntimeError as error:
-                    self._report(f"the worker stopped ({error}); starting it again")
-                    await asyncio.sleep(REBUILD_AFTER)
-                finally:
-                    self.polling = False
+                refused = await self._poll(threads, begun)
+                if refused:
+                    self._report(f"The worker of queue {self._parts.task_queue} stopped ({refused}); it starts again.")
+                    await self._until_let_in()
+
+    async def _poll(self, threads: ThreadPoolExecutor, begun: Callable[[], None]) -> str:
+        """Let one worker poll to its end; return why Temporal refused it, or nothing."""
+        try:
+            self._worker = build_worker(self._client, self._parts, threads)
+            self.polling = True
+            begun()
+            await self._worker.run()
+        except RuntimeError as error:
+            return str(error).partition("\n")[0]
+        finally:
+            self.polling = False
+            self._worker = None
+        return ""
+
+    async def _until_let_in(self) -> None:
+        """Connect anew as soon as Temporal works again: a worker built sooner would only stop again."""
+        wait = REBUILD_AFTER
+        while not self._stopping:
+            await asyncio.sleep(wait)
+            try:
+                self._client = await asyncio.wait_for(connect_anew(self._client), CONNECT_SECONDS)
+            except AWAY:
+                wait = min(wait * 2, LONGEST_WAIT)
+            else:
+                return
 
     async def stop(self) -> None:
         """Take no new work, give running activities the drain time, and end."""

@@ -1,7 +1,7 @@
 """The steps of the flow with what they need, and the workers that do them, each on its queue (design section 4)."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -30,7 +30,7 @@ from temporal.heartbeats import Heartbeats
 from temporal.journal import StepJournal
 from temporal.queues import Queues
 from temporal.step_metrics import Observe, StepTimes
-from temporal.worker import WORKFLOWS, Interceptors, WorkerParts
+from temporal.worker import Interceptors, WorkerParts
 
 PLATFORM_ATTEMPTS = 10
 PLATFORM_BASE_SECONDS = 1.0
@@ -73,13 +73,13 @@ def worker_parts(flow: FlowParts, settings: Settings, models: Models) -> list[Wo
     local, calls = _local_steps(flow, settings, models), _model_steps(flow, settings, models)
     if not names.llm:
         return [_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])]
-    return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=())]
+    return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=False)]
 
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:
     """Return the worker that does what only the process of this connector can."""
     queue = queues(settings).connector(connector.platform, connector.account)
-    return _parts(flow, settings, queue, _connector_steps(flow), workflows=())
+    return _parts(flow, settings, queue, _connector_steps(flow), workflows=False)
 
 
 def queues(settings: Settings) -> Queues:
@@ -143,9 +143,7 @@ def _connector_steps(flow: FlowParts) -> Steps:
     ]
 
 
-def _parts(
-    flow: FlowParts, settings: Settings, queue: str, steps: Steps, workflows: Sequence[type] = WORKFLOWS
-) -> WorkerParts:
+def _parts(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *, workflows: bool = True) -> WorkerParts:
     return WorkerParts(
         task_queue=queue,
         activities=steps,
