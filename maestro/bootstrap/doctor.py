@@ -9,39 +9,32 @@ from maestro.bootstrap.checks.configuration import configuration
 from maestro.bootstrap.checks.connectors import connectors
 from maestro.bootstrap.checks.data_folder import data_folder
 from maestro.bootstrap.checks.engine import engine
-from maestro.bootstrap.checks.holder import Holder, holder_of
+from maestro.bootstrap.checks.holder import holder_of, server_of
 from maestro.bootstrap.checks.ports import ports
 from maestro.bootstrap.checks.store import Look, store
 from maestro.bootstrap.checks.subject import Subject, broken
 from maestro.bootstrap.forgetful import ForgetfulThreads
 from maestro.domain.diagnosis import Diagnosis
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.settings import Survey, find_file, survey
 
-HOLDER_SECONDS = 1.0
+READ_SECONDS = 3.0
+FOLDER_SECONDS = 1.0
 CHECK_SECONDS = 6.0
 """How long one look may take; all begin together, so this is about how long everything takes at most."""
 
+Options = Mapping[str, object]
 
-def examine(
-    config_file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]
-) -> Sequence[Diagnosis]:
+
+def examine(config_file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
     """Return what there is to say about this installation, in the order in which a person would mend it."""
     with asyncio.Runner() as runner:
         runner.get_loop().set_default_executor(ForgetfulThreads())
-        return runner.run(_examine(_surveyed(config_file, environment, overrides), environment))
+        return runner.run(_examine(config_file, environment, overrides))
 
 
-def _surveyed(file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Survey:
-    try:
-        return survey(find_file(file, environment), environment, overrides)
-    except ConfigurationError as error:
-        without = survey(None, environment, overrides)
-        return Survey(without.settings, (str(error), *without.problems), None, {})
-
-
-async def _examine(surveyed: Survey, environment: Mapping[str, str]) -> Sequence[Diagnosis]:
-    subject = Subject(surveyed, environment, await _holder(surveyed.settings.data_dir))
+async def _examine(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Sequence[Diagnosis]:
+    subject = await _subject(await _survey(file, environment, overrides), environment)
     groups = await asyncio.gather(
         _within("data folder", lambda: asyncio.to_thread(data_folder, subject)),
         _within("store", lambda: _store_and_connectors(subject)),
@@ -52,11 +45,27 @@ async def _examine(surveyed: Survey, environment: Mapping[str, str]) -> Sequence
     return [*configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
 
 
-async def _holder(folder: Path) -> Holder:
+async def _survey(file: Path | None, environment: Mapping[str, str], overrides: Options) -> Survey:
+    """Read the configuration, without the file where that cannot be read at all."""
     try:
-        return await asyncio.wait_for(asyncio.to_thread(holder_of, folder), HOLDER_SECONDS)
+        found = await asyncio.to_thread(find_file, file, environment)
+        return await asyncio.wait_for(asyncio.to_thread(survey, found, environment, overrides), READ_SECONDS)
+    except ConfigurationError as error:
+        problem = str(error)
+    except TimeoutError:
+        problem = f"reading the file, or one it refers to, took more than {READ_SECONDS:g} seconds; look at its disk"
+    without = survey(None, environment, overrides)
+    return Survey(without.settings, (problem, *without.problems), None, {})
+
+
+async def _subject(surveyed: Survey, environment: Mapping[str, str]) -> Subject:
+    folder = surveyed.settings.data_dir
+    looks = (asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder))
+    try:
+        holder, server = await asyncio.wait_for(asyncio.gather(*looks), FOLDER_SECONDS)
     except TimeoutError:  # the check of the data folder will say so
-        return Holder()
+        return Subject(surveyed, environment)
+    return Subject(surveyed, environment, holder, server)
 
 
 async def _store_and_connectors(subject: Subject) -> list[Diagnosis]:
@@ -72,6 +81,8 @@ async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) ->
     except TimeoutError:
         found = f"there was no answer within {CHECK_SECONDS:g} seconds"
         return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]
+    except MaestroError as error:  # its text names the fix
+        return [broken(check, str(error), "Correct that, then look again.")]
     # What nobody foresaw is a finding too, and the other checks still have something to say.
     except Exception as error:  # noqa: BLE001
         reason = " ".join(f"{type(error).__name__}: {error}".split())

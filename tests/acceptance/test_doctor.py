@@ -250,6 +250,11 @@ async def test_a_cluster_that_wants_tls_is_named(tmp_path: Path, server: Tempora
         (await doctor(tmp_path)).is_broken("Temporal", "temporal.tls")
 
 
+async def test_an_authority_that_is_no_certificate_is_named(tmp_path: Path) -> None:
+    configure(tmp_path, temporal={"address": "localhost:1", "tls": True, "tlsCa": "garbage"})
+    (await doctor(tmp_path)).is_broken("Temporal", "temporal.tlsCa", "certificate")
+
+
 async def test_a_wrong_namespace_is_named(tmp_path: Path, server: TemporalApart) -> None:
     configure(tmp_path, temporal={"address": f"127.0.0.1:{server.port}", "namespace": "nowhere"})
     (await doctor(tmp_path)).is_broken("namespace", "nowhere", "temporal.namespace")
@@ -299,6 +304,12 @@ async def test_a_refused_key_is_named(tmp_path: Path, name: str, code: int) -> N
     assert KEY not in report.text
 
 
+async def test_a_key_that_was_copied_with_its_line_break_is_named(tmp_path: Path) -> None:
+    configure(tmp_path)
+    report = await doctor(tmp_path, environment={"OPENAI_API_KEY": f"{KEY[:9]}\n{KEY[9:]}"})
+    report.is_broken("account openai", "OPENAI_API_KEY", "odd character", "Copy the key again")
+
+
 async def test_an_account_without_its_key_is_named(tmp_path: Path) -> None:
     configure(tmp_path, llm=account(provider="anthropic"))
     (await doctor(tmp_path)).is_broken("account main", "has no key", "ANTHROPIC_API_KEY")
@@ -333,6 +344,17 @@ async def test_it_ends_although_everything_it_asks_is_silent(tmp_path: Path) -> 
         )
         report = await doctor(tmp_path)
     assert set(report.broken) == {"Temporal", "account main", f"port {web}"}
+
+
+async def test_it_ends_although_every_file_it_opens_is_silent(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    for path in (data / "maestro.lock", data / "temporal.json", tmp_path / "pipe.json"):
+        os.mkfifo(path)
+    configure(tmp_path)
+    (await doctor(tmp_path)).is_fine()
+    report = await doctor(tmp_path, "--config", "pipe.json")
+    assert "took more than" in report.of("configuration").found
 
 
 @contextlib.contextmanager

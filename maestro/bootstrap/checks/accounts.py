@@ -1,6 +1,7 @@
 """Whether somebody can answer: each account, where its key comes from, and whether its provider takes it."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ LONG_ENOUGH = 16
 
 NO_ACCOUNT = "no account at a provider: the built-in demo model answers, on the web connector only"
 ADD_ONE = "Set ANTHROPIC_API_KEY (or another provider's) and restart, or let `maestro init` write an account."
+COPY_AGAIN = "Copy the key again, without quotes and line breaks."
 KEYLESS = frozenset({"ollama"})
 ACCOUNT_VARIABLES = ("MAESTRO_LLM_ACCOUNTS", "MAESTRO__LLM__ACCOUNTS")
 
@@ -43,6 +45,9 @@ async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
     if not settings.api_key and not settings.base_url and variable and settings.provider not in KEYLESS:
         fix = f'Set its apiKey in llm.accounts, best as "env:{variable}", or take the account out.'
         return broken(check, f"{what} has no key", fix)
+    if not re.fullmatch(r"[!-~]*", settings.api_key.get_secret_value()):
+        place = _place(subject, settings)
+        return broken(check, f"{what}: the key from {place} has a blank or another odd character in it", COPY_AGAIN)
     source = _source(subject, settings)
     described = f"{what}, {source}" if source else what
     asked = await ask(account_of(settings), ASK_SECONDS)

@@ -29,7 +29,7 @@ async def _connector(subject: Subject, status: ConnectorStatus) -> Diagnosis:
         return broken(check, said, "Mend what it says; it is tried again with the next start.")
     if not _running(subject):
         still = "" if status.state in OFF else "; its process is gone"
-        return note(check, f"{said}{still}", "Nothing runs now: `maestro up` starts it.")
+        return note(check, f"{said}{still}", _start(subject))
     place = _place(subject) if status.platform == "web" else None
     if place is None or status.state != ConnectorState.RUNNING or await answers(place):
         return fine(check, said)
@@ -40,7 +40,13 @@ async def _connector(subject: Subject, status: ConnectorStatus) -> Diagnosis:
 def _silent(subject: Subject) -> Diagnosis:
     if not subject.settings.web.enabled:
         return note("connector web", "switched off (web.enabled)")
-    return note("connector web", "it has not run on this store yet", "`maestro up` starts it.")
+    return note("connector web", "it has not run on this store yet", _start(subject))
+
+
+def _start(subject: Subject) -> str:
+    if subject.settings.temporal.embedded:
+        return "`maestro up` starts it."
+    return "`maestro connect web`, or `maestro up`, starts it."
 
 
 def _said(status: ConnectorStatus) -> str:

@@ -68,7 +68,7 @@ def _usable(folder: Path, place: Path) -> Diagnosis:
 
 
 def _held(subject: Subject) -> list[Diagnosis]:
-    return [fine(HOLDER, f"{subject.holder} has the data folder")] if subject.holder.running else []
+    return [fine(HOLDER, f"the data folder is held by {subject.holder}")] if subject.holder.running else []
 
 
 def _file_system(place: Path) -> str:

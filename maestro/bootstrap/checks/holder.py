@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maestro.bootstrap.data_folder import LOCK, DataFolder
+from temporal.server_command import ServerConfig
+from temporal.server_process import Record, read_record
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,15 @@ def holder_of(folder: Path) -> Holder:
         return Holder() if _free(lock, fcntl.LOCK_EX) else Holder(running=True, shared=True)
     finally:
         os.close(lock)
+
+
+def server_of(folder: Path) -> Record | None:
+    """Return the embedded Temporal server that was started on the folder, if it lives."""
+    try:
+        record = read_record(ServerConfig(folder, port=0, ui_port=1).record)
+    except OSError:  # a folder that cannot be read is told by its own check
+        return None
+    return record if record is not None and record.exists() else None
 
 
 def _free(lock: int, kind: int) -> bool:

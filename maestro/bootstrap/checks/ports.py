@@ -80,7 +80,7 @@ async def _port(subject: Subject, place: Listening, places: Sequence[Listening])
 def _free(subject: Subject, place: Listening) -> Diagnosis:
     if subject.holder.running and not subject.holder.shared:
         fix = "If it was started with other ports, give `maestro doctor` the same options."
-        return note(place.check, f"{place.name}: free, although {subject.holder} has the data folder", fix)
+        return note(place.check, f"{place.name}: free, although the data folder is held by {subject.holder}", fix)
     return fine(place.check, f"{place.name}: free")
 
 

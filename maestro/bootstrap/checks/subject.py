@@ -1,37 +1,31 @@
 """What is examined, and the words in which a check says what it found."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from maestro.bootstrap.checks.holder import Holder
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.settings import Settings, Survey
-from temporal.server_command import ServerConfig
-from temporal.server_process import Record, read_record
+from temporal.server_process import Record
 
 
 @dataclass(frozen=True)
 class Subject:
-    """One installation: its configuration, the environment, and who has its data folder now."""
+    """One installation.
+
+    ``holder`` has its data folder now, ``server`` is the embedded Temporal server started there, if it lives.
+    """
 
     survey: Survey
     environment: Mapping[str, str]
-    holder: Holder
+    holder: Holder = field(default_factory=Holder)
+    server: Record | None = None
 
     @property
     def settings(self) -> Settings:
         """The configuration as far as it can be used."""
         return self.survey.settings
-
-    @property
-    def server(self) -> Record | None:
-        """The embedded Temporal server of this data folder, if it lives."""
-        try:
-            record = read_record(ServerConfig(self.settings.data_dir, port=0, ui_port=1).record)
-        except OSError:  # a folder that cannot be read is told by its own check
-            return None
-        return record if record is not None and record.exists() else None
 
     @property
     def database(self) -> Path:

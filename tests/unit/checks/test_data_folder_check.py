@@ -7,7 +7,6 @@ import pytest
 
 from maestro.bootstrap.checks import data_folder as module
 from maestro.bootstrap.checks.data_folder import LOW_BYTES, NEEDED_BYTES, data_folder
-from maestro.bootstrap.checks.holder import Holder
 from maestro.bootstrap.checks.subject import Subject
 from maestro.domain.diagnosis import Verdict
 from maestro.settings import survey
@@ -47,4 +46,4 @@ def test_a_network_disk_is_worth_a_note(tmp_path: Path, monkeypatch: pytest.Monk
 
 def subject(folder: Path) -> Subject:
     """Return an installation with this data folder."""
-    return Subject(survey(None, {}, {"dataDir": folder}), {}, Holder())
+    return Subject(survey(None, {}, {"dataDir": folder}), {})
