@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 
@@ -11,6 +12,8 @@ from maestro.domain.errors import ConfigurationError, DataFolderBusy
 
 LOCK = "maestro.lock"
 _PID = "maestro.pid"
+TRIES = 4
+TRY_AGAIN_SECONDS = 0.05
 
 
 class DataFolder:
@@ -53,7 +56,7 @@ class DataFolder:
     def _take(self) -> None:
         if not self.path.is_dir():
             self.path.mkdir(mode=0o700, parents=True, exist_ok=self._shared)
-        if not self._lock.take(shared=self._shared):
+        if not self._locked():
             raise DataFolderBusy(self._busy())
         try:
             # Also by those who share the folder: that it can be written is known before anything else begins.
@@ -65,6 +68,14 @@ class DataFolder:
                 fresh.unlink(missing_ok=True)
             self._lock.release()
             raise
+
+    def _locked(self) -> bool:
+        # `maestro doctor` holds the lock for an instant when it looks who has the folder.
+        for _ in range(TRIES):
+            if self._lock.take(shared=self._shared):
+                return True
+            time.sleep(TRY_AGAIN_SECONDS)
+        return False
 
     def _busy(self) -> str:
         try:
