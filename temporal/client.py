@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeWorkflowExecutionRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeNamespaceResponse
 from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError, ServiceClient
 
 from temporal.endpoint import Endpoint, Tls
 from temporal.explanations import Cause, cause_of, explain
@@ -23,6 +22,7 @@ __all__ = [
     "Tls",
     "check",
     "connect",
+    "connect_anew",
     "connect_patiently",
     "connect_soon",
     "reach",
@@ -36,8 +36,6 @@ CONNECT_SECONDS = 10.0
 WATCH_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 1.0
 ASK_TIMEOUT = timedelta(seconds=5)
-NOBODY = "nobody"
-"""The id of a workflow that never exists."""
 
 AWAY = (RPCError, RuntimeError, OSError)
 """What the SDK raises when Temporal cannot be worked with; a first connection that fails is a plain RuntimeError."""
@@ -74,29 +72,27 @@ async def reach(endpoint: Endpoint) -> Client:
     return client
 
 
-async def check(client: Client, namespace: str) -> None:
-    """Raise one of ``AWAY`` unless the namespace is there and lets us in. It asks in ways that no cloud bills.
+async def check(client: Client, namespace: str) -> DescribeNamespaceResponse:
+    """Return what the namespace is; raises one of ``AWAY`` unless it is there and lets us in. No cloud bills this.
 
     Connecting does not tell: it asks for the server's version alone, which servers answer without looking at who asks.
+    Who may not describe a namespace cannot work in it: the SDK's worker does not begin without.
     """
-    try:
-        await client.workflow_service.describe_namespace(
-            DescribeNamespaceRequest(namespace=namespace), timeout=ASK_TIMEOUT
-        )
-    except RPCError as error:
-        if error.status is not RPCStatusCode.PERMISSION_DENIED:
-            raise
-        await _look_for_nobody(client, namespace)
+    return await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=namespace), timeout=ASK_TIMEOUT
+    )
 
 
-async def _look_for_nobody(client: Client, namespace: str) -> None:
-    """Raise unless we may see workflows: who may work in a namespace need not be allowed to describe it."""
-    request = DescribeWorkflowExecutionRequest(namespace=namespace, execution=WorkflowExecution(workflow_id=NOBODY))
-    try:
-        await client.workflow_service.describe_workflow_execution(request, timeout=ASK_TIMEOUT)
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND or "amespace" in error.message:
-            raise
+async def connect_anew(client: Client) -> Client:
+    """Return another connection like this one, checked; raises one of ``AWAY``.
+
+    A worker that was refused before it began blocks its queue for all later workers of the same connection.
+    """
+    config = client.config()
+    config["service_client"] = await ServiceClient.connect(client.service_client.config)
+    fresh = Client(**config)
+    await check(fresh, fresh.namespace)
+    return fresh
 
 
 async def connect_patiently(endpoint: Endpoint, report: Report) -> Client:

@@ -168,8 +168,8 @@ def _denied(endpoint: Endpoint) -> Trouble:
         )
     return Trouble(
         f"Temporal at {endpoint.address} does not let us work in namespace '{endpoint.namespace}'",
-        f"have {who} allowed to write in that namespace, or correct temporal.namespace; if it has expired, put a new "
-        "one in its place and start again",
+        f"have {who} allowed to describe that namespace and to write in it, or correct temporal.namespace; if it has "
+        "expired, put a new one in its place and start again",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Interceptor, Worker
 
-from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, connect_anew
+from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.sandbox import production_runner
 from workflows.message import MessageWorkflow
 
@@ -23,6 +23,8 @@ CONCURRENT_ACTIVITIES = 400
 LOCAL_ACTIVITIES = 16
 """Local steps are transactions, and only one writes at a time; more threads would only wait for each other."""
 REBUILD_AFTER = 1.0
+NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
+"""How the SDK's texts begin when a worker was refused at its start; its queue then stays taken on that connection."""
 
 STICKY_TIMEOUT = timedelta(seconds=1)
 """How long a workflow task waits for a process that may be dead (measured: recovery 17.6 s with the default)."""
@@ -80,7 +82,7 @@ class WorkerLoop:
                 refused = await self._poll(threads, begun)
                 if refused:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refused}); it starts again.")
-                    await self._until_let_in()
+                    await self._until_let_in(blocked=refused.startswith(NEVER_BEGAN))
 
     async def _poll(self, threads: ThreadPoolExecutor, begun: Callable[[], None]) -> str:
         """Let one worker poll to its end; return why Temporal refused it, or nothing."""
@@ -96,13 +98,18 @@ class WorkerLoop:
             self._worker = None
         return ""
 
-    async def _until_let_in(self) -> None:
-        """Connect anew as soon as Temporal works again: a worker built sooner would only stop again."""
+    async def _until_let_in(self, *, blocked: bool) -> None:
+        """Wait until Temporal works again: a worker built sooner would only stop again.
+
+        ``blocked``: this connection takes no other worker of the queue, so the next one gets a connection of its own.
+        """
         wait = REBUILD_AFTER
         while not self._stopping:
             await asyncio.sleep(wait)
             try:
-                self._client = await asyncio.wait_for(connect_anew(self._client), CONNECT_SECONDS)
+                await check(self._client, self._client.namespace)
+                if blocked:
+                    self._client = await asyncio.wait_for(connect_anew(self._client), CONNECT_SECONDS)
             except AWAY:
                 wait = min(wait * 2, LONGEST_WAIT)
             else:

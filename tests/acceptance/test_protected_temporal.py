@@ -60,6 +60,22 @@ async def test_messages_wait_while_the_api_key_is_refused_and_are_answered_after
     assert [request.last_user for request in maestro.llm.requests] == ["before", "meanwhile"]
 
 
+async def test_an_answer_that_comes_while_the_key_is_refused_is_not_bought_again(tmp_path: Path, port: int) -> None:
+    async with key_gate(port, KEY) as gate:
+        temporal = {"address": gate.address, "apiKey": KEY, "heartbeatSeconds": 3, **queues("in-flight")}
+        async with running_instance(tmp_path, temporal=temporal) as maestro, maestro.client("flight") as client:
+            maestro.llm.script(match="slow question", delay=2.0)
+            await client.say("slow question")
+            await maestro.asked("slow question")
+            gate.key = "a newer key"
+            await says(maestro, "our API key has expired")
+            await maestro.until("SELECT 1 FROM llm_calls WHERE state = 'answered'")
+            gate.key = KEY
+            assert (await client.wait_for("message", patience=PATIENCE))["content"] == "answer to: slow question"
+            await maestro.ended("flight", "completed")
+    assert len(maestro.llm.matching("slow question")) == 1
+
+
 async def says(maestro: Instance, words: str) -> None:
     """Return once Maestro has told this."""
     await until(lambda: any(words in line for line in maestro.said), PATIENCE, what=words)

@@ -164,6 +164,9 @@ class KeyGate:
         """Host and port."""
         return f"127.0.0.1:{self.port}"
 
+    refused: int = 0
+    """How many calls have been refused so far."""
+
     def verdict(self, method: str, authorization: str) -> tuple[grpc.StatusCode, str] | None:
         """Say with which status and text a call is refused; None lets it pass."""
         if authorization != BEARER + self.key:
@@ -206,6 +209,7 @@ class _PassThrough(grpc.GenericRpcHandler):
             metadata = [(name, value) for name, value in context.invocation_metadata() or ()]
             refused = self._gate.verdict(method, str(dict(metadata).get("authorization", "")))
             if refused is not None:
+                self._gate.refused += 1
                 await context.abort(*refused)
             return await self._passed_on(method, request, metadata, context)
 
