@@ -1,12 +1,14 @@
 """What the tests of the command line share: a data folder with jobs, and a way to run a command."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from maestro.cli.main import run
 from tests.support.job_rows import JobRows
@@ -27,6 +29,17 @@ class Ran:
 
 
 Maestro = Callable[..., Ran]
+
+
+@pytest.fixture(autouse=True)
+def log_of_the_tests() -> Iterator[None]:
+    """Take back what a command did to the log: it runs in our process, where it has the log to itself otherwise."""
+    root = logging.getLogger()
+    level, handlers, before = root.level, root.handlers[:], structlog.get_config()
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
+    structlog.configure(**before)
 
 
 @pytest.fixture
