@@ -11,7 +11,8 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped
-from maestro.domain.jobs import Job, JobStatus, RetryRules, StepRef, StepState, next_attempt_in
+from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, next_attempt_in
+from maestro.store.jobs import Standing
 from maestro.store.store import Store
 from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
@@ -64,9 +65,9 @@ class Journal:
         in it too often (decision 9).
         """
         with self._store.begin() as tx:
-            job = tx.jobs.get(ref.job_id)
+            job = tx.jobs.standing(ref.job_id)
             if job.status is JobStatus.PENDING:
-                tx.jobs.started(job)
+                tx.jobs.started(ref.job_id)
             past = tx.steps.past(ref)
             if past.result is not None:
                 return past.result
@@ -81,18 +82,17 @@ class Journal:
         """Note why the attempt failed and return what Temporal is told."""
         with self._store.begin() as tx:
             tx.steps.failed(ref, type(error).__name__, _detail(error))
-            job = tx.jobs.get(ref.job_id)
-            failures = tx.steps.count(ref, job.run, StepState.FAILED)
+            failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED)
             tx.jobs.update(ref.job_id, attempts=failures)
         return StepFailure(error, next_attempt_in(error, failures, self._rules))
 
 
-def _refuse(job: Job, ref: StepRef) -> None:
+def _refuse(job: Standing, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` when this step of the job must not act any more."""
     if job.status.ended and not ref.step.startswith("close"):
-        raise JobEnded(f"job {job.id} is {job.status}")
+        raise JobEnded(f"job {ref.job_id} is {job.status}")
     if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
-        raise Stopped(f"a person stopped job {job.id}")
+        raise Stopped(f"a person stopped job {ref.job_id}")
 
 
 def _detail(error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import bindparam
 from sqlmodel import col, select
 
 from maestro.domain.agents import Agent, AgentChannel, AgentStatus
@@ -12,6 +13,12 @@ from maestro.store.repository import Repository
 
 class Agents(Repository):
     """All agents."""
+
+    _BINDING = select(AgentChannel).where(
+        AgentChannel.platform == bindparam("platform"),
+        AgentChannel.account == bindparam("account"),
+        AgentChannel.channel == bindparam("channel"),
+    )
 
     def all(self) -> Sequence[Agent]:
         """Return every agent by slug."""
@@ -41,13 +48,8 @@ class Agents(Repository):
 
     def binding(self, address: Address) -> AgentChannel | None:
         """Return how the channel is bound, if it is."""
-        return self._session.exec(
-            select(AgentChannel).where(
-                AgentChannel.platform == address.platform,
-                AgentChannel.account == address.account,
-                AgentChannel.channel == address.channel,
-            )
-        ).first()
+        place = address.model_dump(exclude={"thread"})
+        return self._session.exec(self._BINDING, params=place).first()
 
     def bindings(self) -> Sequence[AgentChannel]:
         """Return every binding."""

@@ -1,8 +1,9 @@
 """Model calls: the request before it leaves, the answer before anybody acts on it (design invariant 5)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
 from maestro.domain.calls import CallEstimate, CallState, LLMCall
@@ -11,14 +12,36 @@ from maestro.domain.prompts import CallKey, CallPurpose, LLMResponse
 from maestro.store.repository import Repository
 
 
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last attempt at a call, and the digest of what it sent."""
+
+    attempt: int
+    state: CallState
+    request: str
+
+
 class Calls(Repository):
     """All attempts at all model calls."""
 
+    _OF_KEY = (
+        col(LLMCall.job_id) == bindparam("of_job"),
+        col(LLMCall.purpose) == bindparam("its_purpose"),
+        col(LLMCall.number) == bindparam("its_number"),
+    )
+    _ANSWERED = (
+        select(LLMCall).where(*_OF_KEY, LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt)).limit(1)
+    )
+    _LAST = (
+        select(LLMCall.attempt, LLMCall.state, LLMCall.request)
+        .where(*_OF_KEY)
+        .order_by(col(LLMCall.attempt).desc())
+        .limit(1)
+    )
+
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the answer we hold for this call, the first one if there were two."""
-        return self._session.exec(
-            select(LLMCall).where(*_of(key), LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt))
-        ).first()
+        return self._session.exec(self._ANSWERED, params=_values(key)).first()
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
         """Return the newest answer of this purpose that any job of the conversation holds."""
@@ -41,10 +64,10 @@ class Calls(Repository):
 
         An earlier attempt still marked as sent belonged to a process that died: it is marked as interrupted.
         """
-        last, state = self._last(key)
-        if state is CallState.SENT:
-            self._finish(key, last, state=CallState.INTERRUPTED)
-        attempt = last + 1
+        last = self._last(key)
+        if last is not None and last.state is CallState.SENT:
+            self._finish(key, last.attempt, state=CallState.INTERRUPTED)
+        attempt = last.attempt + 1 if last is not None else 1
         self._session.add(
             LLMCall(
                 job_id=key.job_id,
@@ -67,11 +90,9 @@ class Calls(Repository):
 
         After a failure the request is made anew, so that what an operator mended takes effect.
         """
-        attempt, state = self._last(key)
-        if state not in (CallState.SENT, CallState.INTERRUPTED):
-            return None
-        sent = self._run(select(LLMCall.request).where(*_of(key), col(LLMCall.attempt) == attempt))
-        return str(sent.scalar_one())
+        last = self._last(key)
+        cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
+        return last.request if last is not None and cut_off else None
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
         """Commit what the model said under the key of its request."""
@@ -88,25 +109,23 @@ class Calls(Repository):
     def failures(self, key: CallKey) -> int:
         """Count the failed attempts of this call."""
         return self._session.exec(
-            select(func.count()).select_from(LLMCall).where(*_of(key), LLMCall.state == CallState.FAILED)
+            select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
+            params=_values(key),
         ).one()
 
     def of(self, job_id: str) -> Sequence[LLMCall]:
         """Return every attempt of a job's calls in the order they were made."""
         return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
-    def _last(self, key: CallKey) -> tuple[int, CallState | None]:
-        """Return the number of the last attempt and what became of it; 0 and None when there was none."""
-        attempts = select(LLMCall.attempt, LLMCall.state).where(*_of(key)).order_by(col(LLMCall.attempt).desc())
-        last = self._run(attempts.limit(1)).first()
-        return (last[0], last[1]) if last else (0, None)
+    def _last(self, key: CallKey) -> Last | None:
+        row = self._run(self._LAST, **_values(key)).first()
+        return Last(*row) if row else None
 
     def _finish(self, key: CallKey, attempt: int, **values: object) -> None:
-        self._run(
-            update(LLMCall).where(*_of(key), col(LLMCall.attempt) == attempt).values(finished_at=self._now, **values)
-        )
+        ended = update(LLMCall).where(*self._OF_KEY, col(LLMCall.attempt) == attempt)
+        self._run(ended.values(finished_at=self._now, **values), **_values(key))
 
 
-def _of(key: CallKey) -> tuple[ColumnElement[bool], ...]:
+def _values(key: CallKey) -> dict[str, object]:
     """Pick out the attempts of one call."""
-    return (col(LLMCall.job_id) == key.job_id, col(LLMCall.purpose) == key.purpose, col(LLMCall.number) == key.number)
+    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}

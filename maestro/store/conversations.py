@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import bindparam
 from sqlmodel import col, select, update
 
 from maestro.domain.conversations import (
@@ -20,6 +21,20 @@ from maestro.store.repository import Repository
 
 class Conversations(Repository):
     """All conversations."""
+
+    _OF_INBOX = select(Message).where(Message.inbox_id == bindparam("of_inbox"))
+    _ARCHIVED_OF_INBOX = select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox"))
+    _ANSWER = select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
+    _NEWEST = (
+        select(Message)
+        .where(
+            Message.conversation_id == bindparam("of_conversation"),
+            col(Message.id) <= bindparam("up_to"),
+            col(Message.superseded).is_(False),
+        )
+        .order_by(col(Message.id).desc())
+        .limit(bindparam("at_most"))
+    )
 
     def get(self, conversation_id: int | None) -> Conversation:
         """Return a conversation that must exist."""
@@ -87,7 +102,7 @@ class Conversations(Repository):
         """Return the user's message that this inbox row became and that is still part of the conversation."""
         if inbox_id is None:
             return None
-        return self._session.exec(select(Message).where(Message.inbox_id == inbox_id)).first()
+        return self._session.exec(self._OF_INBOX, params={"of_inbox": inbox_id}).first()
 
     def recall(self, inbox_id: int | None) -> Message | None:
         """Return the user's message that this inbox row became, taken back from the archive if it was moved there.
@@ -97,7 +112,7 @@ class Conversations(Repository):
         present = self.message_of_inbox(inbox_id)
         if present is not None or inbox_id is None:
             return present
-        archived = self._session.exec(select(ArchivedMessage).where(ArchivedMessage.inbox_id == inbox_id)).first()
+        archived = self._session.exec(self._ARCHIVED_OF_INBOX, params={"of_inbox": inbox_id}).first()
         if archived is None:
             return None
         self._session.delete(archived)
@@ -105,9 +120,7 @@ class Conversations(Repository):
 
     def answer_of_job(self, job_id: str) -> Message | None:
         """Return the assistant's message of this job."""
-        return self._session.exec(
-            select(Message).where(Message.job_id == job_id, Message.role == Role.ASSISTANT)
-        ).first()
+        return self._session.exec(self._ANSWER, params={"of_job": job_id}).first()
 
     def message(self, message_id: int | None) -> Said:
         """Return a message that must exist, in the conversation or in the archive."""
@@ -147,16 +160,8 @@ class Conversations(Repository):
 
     def newest(self, conversation_id: int, up_to: int, limit: int) -> Sequence[Message]:
         """Return the messages up to and including one, newest first, without superseded answers."""
-        return self._session.exec(
-            select(Message)
-            .where(
-                Message.conversation_id == conversation_id,
-                col(Message.id) <= up_to,
-                col(Message.superseded).is_(False),
-            )
-            .order_by(col(Message.id).desc())
-            .limit(limit)
-        ).all()
+        wanted = {"of_conversation": conversation_id, "up_to": up_to, "at_most": limit}
+        return self._session.exec(self._NEWEST, params=wanted).all()
 
 
 def _status(closed_by: int | None) -> ConversationStatus:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import case
+from sqlalchemy import bindparam, case
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select, update
 
@@ -11,11 +11,37 @@ from maestro.domain.jobs import Job
 from maestro.domain.messages import Address, Receipt
 from maestro.store.repository import Repository
 
+AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
+"""What becomes of a chunk without a receipt when its job ends."""
+
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
 class Deliveries(Repository):
     """All chunks, and who may send where."""
+
+    _CHUNKS = (
+        select(Delivery)
+        .where(Delivery.job_id == bindparam("of_job"), Delivery.purpose == bindparam("its_purpose"))
+        .order_by(col(Delivery.seq))
+    )
+    _HOLDER = select(OutboundLane.job_id).where(col(OutboundLane.lane) == bindparam("of_lane"))
+    _LEAVE = delete(OutboundLane).where(col(OutboundLane.job_id) == bindparam("of_job"))
+    _SENDING = (
+        update(Delivery)
+        .where(col(Delivery.id) == bindparam("of_id"))
+        .values(state=DeliveryState.SENDING, attempts=col(Delivery.attempts) + 1)
+    )
+    _SENT = (
+        update(Delivery)
+        .where(col(Delivery.id) == bindparam("of_id"))
+        .values(state=DeliveryState.SENT, error="", platform_message_id=bindparam("known_as"), sent_at=bindparam("at"))
+    )
+    _ABANDON = (
+        update(Delivery)
+        .where(col(Delivery.job_id) == bindparam("of_job"), col(Delivery.state).in_(AT_THE_END))
+        .values(state=case(AT_THE_END, value=col(Delivery.state)))
+    )
 
     def take_lane(self, lane: str, job_id: str) -> bool:
         """Take the outbound lane of a channel for this job; true when it has it, now or already."""
@@ -24,7 +50,7 @@ class Deliveries(Repository):
 
     def leave_lanes(self, job_id: str) -> None:
         """Free every outbound lane this job holds."""
-        self._run(delete(OutboundLane).where(col(OutboundLane.job_id) == job_id))
+        self._run(self._LEAVE, of_job=job_id)
 
     def held_by_ended_jobs(self) -> Sequence[str]:
         """Return the ended jobs that still hold an outbound lane, which should never be."""
@@ -36,9 +62,7 @@ class Deliveries(Repository):
 
     def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
         """Return the chunks of a job in order."""
-        return self._session.exec(
-            select(Delivery).where(Delivery.job_id == job_id, Delivery.purpose == purpose).order_by(col(Delivery.seq))
-        ).all()
+        return self._session.exec(self._CHUNKS, params={"of_job": job_id, "its_purpose": purpose}).all()
 
     def add(self, chunk: Delivery) -> Delivery:
         """Store a chunk before it is sent."""
@@ -48,24 +72,11 @@ class Deliveries(Repository):
 
     def sending(self, delivery_id: int) -> None:
         """Note that the platform is about to be called."""
-        self._run(
-            update(Delivery)
-            .where(col(Delivery.id) == delivery_id)
-            .values(state=DeliveryState.SENDING, attempts=col(Delivery.attempts) + 1)
-        )
+        self._run(self._SENDING, of_id=delivery_id)
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Keep the platform's receipt."""
-        self._run(
-            update(Delivery)
-            .where(col(Delivery.id) == delivery_id)
-            .values(
-                state=DeliveryState.SENT,
-                platform_message_id=receipt.platform_message_id,
-                sent_at=self._now,
-                error="",
-            )
-        )
+        self._run(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left."""
@@ -74,17 +85,12 @@ class Deliveries(Repository):
 
     def lane_holder(self, lane: str) -> str | None:
         """Return the job that sends in this channel now."""
-        holder: str | None = self._run(select(OutboundLane.job_id).where(col(OutboundLane.lane) == lane)).scalar()
+        holder: str | None = self._run(self._HOLDER, of_lane=lane).scalar()
         return holder
 
     def abandon(self, job_id: str) -> None:
         """Mark what an ended job never sent, and what it sent without hearing back."""
-        ends = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
-        self._run(
-            update(Delivery)
-            .where(col(Delivery.job_id) == job_id, col(Delivery.state).in_(ends))
-            .values(state=case(ends, value=col(Delivery.state)))
-        )
+        self._run(self._ABANDON, of_job=job_id)
 
     def revive(self, job_id: str) -> None:
         """Let a resumed job send what it had to leave behind.

@@ -1,6 +1,6 @@
 """Received messages."""
 
-from sqlalchemy import func, text
+from sqlalchemy import bindparam, func, text
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import NotFound
@@ -12,17 +12,17 @@ from maestro.store.repository import Repository
 class Inbox(Repository):
     """The inbox: unique by platform, account, channel and message id, for ever."""
 
+    _VERY = select(InboxRow).where(
+        InboxRow.platform == bindparam("platform"),
+        InboxRow.account == bindparam("account"),
+        InboxRow.channel == bindparam("channel"),
+        InboxRow.message_id == bindparam("its_id"),
+    )
+
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the row of this very message if it came before."""
-        address = message.address
-        return self._session.exec(
-            select(InboxRow).where(
-                InboxRow.platform == address.platform,
-                InboxRow.account == address.account,
-                InboxRow.channel == address.channel,
-                InboxRow.message_id == message.id,
-            )
-        ).first()
+        very = {**message.address.model_dump(exclude={"thread"}), "its_id": message.id}
+        return self._session.exec(self._VERY, params=very).first()
 
     def add(self, message: IncomingMessage, job_id: str, control: str = "") -> InboxRow:
         """Keep the message; its id in the inbox is its place in the order of arrival."""

@@ -1,11 +1,13 @@
 """Jobs, their places in lanes, and how they end."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func
+from sqlalchemy import bindparam, func, literal
 from sqlmodel import col, or_, select, update
 
+from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs import OPEN, Ending, Job, JobStatus, JobStep, StepState
 from maestro.domain.messages import LaneKey
@@ -14,8 +16,44 @@ from maestro.store.repository import Repository
 HOLDS_A_PLACE = (JobStatus.PENDING, JobStatus.RUNNING)
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a step must know of its job before it acts."""
+
+    status: JobStatus
+    run: int
+    stop_requested: bool
+
+
 class Jobs(Repository):
     """The ``queue`` table."""
+
+    _HEADS = (
+        select(Job.lane, func.min(Job.turn).label("turn"))
+        .where(col(Job.status).in_(HOLDS_A_PLACE), col(Job.lane).is_not(None))
+        .group_by(Job.lane)
+        .subquery()
+    )
+    _CLAIMABLE = (
+        select(Job)
+        .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
+        .where(
+            Job.status == JobStatus.PENDING,
+            or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
+            or_(
+                col(Job.claimed_at).is_(None),
+                col(Job.claimed_at) < bindparam("abandoned_before"),
+                col(Job.claimed_at) > bindparam("now"),  # the clock was set back
+            ),
+        )
+        .order_by(col(Job.priority), col(Job.turn))
+        .limit(bindparam("at_most"))
+    )
+    _INSIDE = select(JobStep.id).where(JobStep.job_id == Job.id, JobStep.state == StepState.RUNNING).exists()
+    _STOPPED_WHILE_WAITING = select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~_INSIDE)
+    _PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
+    _LAST_TURN = select(func.max(Job.turn))
+    _STANDING = select(Job.status, Job.run, Job.stop_requested).where(col(Job.id) == bindparam("job_id"))
 
     def add(self, job: Job) -> Job:
         """Add a job; with a lane it takes the last place in it."""
@@ -32,40 +70,28 @@ class Jobs(Repository):
             raise NotFound(f"job {job_id} does not exist")
         return job
 
+    def standing(self, job_id: str) -> Standing:
+        """Return where a job stands now; raises ``NotFound``."""
+        row = self._run(self._STANDING, job_id=job_id).first()
+        if row is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return Standing(*row)
+
     def status(self, job_id: str) -> JobStatus:
-        """Return where a job stands now."""
-        return JobStatus(self._run(select(Job.status).where(col(Job.id) == job_id)).scalar_one())
+        """Return the status of a job now."""
+        return self.standing(job_id).status
 
     def pending(self) -> int:
         """Count the jobs that wait for their turn."""
-        return self._session.exec(select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)).one()
+        return int(self._run(self._PENDING).scalar_one())
 
     def claimable(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
         """Return up to ``limit`` pending jobs whose turn it is, most urgent first.
 
         A claim that led to nothing lapses: one made before ``abandoned_before`` counts as none.
         """
-        heads = (
-            select(Job.lane, func.min(Job.turn).label("turn"))
-            .where(col(Job.status).in_(HOLDS_A_PLACE), col(Job.lane).is_not(None))
-            .group_by(Job.lane)
-            .subquery()
-        )
-        return self._session.exec(
-            select(Job)
-            .outerjoin(heads, (col(Job.lane) == heads.c.lane) & (col(Job.turn) == heads.c.turn))
-            .where(
-                Job.status == JobStatus.PENDING,
-                or_(col(Job.lane).is_(None), heads.c.turn.is_not(None)),
-                or_(
-                    col(Job.claimed_at).is_(None),
-                    col(Job.claimed_at) < abandoned_before,
-                    col(Job.claimed_at) > self._now,  # the clock was set back
-                ),
-            )
-            .order_by(col(Job.priority), col(Job.turn))
-            .limit(limit)
-        ).all()
+        times = {"abandoned_before": abandoned_before, "now": self._now}
+        return self._session.exec(self._CLAIMABLE, params={**times, "at_most": limit}).all()
 
     def claim(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
         """Take jobs whose turn it is, so that no other dispatcher starts them as well."""
@@ -85,9 +111,13 @@ class Jobs(Repository):
             update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
         )
 
-    def started(self, job: Job) -> None:
-        """Note that the workflow of a pending job runs."""
-        self.update(job.id, status=JobStatus.RUNNING, started_at=job.started_at or self._now)
+    def started(self, job_id: str) -> None:
+        """Note that the workflow of a pending job runs; a job that was resumed began with its first run."""
+        self.update(
+            job_id,
+            status=JobStatus.RUNNING,
+            started_at=func.coalesce(col(Job.started_at), literal(self._now, UtcDateTime)),
+        )
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""
@@ -136,10 +166,7 @@ class Jobs(Repository):
 
     def stopped_while_waiting(self) -> Sequence[str]:
         """Return the running jobs that were asked to stop and are inside no step, so that no step can notice."""
-        inside = select(JobStep.id).where(JobStep.job_id == Job.id, JobStep.state == StepState.RUNNING).exists()
-        return self._session.exec(
-            select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~inside)
-        ).all()
+        return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
 
     def head_of(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or takes it next."""
@@ -171,5 +198,5 @@ class Jobs(Repository):
         return found
 
     def _next_turn(self) -> int:
-        last: int | None = self._run(select(func.max(Job.turn))).scalar_one()
+        last: int | None = self._run(self._LAST_TURN).scalar_one()
         return (last or 0) + 1

@@ -4,6 +4,7 @@ import hashlib
 import zlib
 from collections.abc import Sequence
 
+from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
@@ -17,16 +18,23 @@ from maestro.store.repository import Repository
 class Prompts(Repository):
     """What the models were told."""
 
+    _KEEP = insert(PromptPart).on_conflict_do_nothing()
+    _TEXT = select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest"))
+    _SAID = tuple(
+        select(table.id, table.content).where(col(table.id).in_(bindparam("ids", expanding=True)))
+        for table in (Message, ArchivedMessage)
+    )
+
     def keep(self, text: str) -> str:
         """Keep a text and return its SHA-256; the same text is kept once."""
         raw = text.encode()
         digest = hashlib.sha256(raw).hexdigest()
-        self._run(insert(PromptPart).values(digest=digest, body=zlib.compress(raw, 6)).on_conflict_do_nothing())
+        self._run(self._KEEP, digest=digest, body=zlib.compress(raw, 6))
         return digest
 
     def text(self, digest: str) -> str:
         """Return a kept text; raises ``NotFound``."""
-        body: bytes | None = self._run(select(PromptPart.body).where(col(PromptPart.digest) == digest)).scalar()
+        body: bytes | None = self._run(self._TEXT, its_digest=digest).scalar()
         if body is None:
             raise NotFound(f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
@@ -72,11 +80,10 @@ class Prompts(Repository):
     def _said(self, ids: Sequence[int]) -> dict[int, str]:
         """Return the texts of messages by id, archived ones too; raises ``NotFound`` when one was deleted."""
         found: dict[int, str] = {}
-        for table in (Message, ArchivedMessage):
+        for said in self._SAID:
             wanted = sorted(set(ids) - set(found))
             if wanted:
-                rows = self._run(select(table.id, table.content).where(col(table.id).in_(wanted)))
-                found.update((row_id, content) for row_id, content in rows)
+                found.update((row_id, content) for row_id, content in self._run(said, ids=wanted))
         missing = set(ids) - set(found)
         if missing:
             raise NotFound(f"the messages {sorted(missing)} of a stored prompt were deleted")

@@ -57,7 +57,6 @@ class Past:
 class Steps(Repository):
     """Every attempt at every step; a finished step has exactly one row that is done."""
 
-    # Prepared once: every message asks these six times and more.
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
     _PAST = (
         select(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result).where(*_OF_STEP).order_by(col(JobStep.id))
@@ -81,17 +80,19 @@ class Steps(Repository):
         past = past or self.past(ref)
         if past.left_running:
             self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) == ref.step)
-        begun = JobStep(
+        attempt = past.last + 1
+        self._run(
+            self._BEGUN,
             job_id=ref.job_id,
             step=ref.step,
             activity=activity,
             run=run,
-            attempt=past.last + 1,
+            attempt=attempt,
             state=StepState.RUNNING,
             started_at=self._now,
+            **dict.fromkeys(("result", "error", "detail"), ""),
         )
-        self._run(self._BEGUN, **begun.model_dump(exclude={"id"}))
-        return begun.attempt
+        return attempt
 
     def count(self, ref: StepRef, run: int, state: StepState) -> int:
         """Count the attempts of this run that ended in the given state."""
