@@ -22,6 +22,15 @@ from maestro.store.repository import Repository
 class Conversations(Repository):
     """All conversations."""
 
+    _COUNT = (
+        update(Conversation)
+        .where(col(Conversation.id) == bindparam("of_id"))
+        .values(
+            total_tokens_estimate=col(Conversation.total_tokens_estimate) + bindparam("tokens"),
+            message_count=col(Conversation.message_count) + 1,
+            last_message_at=bindparam("at"),
+        )
+    )
     _OF_INBOX = select(Message).where(Message.inbox_id == bindparam("of_inbox"))
     _ARCHIVED_OF_INBOX = select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox"))
     _ANSWER = select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
@@ -37,8 +46,8 @@ class Conversations(Repository):
     )
 
     def get(self, conversation_id: int | None) -> Conversation:
-        """Return a conversation that must exist."""
-        conversation = self._session.get(Conversation, conversation_id)
+        """Return a conversation that must exist, with its counters as they are now."""
+        conversation = self._session.get(Conversation, conversation_id, populate_existing=True)
         if conversation is None:
             raise NotFound(f"conversation {conversation_id} does not exist")
         return conversation
@@ -138,15 +147,7 @@ class Conversations(Repository):
     def add(self, message: Message) -> Message:
         """Record a message and count it."""
         self._session.add(message)
-        self._session.exec(
-            update(Conversation)
-            .where(col(Conversation.id) == message.conversation_id)
-            .values(
-                total_tokens_estimate=col(Conversation.total_tokens_estimate) + message.token_estimate,
-                message_count=col(Conversation.message_count) + 1,
-                last_message_at=self._now,
-            )
-        )
+        self._run(self._COUNT, of_id=message.conversation_id, tokens=message.token_estimate, at=self._now)
         self._session.flush()
         return message
 
