@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import gc
 import importlib
 import logging
 import os
@@ -185,7 +186,19 @@ def _import_litellm() -> tuple[Any, Transports]:
         setattr(litellm, name, switch)
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
-    return litellm, _observe(importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler)
+    transports = _observe(importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler)
+    _never_look_again()
+    return litellm, transports
+
+
+def _never_look_again() -> None:
+    """Spare the garbage collector what the library has built and keeps for good.
+
+    Each full collection would go through it and stop every message of the process for a quarter of a second (measured:
+    4 % of Maestro's CPU time under load).
+    """
+    gc.collect()  # what the import left over is freed first, not kept
+    gc.freeze()
 
 
 def _observe(handler: Any) -> Transports:
