@@ -22,8 +22,8 @@ def product() -> tuple[Source, ...]:
 
 @cache
 def everything() -> tuple[Source, ...]:
-    """Read the six packages, the tests and the scripts."""
-    return product() + read("tests", "scripts")
+    """Read the six packages, the tests, the scripts and the benchmarks."""
+    return product() + read("tests", "scripts", "benchmarks")
 
 
 def without_migrations(sources: Iterable[Source]) -> list[Source]:
