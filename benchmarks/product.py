@@ -94,9 +94,11 @@ async def up(setting: Setting, command: Sequence[str] = (COMMAND,)) -> AsyncIter
             await until_said(process, READY, STARTS_WITHIN)
             ready_after = time.perf_counter() - started
             drain = asyncio.create_task(_unread(process))
-            yield Product(setting, process.pid, ready_after)
-            drain.cancel()
-            await asyncio.gather(drain, return_exceptions=True)
+            try:
+                yield Product(setting, process.pid, ready_after)
+            finally:
+                drain.cancel()
+                await asyncio.gather(drain, return_exceptions=True)
     finally:
         _end_server(setting)
 

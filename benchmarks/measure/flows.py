@@ -19,7 +19,7 @@ COMMANDS = {
     "naive": (sys.executable, "-m", "benchmarks.flows", "naive"),
     "fused": (sys.executable, "-m", "benchmarks.flows", "fused"),
 }
-MESSAGES = 300
+MESSAGES = 200
 ALONE = 40
 
 
