@@ -45,6 +45,10 @@ class Timing:
     """after living so long a server has earned the first delay again"""
 
 
+ALWAYS_THERE = "default"
+"""The namespace that the server makes without being asked."""
+
+
 @dataclass(frozen=True)
 class ServerConfig:
     """Where the server keeps its data and listens; the setting names appear in messages to the operator."""
@@ -54,6 +58,7 @@ class ServerConfig:
     ui_port: int
     port_setting: str = "--temporal-port / temporal.port"
     ui_port_setting: str = "--temporal-ui-port / temporal.uiPort"
+    namespace: str = ALWAYS_THERE
     extra_args: tuple[str, ...] = ()
     timing: Timing = field(default_factory=Timing)
 
@@ -101,6 +106,7 @@ def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
     return (
         *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
         *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
+        *_repeat("--namespace", () if config.namespace == ALWAYS_THERE else (config.namespace,)),
         *_repeat("--sqlite-pragma", _PRAGMAS),
         *_repeat("--dynamic-config-value", _DYNAMIC_CONFIG),
         *_repeat("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),

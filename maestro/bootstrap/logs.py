@@ -8,6 +8,9 @@ import structlog
 QUIET = ("httpx", "httpcore", "httpcore2", "LiteLLM", "alembic", "temporalio", "uvicorn.access", "websockets")
 """Libraries whose own lines carry addresses with keys in them, or one line per request."""
 
+SILENT = ("temporalio.worker._worker",)
+"""Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses."""
+
 
 def configure_logs(level: str, style: Literal["text", "json"]) -> None:
     """Write everything from ``level`` up to standard error."""
@@ -31,6 +34,8 @@ def configure_logs(level: str, style: Literal["text", "json"]) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for name in SILENT:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

@@ -16,6 +16,7 @@ from maestro.bootstrap.storage import open_store, sweep
 from maestro.domain.errors import ConfigurationError
 from maestro.settings import Loaded, Settings
 from maestro.store.store import Store
+from temporal.runtime import quieten
 
 STORE_THREADS = 32
 """Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
@@ -29,6 +30,7 @@ Say = Callable[[str], None]
 def run(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
     configure_logs(process.settings.logs.level, process.settings.logs.format)
+    quieten()
     asyncio.run(process.until_stopped())
     return 0
 

@@ -58,7 +58,7 @@ class Up(Process):
     def server_config(self) -> ServerConfig:
         """Return how the embedded Temporal server is run."""
         temporal = self.settings.temporal
-        return ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port)
+        return ServerConfig(self.settings.data_dir, temporal.port, temporal.ui_port, namespace=temporal.namespace)
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Run everything until the event is set."""

@@ -306,3 +306,12 @@ async def test_the_wait_a_provider_asks_for_is_kept(maestro: Instance, channel: 
         assert await client.ask("not so fast", patience=30) == "answer to: not so fast"
     first, second = maestro.llm.matching("not so fast")
     assert second.received - first.received >= 2
+
+
+async def test_the_embedded_server_has_the_namespace_that_is_set(tmp_path: Path) -> None:
+    async with running_instance(tmp_path, temporal={"namespace": "production"}) as maestro:
+        async with maestro.client("elsewhere") as client:
+            assert await client.ask("hello") == "answer to: hello"
+        [job] = await maestro.ended("elsewhere", "completed")
+        description = await (await maestro.temporal()).get_workflow_handle(job["id"]).describe()
+    assert description.namespace == "production"
