@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
