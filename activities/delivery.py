@@ -135,7 +135,7 @@ def _next(tx: Transaction, chunks: Sequence[Delivery]) -> OutgoingMessage | None
     chunk = next((row for row in chunks if row.state in UNSENT), None)
     if chunk is None:
         return None
-    outgoing = chunk.outgoing()
+    outgoing = chunk.outgoing(more=chunk is not chunks[-1])
     tx.deliveries.sending(outgoing.id)
     return outgoing
 

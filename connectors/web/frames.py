@@ -134,14 +134,18 @@ def ack(message_id: str, *, duplicate: bool, client: str) -> Fields:
 
 
 def delivery(message: OutgoingMessage) -> Fields:
-    """Return the frame of one chunk of an answer."""
-    frame = {
+    """Return the frame of one chunk.
+
+    ``more`` stands in every chunk of a text but the last, ``notice`` in what Maestro itself says.
+    """
+    frame: Fields = {
         "type": "message",
         "id": message.id,
         "channelId": message.address.channel,
         "content": message.content,
     }
-    return {**frame, "replyTo": message.reply_to} if message.reply_to else frame
+    besides: Fields = {"replyTo": message.reply_to, "more": message.more, "notice": message.notice}
+    return {**frame, **{name: value for name, value in besides.items() if value}}
 
 
 def error(kind: str, message: str, client: str = "") -> Fields:

@@ -59,7 +59,7 @@ class StoreContext:
 
     def _sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         with self._store.view() as tx:
-            return [row.outgoing() for row in tx.deliveries.sent_since(address, after_id, limit)]
+            return tx.deliveries.sent_since(address, after_id, limit)
 
     def _open_channel(self, address: Address, user_id: str) -> bool:
         with self._store.begin() as tx:

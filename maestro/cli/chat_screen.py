@@ -32,11 +32,16 @@ class Screen:
     def message(self, frame: Frame, *, answers: bool = True, aside: bool = False) -> None:
         """Show a message; ``aside`` keeps one that nobody waits for out of what a script takes for the answer."""
         if self._as_json:
-            self._write(json.dumps({**frame, "answers": answers}, ensure_ascii=False))
+            self.record(frame, answers=answers)
         elif aside:
             self.note(f"Earlier in this channel: {harmless(frame['content'])}")
         else:
             self._write(harmless(frame["content"]))
+
+    def record(self, frame: Frame, *, answers: bool) -> None:
+        """Write a message for programs; people are shown nothing."""
+        if self._as_json:
+            self._write(json.dumps({**frame, "answers": answers}, ensure_ascii=False))
 
     def typing(self) -> None:
         """Show that an agent is typing, unless a person is."""

@@ -6,35 +6,33 @@ import unicodedata
 from maestro.cli.chat_client import Frame
 from maestro.domain.control import control_word
 
-LONG = 12_000
-"""Code points from which a message may have another behind it: what is cut off fills two fifths of 32,000 at least."""
 KEPT_CONTROLS = "\n\t"
 
 
 class Answer:
     """Tells which of the messages that arrive answer what was said under a ``clientId``.
 
-    The first chunk of an answer names what it replies to. Its other chunks are the deliveries with the next ids, for
-    all of them are stored at once.
+    The first chunk of an answer names what it replies to. While a chunk says that more follows, what comes next in the
+    channel without such a name is that: nothing else is sent there meanwhile.
     """
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
-        self._last: int | None = None
+        self.more = False
+        """Whether a part of the answer is there, and the rest is still to come."""
 
     def takes(self, message: Frame) -> bool:
         """Say whether this message is a part of the answer."""
         reply_to = str(message.get("replyTo", ""))
-        ours = reply_to.endswith(f":{self._client_id}")
-        follows = not reply_to and self._last is not None and message["id"] == self._last + 1
-        if ours or follows:
-            self._last = message["id"]
-        return ours or follows
+        ours = reply_to.endswith(f":{self._client_id}") if reply_to else self.more
+        if ours:
+            self.more = bool(message.get("more"))
+        return ours
 
 
-def may_go_on(message: Frame) -> bool:
-    """Say whether a chunk is so long that the answer may have more; nothing in the protocol says which is the last."""
-    return len(message["content"]) >= LONG
+def is_failure(text: str, answer: Frame) -> bool:
+    """Say whether Maestro answers in the place of an agent, because what was said to one came to nothing."""
+    return bool(answer.get("notice")) and control_word(text) is None
 
 
 def addressed(text: str, agent: str) -> str:

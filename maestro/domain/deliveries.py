@@ -62,8 +62,8 @@ class Delivery(SQLModel, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
-    def outgoing(self) -> OutgoingMessage:
-        """Return what the connector sends."""
+    def outgoing(self, *, more: bool) -> OutgoingMessage:
+        """Return what the connector sends; ``more`` says that another chunk of the same text follows."""
         if self.id is None:
             raise ValueError("a delivery is sent only after it is stored")
         return OutgoingMessage(
@@ -71,6 +71,8 @@ class Delivery(SQLModel, table=True):
             address=Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread),
             content=self.content,
             reply_to=self.reply_to,
+            more=more,
+            notice=self.purpose is Purpose.NOTICE,
         )
 
 

@@ -58,6 +58,8 @@ class OutgoingMessage(Value):
     address: Address
     content: str
     reply_to: str = ""
+    more: bool = Field(default=False, description="whether another chunk of the same text follows")
+    notice: bool = Field(default=False, description="whether Maestro itself says this, and no model")
 
 
 class Receipt(Value):

@@ -4,17 +4,31 @@ from collections.abc import Sequence
 
 from sqlalchemy import bindparam, case
 from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.orm import aliased
 from sqlmodel import col, delete, select, update
 
 from maestro.domain.deliveries import Delivery, DeliveryState, OutboundLane, Purpose
 from maestro.domain.jobs import Job
-from maestro.domain.messages import Address, Receipt
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.store.repository import Repository
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
 """What becomes of a chunk without a receipt when its job ends."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+
+_FURTHER = aliased(Delivery)
+_MORE = (
+    select(_FURTHER.id)
+    .where(
+        col(_FURTHER.job_id) == col(Delivery.job_id),
+        col(_FURTHER.purpose) == col(Delivery.purpose),
+        col(_FURTHER.seq) > col(Delivery.seq),
+        col(_FURTHER.state) != DeliveryState.ABANDONED,
+    )
+    .exists()
+)
+"""Whether another chunk of the same text was or will be sent."""
 
 
 class Deliveries(Repository):
@@ -108,10 +122,10 @@ class Deliveries(Repository):
             again = chunk.model_dump(exclude={"id", "state"})
             self.add(Delivery(**again, state=DeliveryState.PENDING))
 
-    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[Delivery]:
+    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         """Return what was sent to a channel after the given delivery, oldest first."""
-        return self._session.exec(
-            select(Delivery)
+        rows = self._session.exec(
+            select(Delivery, _MORE)
             .where(
                 Delivery.platform == address.platform,
                 Delivery.account == address.account,
@@ -121,7 +135,8 @@ class Deliveries(Repository):
             )
             .order_by(col(Delivery.id))
             .limit(limit)
-        ).all()
+        )
+        return [row.outgoing(more=more) for row, more in rows]
 
     def of(self, job_id: str) -> Sequence[Delivery]:
         """Return everything a job sent or meant to send."""

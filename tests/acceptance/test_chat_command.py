@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from maestro.domain.jobs import FAILURE_NOTICE
 from tests.support.command import Ended, maestro
 from tests.support.instance import free_port, until
-from tests.support.llm_server import LLMServer
+from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro, running
 from tests.support.terminal import CTRL_C, CTRL_D, UP, Terminal, terminal
 
@@ -171,7 +172,23 @@ async def test_a_terminal_is_not_moved_by_what_a_model_says(chatter: Chatter, ll
     assert (await chatter.chat("colours")).output == "[31mred é 👩‍🚀\n"
 
 
+async def test_an_answer_in_several_chunks_is_whole(chatter: Chatter, llm: LLMServer) -> None:
+    told = [f"This is line {number} of a story of five." + " It goes on." * 3 for number in range(5)]
+    llm.script("a story", reply="\n".join(told))
+    assert (await chatter.chat("tell me a story")).output.splitlines() == told
+
+
 # When something is wrong
+
+
+async def test_a_message_that_cannot_be_answered_is_a_failure(chatter: Chatter, llm: LLMServer) -> None:
+    llm.script("impossible", failure=Failure.status(400))
+    ended = await chatter.chat("the impossible")
+    assert (ended.code, ended.output, ended.errors) == (1, "", f"maestro: {FAILURE_NOTICE}\n")
+    ended = await chatter.chat("the impossible", "--json")
+    frame = json.loads(ended.output)
+    assert (ended.code, frame["notice"], frame["content"]) == (1, True, FAILURE_NOTICE)
+    assert (await chatter.chat("go on")).errors == ""
 
 
 async def test_without_a_web_connector_it_says_how_to_start_one(chatter: Chatter) -> None:

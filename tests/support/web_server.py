@@ -36,11 +36,15 @@ class WebServer:
         """The root of its HTTP side."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def answer(self, channel: str, content: str, reply_to: str = "") -> OutgoingMessage:
-        """Deliver an answer the way the delivery step does: sent first, then on record."""
+    async def answer(self, channel: str, content: str, reply_to: str = "", **marks: bool) -> OutgoingMessage:
+        """Deliver an answer the way the delivery step does: sent first, then on record; ``marks``: more, notice."""
         self._ids[0] += 1
         message = OutgoingMessage(
-            id=self._ids[0], address=Address(platform="web", channel=channel), content=content, reply_to=reply_to
+            id=self._ids[0],
+            address=Address(platform="web", channel=channel),
+            content=content,
+            reply_to=reply_to,
+            **marks,
         )
         receipt = await self.connector.send(message)
         assert receipt.platform_message_id == str(message.id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from maestro.cli.chat_client import ChannelTaken, ChatClient, Frame, NotThere, Place, Refused
-from maestro.cli.chat_once import NoAnswer, ask
+from maestro.cli.chat_once import Failed, NoAnswer, ask
 from maestro.cli.chat_screen import Screen
 from maestro.cli.chat_visits import Visit
 from maestro.domain.messages import Address
@@ -91,8 +92,9 @@ async def replied(server: WebServer, *contents: str, count: int = 1) -> None:
     """Answer the message of this number when it is there, in as many chunks as there are texts."""
     await until(lambda: len(server.context.inbox) == count, PATIENCE)
     message = server.context.inbox[-1]
-    for number, content in enumerate(contents):
-        await server.answer(message.address.channel, content, message.id if number == 0 else "")
+    for number, content in enumerate(contents, start=1):
+        reply_to = message.id if number == 1 else ""
+        await server.answer(message.address.channel, content, reply_to, more=number < len(contents))
 
 
 # Nothing is lost, nothing is doubled
@@ -249,33 +251,46 @@ async def test_nobody_there_is_told_at_once() -> None:
 # One message and its answer
 
 
-async def test_an_answer_in_several_chunks_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    async with web_server() as server:
-        client = ChatClient(
-            Place(url_of(server.port)), Visit(url="ws://x/", channel=CHANNEL, last_id=0), lambda _: None
-        )
-        answering = asyncio.create_task(replied(server, "a" * 20_000, "b" * 20_000, "the end"))
-        await ask(client, "tell me everything", PATIENCE, Screen(as_json=False))
-        await answering
-    assert capsys.readouterr().out.split() == ["a" * 20_000, "b" * 20_000, "the", "end"]
+def newcomer(server: WebServer) -> ChatClient:
+    """Return a client that has not been in the channel before."""
+    return ChatClient(Place(url_of(server.port)), Visit(url="ws://x/", channel=CHANNEL, last_id=0), lambda _: None)
 
 
-async def test_a_long_answer_without_another_chunk_ends_with_the_silence(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_an_answer_in_several_chunks_is_whole_however_short_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     async with web_server() as server:
-        client = ChatClient(
-            Place(url_of(server.port)), Visit(url="ws://x/", channel=CHANNEL, last_id=0), lambda _: None
-        )
-        answering = asyncio.create_task(replied(server, "a" * 20_000))
-        await ask(client, "tell me", PATIENCE, Screen(as_json=False))
+        answering = asyncio.create_task(replied(server, "one", "two", "the end"))
+        await ask(newcomer(server), "tell me everything", PATIENCE, Screen(as_json=False))
         await answering
-    assert capsys.readouterr().out == "a" * 20_000 + "\n"
+    assert capsys.readouterr().out.splitlines() == ["one", "two", "the end"]
+
+
+async def test_an_answer_of_which_a_part_is_missing_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    async with web_server() as server:
+        asking = asyncio.create_task(ask(newcomer(server), "tell me", 3, Screen(as_json=False)))
+        await until(lambda: len(server.context.inbox) == 1, PATIENCE)
+        await server.answer(CHANNEL, "one", server.context.inbox[0].id, more=True)
+        with pytest.raises(NoAnswer, match="only a part of the answer"):
+            await asking
+    assert capsys.readouterr().out == "one\n"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_a_notice_in_the_place_of_an_answer_is_a_failure(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with web_server() as server:
+        asking = asyncio.create_task(ask(newcomer(server), "tell me", PATIENCE, Screen(as_json)))
+        await until(lambda: len(server.context.inbox) == 1, PATIENCE)
+        await server.answer(CHANNEL, "Sorry.", server.context.inbox[0].id, notice=True)
+        with pytest.raises(Failed, match=r"Sorry\."):
+            await asking
+    written = capsys.readouterr().out
+    assert (json.loads(written)["notice"] if as_json else written == "") is True
 
 
 async def test_a_message_that_is_not_taken_in_time_is_told_apart_from_one_without_an_answer() -> None:
     async with web_server() as server:
         for context_limit, words in ((10, "no answer within"), (0, "has not taken the message")):
             server.context.limit = context_limit
-            visit = Visit(url="ws://x/", channel=CHANNEL, last_id=0)
-            client = ChatClient(Place(url_of(server.port)), visit, lambda _: None)
             with pytest.raises(NoAnswer, match=words):
-                await ask(client, "hello", 1, Screen(as_json=False))
+                await ask(newcomer(server), "hello", 1, Screen(as_json=False))

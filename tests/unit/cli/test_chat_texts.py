@@ -6,30 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat_texts import Answer, addressed, harmless, may_go_on
+from maestro.cli.chat_texts import Answer, addressed, harmless, is_failure
 from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
 
 
-def frame(number: int, reply_to: str = "", content: str = "") -> dict[str, object]:
-    return {"type": "message", "id": number, "content": content, **({"replyTo": reply_to} if reply_to else {})}
+def frame(number: int, reply_to: str = "", **marks: bool) -> dict[str, object]:
+    return {"type": "message", "id": number, "content": "", **({"replyTo": reply_to} if reply_to else {}), **marks}
 
 
-def test_an_answer_is_what_replies_to_us_and_what_follows_it_without_a_gap() -> None:
+def test_an_answer_is_what_replies_to_us_and_what_follows_it_until_its_last_chunk() -> None:
     answer = Answer("mine")
     assert not answer.takes(frame(1))
-    assert not answer.takes(frame(2, "local:other"))
-    assert answer.takes(frame(5, "local:mine"))
-    assert answer.takes(frame(6))
-    assert not answer.takes(frame(8))
+    assert not answer.takes(frame(2, "local:other", more=True))
+    assert not answer.takes(frame(3))
+    assert answer.takes(frame(5, "local:mine", more=True))
+    assert answer.takes(frame(6, more=True))
     assert not answer.takes(frame(7, "local:other"))
-    assert answer.takes(frame(9, "local:mine"))  # a notice first, the answer later
+    assert answer.more
+    assert answer.takes(frame(9))
+    assert not answer.more
+    assert not answer.takes(frame(10))
+    assert answer.takes(frame(11, "local:mine"))  # a notice first, the answer later
 
 
-def test_only_a_long_message_may_have_another_behind_it() -> None:
-    assert not may_go_on(frame(1, content="short"))
-    assert may_go_on(frame(1, content="x" * 20_000))
+@pytest.mark.parametrize(
+    ("said", "notice", "failed"), [("hello", True, True), ("hello", False, False), ("/status", True, False)]
+)
+def test_a_notice_is_a_failure_unless_maestro_itself_was_spoken_to(said: str, notice: bool, failed: bool) -> None:
+    assert is_failure(said, frame(1, notice=notice)) is failed
 
 
 @pytest.mark.parametrize(
