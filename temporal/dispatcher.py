@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from temporalio.client import Client
@@ -49,10 +49,13 @@ class Pace:
 
 @dataclass(frozen=True)
 class Look:
-    """What there is to do: jobs we have claimed, and running ones that a person stopped while they wait."""
+    """What there is to do: jobs we have claimed, and running ones that a person stopped while they wait.
+
+    ``stopped`` is None where nobody looked for them.
+    """
 
     claimed: Sequence[Job] = ()
-    stopped: frozenset[str] = frozenset()
+    stopped: frozenset[str] | None = None
 
 
 class Dispatcher:
@@ -65,6 +68,7 @@ class Dispatcher:
         self._report = report
         self._woken = asyncio.Event()
         self._paused = False
+        self._look_around_at = 0.0
         self._interrupted: set[str] = set()
         self._told: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -83,10 +87,9 @@ class Dispatcher:
         await asyncio.to_thread(self._forget_claims)
         pause = self._pace.look
         while not self._paused:
-            woken = self._woken.is_set()
-            self._woken.clear()
-            look = await asyncio.to_thread(self._look, woken)
-            await self._interrupt(client, look.stopped)
+            look = await asyncio.to_thread(self._look_after_a_call if self._called() else self._look_around)
+            if look.stopped is not None:
+                await self._interrupt(client, look.stopped)
             if not look.claimed:
                 await self._rest(self._pace.look)
             elif await self._start_all(client, look.claimed):
@@ -94,6 +97,15 @@ class Dispatcher:
             else:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _called(self) -> bool:
+        """Say whether somebody called us, and it is not yet time to look around without a call."""
+        called = self._woken.is_set()
+        self._woken.clear()
+        if called and self._loop.time() < self._look_around_at:
+            return True
+        self._look_around_at = self._loop.time() + self._pace.look
+        return False
 
     async def _rest(self, seconds: float) -> None:
         try:
@@ -179,16 +191,18 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.forget_claims()
 
-    def _look(self, woken: bool) -> Look:
-        """See what there is to do; who was woken expects a job, who was not looks first without writing."""
-        if not woken:
-            with self._store.view() as tx:
-                stopped = frozenset(tx.jobs.stopped_while_waiting())
-                if not tx.jobs.claimable(1, tx.now - CLAIM_LAPSES):
-                    return Look(stopped=stopped)
+    def _look_around(self) -> Look:
+        """See all there is to do, without writing where there is nothing to claim."""
+        with self._store.view() as tx:
+            stopped = frozenset(tx.jobs.stopped_while_waiting())
+            if not tx.jobs.claimable(1, tx.now - CLAIM_LAPSES):
+                return Look(stopped=stopped)
+        return replace(self._look_after_a_call(), stopped=stopped)
+
+    def _look_after_a_call(self) -> Look:
+        """Claim what is there: who calls has just committed a job, or freed a lane."""
         with self._store.begin() as tx:
-            claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES)
-            return Look(claimed, frozenset(tx.jobs.stopped_while_waiting()))
+            return Look(tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES))
 
     def _unclaim(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:
