@@ -17,22 +17,22 @@ AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SEND
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
-_FURTHER = aliased(Delivery)
-_MORE = (
-    select(_FURTHER.id)
-    .where(
-        col(_FURTHER.job_id) == col(Delivery.job_id),
-        col(_FURTHER.purpose) == col(Delivery.purpose),
-        col(_FURTHER.seq) > col(Delivery.seq),
-        col(_FURTHER.state) != DeliveryState.ABANDONED,
-    )
-    .exists()
-)
-"""Whether another chunk of the same text was or will be sent."""
-
 
 class Deliveries(Repository):
     """All chunks, and who may send where."""
+
+    _FURTHER = aliased(Delivery)
+    _MORE = (
+        select(_FURTHER.id)
+        .where(
+            col(_FURTHER.job_id) == col(Delivery.job_id),
+            col(_FURTHER.purpose) == col(Delivery.purpose),
+            col(_FURTHER.seq) > col(Delivery.seq),
+            col(_FURTHER.state) != DeliveryState.ABANDONED,
+        )
+        .exists()
+    )
+    """Whether another chunk of the same text was or will be sent."""
 
     _CHUNKS = (
         select(Delivery)
@@ -125,7 +125,7 @@ class Deliveries(Repository):
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         """Return what was sent to a channel after the given delivery, oldest first."""
         rows = self._session.exec(
-            select(Delivery, _MORE)
+            select(Delivery, self._MORE)
             .where(
                 Delivery.platform == address.platform,
                 Delivery.account == address.account,
