@@ -14,7 +14,7 @@ from maestro.domain.deliveries import UNSENT, Delivery, Purpose
 from maestro.domain.errors import JobEnded
 from maestro.domain.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs import FAILURE_NOTICE, Ending, Job, JobStatus
-from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.messages import Address, LaneKey, OutgoingMessage, Receipt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
@@ -38,6 +38,18 @@ class Prepared:
     first: OutgoingMessage | None
 
 
+@dataclass(frozen=True)
+class Left:
+    """What is left after a receipt: the next chunk, else whether anybody waits for the lane.
+
+    ``status`` is the job's before the receipt; an ended one is somebody else's doing.
+    """
+
+    following: OutgoingMessage | None
+    status: JobStatus = JobStatus.RUNNING
+    awaited: bool = False
+
+
 class DeliveryActivities:
     """Sends what a job has to say (specification 003, step 13)."""
 
@@ -51,14 +63,15 @@ class DeliveryActivities:
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
         prepared = await self._prepared(step)
-        chunk = prepared.first
         self._typing.stop(step.job_id)
+        left = Left(prepared.first, awaited=True)
         sent = 0
-        while chunk is not None:
+        while left.following is not None:
             # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
-            chunk = await uninterrupted(self._send(step, prepared.connector, chunk))
+            left = await uninterrupted(self._send(step, prepared.connector, left.following))
             sent += 1
-        self._released()
+        if left.awaited:
+            self._released()
         return DeliverOutcome(chunks=sent)
 
     async def _prepared(self, step: DeliverStep) -> Prepared:
@@ -69,16 +82,16 @@ class DeliveryActivities:
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
 
-    async def _send(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> OutgoingMessage | None:
-        """Send one chunk and return the next; raises the ``SendFailure`` after its row says what is known."""
+    async def _send(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
+        """Send one chunk and return what is left; raises the ``SendFailure`` after its row says what is known."""
         outcome = await attempt(connector, chunk)
         if isinstance(outcome, SendFailure):
             await asyncio.to_thread(self._unsent, chunk, outcome)
             raise outcome
-        following, status = await asyncio.to_thread(self._sent, step, chunk, outcome)
-        if status.ended:
-            raise JobEnded(f"job {step.job_id} is {status}; the rest of its message is not sent")
-        return following
+        left = await asyncio.to_thread(self._sent, step, chunk, outcome)
+        if left.status.ended:
+            raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
+        return left
 
     def _prepare(self, step: DeliverStep) -> Prepared | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
@@ -106,24 +119,23 @@ class DeliveryActivities:
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare(step)
 
-    def _sent(
-        self, step: DeliverStep, chunk: OutgoingMessage, receipt: Receipt
-    ) -> tuple[OutgoingMessage | None, JobStatus]:
-        """Keep the receipt and return the next chunk and the job's status.
+    def _sent(self, step: DeliverStep, chunk: OutgoingMessage, receipt: Receipt) -> Left:
+        """Keep the receipt and return what is left.
 
         With the last receipt, in the same transaction, the step is done and the job may be closed. A job that somebody
         closed meanwhile keeps its receipt and sends no more.
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
-            status = tx.jobs.status(step.job_id)
-            if status.ended:
-                return None, status
+            job = tx.jobs.get(step.job_id)
+            if job.status.ended:
+                return Left(None, status=job.status)
             chunks = tx.deliveries.chunks(step.job_id, step.purpose)
             following = _next(tx, chunks)
-            if following is None:
-                _finish(tx, step, len(chunks))
-            return following, status
+            if following is not None:
+                return Left(following)
+            _finish(tx, step, len(chunks))
+            return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(LaneKey(job.lane)) > 0)
 
     def _unsent(self, chunk: OutgoingMessage, failure: SendFailure) -> None:
         with self._store.begin() as tx:
