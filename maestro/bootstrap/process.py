@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,14 @@ STORE_THREADS = 32
 STILL_ARRIVING = timedelta(days=1)
 """How old a half-received file must be before who shares the data folder takes it for forgotten."""
 
+SWITCH_SECONDS = 0.0005
+"""How long a thread may keep the interpreter while others wait for it.
+
+The event loop waits for nobody in particular but goes to sleep a hundred times for each message, and with the default of
+5 ms it got its turn late each time that the threads of the store were busy (measured: a tenth to a fifth more messages per
+second with 50 people at once, for 2 % more CPU time).
+"""
+
 Say = Callable[[str], None]
 
 
@@ -31,6 +40,7 @@ def run(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
     configure_logs(process.settings.logs.level, process.settings.logs.format)
     quieten()
+    sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(process.until_stopped())
     return 0
 
