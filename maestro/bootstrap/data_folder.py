@@ -12,7 +12,8 @@ from maestro.domain.errors import ConfigurationError, DataFolderBusy
 
 LOCK = "maestro.lock"
 _PID = "maestro.pid"
-TRIES = 4
+TRIES_ALONE = 4
+TRIES_SHARED = 60
 TRY_AGAIN_SECONDS = 0.05
 
 
@@ -55,14 +56,18 @@ class DataFolder:
 
     def _take(self) -> None:
         if not self.path.is_dir():
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=self._shared)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # another may be making it at this moment
         if not self._locked():
             raise DataFolderBusy(self._busy())
         try:
             # Also by those who share the folder: that it can be written is known before anything else begins.
             fresh = self.pid_file.with_suffix(f".{os.getpid()}")
             fresh.write_text(f"{os.getpid()}\n")
-            fresh.unlink(missing_ok=True) if self._shared else fresh.replace(self.pid_file)
+            if self._shared:
+                fresh.unlink(missing_ok=True)
+                self.pid_file.unlink(missing_ok=True)  # of one who had the folder alone and was killed
+            else:
+                fresh.replace(self.pid_file)
         except OSError:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
@@ -70,8 +75,9 @@ class DataFolder:
             raise
 
     def _locked(self) -> bool:
-        # `maestro doctor` holds the lock for an instant when it looks who has the folder.
-        for _ in range(TRIES):
+        # `maestro doctor` holds the lock for an instant when it looks who has the folder; who starts together with us
+        # may have it alone for as long as it changes the tables.
+        for _ in range(TRIES_SHARED if self._shared else TRIES_ALONE):
             if self._lock.take(shared=self._shared):
                 return True
             time.sleep(TRY_AGAIN_SECONDS)

@@ -1,14 +1,19 @@
 """Brings the store of a data folder up to this release, for installations whose processes are started apart."""
 
+import contextlib
+import time
 from enum import StrEnum
 from pathlib import Path
 
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.bootstrap.storage import open_store
-from maestro.domain.errors import OlderDatabase
+from maestro.domain.errors import DataFolderBusy, OlderDatabase
 from maestro.domain.values import Value
 from maestro.settings import Settings
 from maestro.store.schema import check, revision
+
+PATIENCE_SECONDS = 3.0
+"""How long to wait for the folder: processes that start together all find the old tables, and one changes them."""
 
 
 class Outcome(StrEnum):
@@ -37,11 +42,26 @@ def migrate(settings: Settings) -> Migration:
     Raises ``DataFolderBusy`` when others use it and may not, and what ``open_store`` raises.
     """
     database = Path(settings.database_url.removeprefix("sqlite:///"))
-    with DataFolder(settings.data_dir, shared=not _outdated(database)):
+    with contextlib.ExitStack() as held:
+        _take(held, settings.data_dir, database)
         before = revision(database)
         open_store(settings).close()
         after = revision(database)
     return Migration(outcome=_outcome(before, after), database=database, before=before, after=after)
+
+
+def _take(held: contextlib.ExitStack, folder: Path, database: Path) -> None:
+    """Take the folder, alone for as long as the tables are those of an earlier release; raises ``DataFolderBusy``."""
+    until = time.monotonic() + PATIENCE_SECONDS
+    while _outdated(database):
+        try:
+            held.enter_context(DataFolder(folder))
+        except DataFolderBusy:
+            if time.monotonic() > until:
+                raise
+        else:
+            return
+    held.enter_context(DataFolder(folder, shared=True))
 
 
 def _outdated(database: Path) -> bool:

@@ -111,3 +111,17 @@ def test_a_read_only_folder_is_a_configuration_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigurationError, match=r"Permission denied.*Set dataDir"), DataFolder(tmp_path):
         pass
+
+
+def test_who_is_refused_is_not_told_of_a_process_that_was_killed_before_others_shared_the_folder(
+    tmp_path: Path,
+) -> None:
+    holder = hold(tmp_path)
+    holder.kill()
+    holder.communicate()
+    with (
+        DataFolder(tmp_path, shared=True),
+        pytest.raises(DataFolderBusy, match="in use by another Maestro"),
+        DataFolder(tmp_path),
+    ):
+        pass

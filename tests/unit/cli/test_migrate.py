@@ -22,6 +22,8 @@ FIRST = "0001"
 TOGETHER = multiprocessing.get_context("spawn")
 PROCESSES = 3
 FOLDERS = 4
+LONG = 60.0
+"""Seconds after which who waits for one that failed fails as well."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,15 +35,20 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def earlier(tmp_path: Path) -> str:
     """Make a database as the first release did, and return the revision of its schema."""
-    (tmp_path / "data").mkdir()
+    begin_with_the_first_release(tmp_path / "data")
+    return FIRST
+
+
+def begin_with_the_first_release(folder: Path) -> None:
+    """Make a folder with a database as the first release did."""
+    folder.mkdir()
     config = Config()
     config.set_main_option("script_location", str(schema.MIGRATIONS))
-    engine = open_writer(tmp_path / "data" / "maestro.db")
+    engine = open_writer(folder / "maestro.db")
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, FIRST)
     engine.dispose()
-    return FIRST
 
 
 def test_it_creates_a_database_and_then_finds_it_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,17 +112,22 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.Ca
     assert "is not a Maestro database" in capsys.readouterr().err
 
 
-def migrate_all(folders: list[Path], together: Barrier) -> None:
-    """Migrate each folder at the same moment as the other processes."""
+def start_on_all(folders: list[Path], together: Barrier) -> None:
+    """Migrate and then share each folder, at the same moment as the other processes."""
     for folder in folders:
         together.wait()
         migrate(Settings.model_validate({"dataDir": folder}))
+        with DataFolder(folder, shared=True):
+            together.wait()
 
 
-def test_processes_that_start_together_on_an_empty_folder_all_succeed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("older", [False, True], ids=["empty", "older"])
+def test_processes_that_start_together_on_an_empty_or_older_folder_all_succeed(tmp_path: Path, older: bool) -> None:
     folders = [tmp_path / str(number) for number in range(FOLDERS)]
-    together = TOGETHER.Barrier(PROCESSES)
-    processes = [TOGETHER.Process(target=migrate_all, args=(folders, together)) for _ in range(PROCESSES)]
+    for folder in folders if older else ():
+        begin_with_the_first_release(folder)
+    together = TOGETHER.Barrier(PROCESSES, timeout=LONG)
+    processes = [TOGETHER.Process(target=start_on_all, args=(folders, together)) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
     for process in processes:
