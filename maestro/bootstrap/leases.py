@@ -7,6 +7,7 @@ from pathlib import Path
 
 from connectors.base import Connector
 from maestro.bootstrap.locks import FileLock
+from maestro.domain.errors import ConfigurationError
 
 LOOK_SECONDS = 1.0
 
@@ -17,12 +18,26 @@ async def lease(folder: Path, connector: Connector, report: Callable[[str], None
 
     Held are its platform and account, whose queue only one process may poll, and its token, which two accounts might
     share by mistake: a platform would drop one of two gateways, or give every message to both.
+
+    Raises ``ConfigurationError`` when the folder or a lock in it cannot be written.
     """
-    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
-        for name in _names(connector):
-            await _take(FileLock(folder / f"{name}.lock"), f"{connector.platform}/{connector.account}", report, held)
+        try:
+            await _take_all(folder, connector, report, held)
+        except OSError as error:
+            raise ConfigurationError(
+                f"The lease of {connector.platform}/{connector.account} in {folder} cannot be taken: {error.strerror}. "
+                "See that this user may write there and that its disk is not full, or set dataDir to another folder."
+            ) from error
         yield
+
+
+async def _take_all(
+    folder: Path, connector: Connector, report: Callable[[str], None], held: contextlib.ExitStack
+) -> None:
+    await asyncio.to_thread(folder.mkdir, mode=0o700, parents=True, exist_ok=True)
+    for name in _names(connector):
+        await _take(FileLock(folder / f"{name}.lock"), f"{connector.platform}/{connector.account}", report, held)
 
 
 def _names(connector: Connector) -> list[str]:

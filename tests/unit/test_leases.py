@@ -11,6 +11,7 @@ from connectors.base import Connector
 from maestro.bootstrap import leases
 from maestro.bootstrap.leases import lease
 from maestro.bootstrap.locks import FileLock
+from maestro.domain.errors import ConfigurationError
 from tests.support.bot import Bot
 
 ROOT = Path(__file__).parents[2]
@@ -99,6 +100,13 @@ async def test_who_gives_up_waiting_holds_nothing(tmp_path: Path) -> None:
     await asyncio.wait([waiting.task])
     assert FileLock(tmp_path / "slack-two.lock").take()
     holder.communicate()
+
+
+async def test_a_lease_that_cannot_be_written_is_named_with_its_fix(tmp_path: Path) -> None:
+    (tmp_path / "slack-main.lock").mkdir()
+    with pytest.raises(ConfigurationError, match=r"lease of slack/main .* may write there"):
+        async with lease(tmp_path, Bot("slack", "main"), print):
+            pass
 
 
 def test_a_lock_can_be_shared_but_not_with_one_who_wants_it_alone(tmp_path: Path) -> None:
