@@ -15,7 +15,7 @@ from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.flow import flow_parts, pace, queues
 from maestro.bootstrap.health import HealthServer, connect_place, process_metrics
 from maestro.bootstrap.process import Say, SeparateProcess
-from maestro.bootstrap.readiness import EngineHealth, own_workers
+from maestro.bootstrap.readiness import STANDING_BY, EngineHealth, own_workers
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import Vitals
@@ -39,7 +39,7 @@ class Connect(SeparateProcess):
         dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
-        vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
+        vitals = Vitals(EngineHealth(store, engine, own_workers(engine, STANDING_BY)), metrics)
         flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
         connectors = self._chosen(
             configured_connectors(self.settings, web_context(self.settings, store, dispatcher.wake))

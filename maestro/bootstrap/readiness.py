@@ -27,11 +27,15 @@ class EngineHealth:
         }
 
 
-def own_workers(engine: Engine) -> Callable[[], Awaitable[str]]:
-    """Ask the workers of this process."""
+STARTING = "this process does not poll its queues yet"
+STANDING_BY = "this process polls no queue: it is starting, or stands by until the one that has its connector ends"
+
+
+def own_workers(engine: Engine, idle: str = STARTING) -> Callable[[], Awaitable[str]]:
+    """Ask the workers of this process; ``idle`` is what to say while there are none."""
 
     async def working() -> str:
-        return "" if engine.polling else "this process does not poll its queues yet"
+        return "" if engine.polling else idle
 
     return working
 
