@@ -91,8 +91,11 @@ class WebConnector:
             sockets = await asyncio.to_thread(listen, self._place())
         except MaestroError as error:
             self._failure = error
-            self._settled.set()
-            await self._context.report(ConnectorState.FAILED, str(error))
+            try:
+                # On record before anybody hears of it: who does may end this process at once.
+                await self._context.report(ConnectorState.FAILED, str(error))
+            finally:
+                self._settled.set()
             raise
         self._port = sockets[0].getsockname()[1]
         options = config(

@@ -201,6 +201,21 @@ async def test_a_connector_that_failed_is_told_with_its_reason(tmp_path: Path, p
     (await doctor(tmp_path, *ports.options)).is_broken("connector web", "the port was taken")
 
 
+@pytest.mark.parametrize(("state", "fix"), [("starting", "restart it"), ("stopped", "maestro connect web")])
+async def test_a_connector_that_does_not_run_is_not_called_fine(tmp_path: Path, state: str, fix: str) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    store = Store.open(data / "maestro.db")
+    with store.begin() as tx:
+        tx.people.connector_state("web", "default", state, "")
+    store.close()
+    configure(tmp_path, temporal={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    told = (await doctor(tmp_path)).of("connector web")
+    assert told.verdict is Verdict.NOTE
+    assert f"web/default: {state}" in told.found
+    assert fix in told.fix
+
+
 # Ports
 
 

@@ -10,8 +10,6 @@ from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.people import ConnectorStatus
 
-OFF = (ConnectorState.STOPPED, ConnectorState.FAILED)
-
 
 async def connectors(subject: Subject, said: Sequence[ConnectorStatus]) -> list[Diagnosis]:
     """One line for each connector that ever said something, and for the web connector in any case."""
@@ -27,11 +25,13 @@ async def _connector(subject: Subject, status: ConnectorStatus) -> Diagnosis:
     said = _said(status)
     if status.state == ConnectorState.FAILED:
         return broken(check, said, "Mend what it says; it is tried again with the next start.")
-    if not _running(subject):
-        still = "" if status.state in OFF else "; its process is gone"
+    if status.state == ConnectorState.STOPPED or not _running(subject):
+        still = "" if status.state == ConnectorState.STOPPED else "; its process is gone"
         return note(check, f"{said}{still}", _start(subject))
+    if status.state != ConnectorState.RUNNING:
+        return note(check, said, "If it stays like this, restart it and read what it says.")
     place = _place(subject) if status.platform == "web" else None
-    if place is None or status.state != ConnectorState.RUNNING or await answers(place):
+    if place is None or await answers(place):
         return fine(check, said)
     fix = "If it was started with other ports, give `maestro doctor` the same options; otherwise restart it."
     return note(check, f"{said}, but nothing of ours answers at {place.url}", fix)
