@@ -92,6 +92,18 @@ class TemporalSettings(Section):
             raise ValueError("temporal.tlsCert and temporal.tlsKey belong together; set both or none")
         return self
 
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        """On a shared queue a worker would be given steps that it does not know."""
+        connectors = f"{self.connector_queue}-"
+        shared = self.task_queue == self.llm_queue
+        if self.address and (shared or self.task_queue.startswith(connectors) or self.llm_queue.startswith(connectors)):
+            raise ValueError(
+                "temporal.taskQueue and temporal.llmQueue must differ, and neither may begin as the queues of "
+                "connectors do (temporal.connectorQueue); correct one of the names"
+            )
+        return self
+
     @property
     def embedded(self) -> bool:
         """Whether Maestro runs the Temporal server itself."""

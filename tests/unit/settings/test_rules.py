@@ -56,6 +56,14 @@ def test_a_certificate_that_would_not_be_used_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "queues", [{"taskQueue": "one", "llmQueue": "one"}, {"connectorQueue": "maestro", "llmQueue": "maestro-llm"}]
+)
+def test_queues_that_would_be_shared_are_refused(queues: dict[str, str]) -> None:
+    assert "temporal.taskQueue and temporal.llmQueue must differ" in problem({"temporal": {"address": "a:1", **queues}})
+    assert loaded({"temporal": queues}).settings.temporal.embedded, "beside an embedded server there is one queue"
+
+
 @pytest.mark.parametrize("slug", ["", "Ada", "-ada", "a_b", "a" * 64, "ada\n", "ädа"])
 def test_a_slug_is_short_and_plain(slug: str) -> None:
     assert "agents[0].slug: expected up to 63 lower-case letters" in problem({"agents": [{"slug": slug}]})
