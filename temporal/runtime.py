@@ -2,7 +2,7 @@
 
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-QUIET = TelemetryFilter(core_level="ERROR", other_level="ERROR")
+QUIET = "ERROR"
 
 
 def quieten() -> None:
@@ -11,4 +11,5 @@ def quieten() -> None:
     It writes to standard error, in colour, whatever our log's form is; what people need to know of the connection is
     told by ``temporal.client``, once for each change.
     """
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=QUIET))))
+    quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet))))
