@@ -403,24 +403,6 @@ async def test_a_taken_port_is_named_with_its_setting() -> None:
             await connector.started()
 
 
-async def test_why_the_port_cannot_be_had_is_on_record_before_anybody_hears_of_it() -> None:
-    """Who hears of it ends the process."""
-
-    class Slow(MemoryContext):
-        async def report(self, state: ConnectorState, detail: str = "") -> None:
-            await asyncio.sleep(0)
-            await super().report(state, detail)
-
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port, context = taken.getsockname()[1], Slow()
-        connector = WebConnector(WebConfig(signing_key=SIGNING_KEY, port=port, local_owner=True), context)
-        running = asyncio.create_task(connector.run())
-        with pytest.raises(PortTaken) as told:
-            await connector.started()
-        assert context.states[-1] == (ConnectorState.FAILED, str(told.value))
-        await asyncio.gather(running, return_exceptions=True)
-
-
 def test_a_bind_beyond_loopback_needs_a_key() -> None:
     with pytest.raises(ConfigurationError, match=r"web\.apiKey"):
         WebConfig(signing_key=SIGNING_KEY, host="0.0.0.0")
