@@ -68,6 +68,8 @@ def plan(wish: Wish, environment: Mapping[str, str]) -> Plan:
     found = asyncio.run(discover(environment))
     wanted = document(surveyed, found, wish.overrides)
     address = surveyed.settings.temporal.address
+    if not address and wish.overrides.get("temporal.namespace") is not None:
+        raise ConfigurationError("a namespace is one of a Temporal server of your own: add --temporal-address")
     named = wish.overrides.get("temporal.address") is not None or wish.overrides.get("temporal.namespace") is not None
     action = decide(present, surveyed.written == wanted, wish.force, bool(address) and not named)
     if action is None:

@@ -46,8 +46,12 @@ def _slug(text: str) -> str:
 def _url(text: str) -> str:
     if not text:
         return ""
-    parts = urlsplit(text)
-    if parts.scheme not in ("ws", "wss") or not parts.netloc:
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port out of range, or half an IPv6 address
+        sound = False
+    if not sound:
         raise typer.BadParameter("expected an address such as ws://localhost:5070")
     return parts._replace(path=parts.path or "/").geturl()
 

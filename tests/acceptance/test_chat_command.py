@@ -206,9 +206,10 @@ async def test_what_is_too_long_is_refused_in_a_line(chatter: Chatter) -> None:
 
 
 async def test_a_wrong_address_is_wrong_usage(chatter: Chatter) -> None:
-    ended = await chatter.chat("hello", url="http://localhost:5070")
-    assert (ended.code, ended.output) == (2, "")
-    assert "ws://localhost:5070" in ended.errors
+    for url in ("http://localhost:5070", "ws://localhost:99999", "ws://[::1"):
+        ended = await chatter.chat("hello", url=url)
+        assert (ended.code, ended.output) == (2, "")
+        assert "such as ws://localhost:5070" in ended.errors
 
 
 async def test_an_answer_that_comes_too_late_is_shown_by_the_next_call(chatter: Chatter, llm: LLMServer) -> None:

@@ -155,6 +155,13 @@ async def test_the_file_may_have_another_name_and_folder(tmp_path: Path, nowhere
     assert "cannot be written" in nowhere_to_write.errors
 
 
+async def test_a_namespace_without_a_server_is_not_passed_over(tmp_path: Path, nowhere: dict[str, str]) -> None:
+    refused = await init(tmp_path, "--namespace", "chat", environment=nowhere)
+    assert refused.code == 1
+    assert "--temporal-address" in refused.errors
+    assert os.listdir(tmp_path) == []
+
+
 async def test_programs_read_what_was_done(tmp_path: Path, nowhere: dict[str, str]) -> None:
     environment = {**nowhere, "ANTHROPIC_API_KEY": KEY}
     first = json.loads((await init(tmp_path, "--json", environment=environment)).output)
