@@ -28,9 +28,9 @@ STILL_ARRIVING = timedelta(days=1)
 SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while others wait for it.
 
-The event loop waits for nobody in particular but goes to sleep a hundred times for each message, and with the default of
-5 ms it got its turn late each time that the threads of the store were busy (measured: a tenth to a fifth more messages per
-second with 50 people at once, for 2 % more CPU time).
+The event loop goes to sleep about a hundred times for each message, and with the default of 5 ms it got its turn late
+whenever the threads of the store were busy (measured: a tenth to a fifth more messages per second with 50 people at
+once, for 2 % more CPU time).
 """
 
 Say = Callable[[str], None]
