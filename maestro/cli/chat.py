@@ -83,7 +83,7 @@ def chat(
     """Talk to an agent over the web connector."""
     given = ctx.ensure_object(Given)
     given.take(config, data_dir, debug)
-    settings = configured(given).settings
+    settings = configured(given, accounts=False).settings
     said = " ".join(text) if text else _piped()
     _tell_unknown(agent, settings)
     visits = Visits(state_folder(read_environment()) / "chat")

@@ -32,4 +32,4 @@ def connect(
     given = ctx.ensure_object(Given)
     given.take(config, data_dir, debug)
     ports = {"web.port": web_port, "health.connectPort": health_port}
-    raise typer.Exit(run(Connect(configured(given, ports), typer.echo, platforms)))
+    raise typer.Exit(run(Connect(configured(given, ports, accounts=False), typer.echo, platforms)))

@@ -142,7 +142,7 @@ def cancel(
 def _operator(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Operator]:
     given = ctx.ensure_object(Given)
     given.take(config, data_dir, debug)
-    with open_operator(configured(given)) as operator:
+    with open_operator(configured(given, accounts=False)) as operator:
         yield operator
 
 

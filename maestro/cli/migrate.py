@@ -20,7 +20,7 @@ def migrate_store(
     """
     given = ctx.ensure_object(Given)
     given.take(config, data_dir, debug)
-    done = migrate(configured(given).settings)
+    done = migrate(configured(given, accounts=False).settings)
     typer.echo(done.model_dump_json() if as_json else sentence(done))
 
 

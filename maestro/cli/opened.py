@@ -25,6 +25,6 @@ class Opened:
 @contextlib.contextmanager
 def opened(given: Given) -> Iterator[Opened]:
     """Open the store; raises ``ConfigurationError`` when there is none yet."""
-    loaded = configured(given)
+    loaded = configured(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
         yield Opened(loaded, store)

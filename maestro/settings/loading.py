@@ -15,13 +15,14 @@ from maestro.settings.file import find_file, read_file
 from maestro.settings.keys import KEYS, LEAVES, Key, Location
 from maestro.settings.model import Settings
 from maestro.settings.problems import describe, refuse, translate, unknown_key
-from maestro.settings.pruning import leave_out
+from maestro.settings.pruning import leave_out, without_accounts
 from maestro.settings.references import ENVIRONMENT, FILE, References, referred_variables, resolve
 from maestro.settings.texts import parse
 
 ValueOrigin = Literal["default", "file", "environment", "command line"]
 
 PASSWORD = KEYS["webui.password"]
+ACCOUNTS = KEYS["llm.accounts"]
 _ABSENT = object()
 
 
@@ -34,13 +35,21 @@ class Loaded:
     file: Path | None
 
 
-def load(config_file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Loaded:
+def load(
+    config_file: Path | None,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, object],
+    *,
+    accounts: bool = True,
+) -> Loaded:
     """Read the configuration; ``overrides`` are options of the command line by key, ``None`` where not given.
+
+    Without ``accounts`` those at providers of models are passed over: who calls no model needs no keys.
 
     Raises ``ConfigurationError`` that names every problem found, its key and its fix, and no value.
     """
     file = find_file(config_file, environment)
-    draft = Draft()
+    draft = Draft(accounts=accounts)
     try:
         if file is not None:
             draft.add_file(file, environment)
@@ -54,7 +63,8 @@ def load(config_file: Path | None, environment: Mapping[str, str], overrides: Ma
 class Draft:
     """The configuration while it is put together layer by layer, and everything found wrong with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, accounts: bool = True) -> None:
+        self._accounts = accounts
         self.origins: dict[str, ValueOrigin] = {key.path: "default" for key in LEAVES}
         self.written: dict[str, object] = {}
         """The file as it stands, with the references in it."""
@@ -70,7 +80,8 @@ class Draft:
         self.written = tree
         self._sources[()] = str(file)
         self._referred = referred_variables(tree)
-        resolved = resolve(tree, (), References(environment, file.parent), self._report)
+        needed = tree if self._accounts else without_accounts(tree)
+        resolved = resolve(needed, (), References(environment, file.parent), self._report)
         assert isinstance(resolved, dict)
         self._tree = resolved
         self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
@@ -81,6 +92,8 @@ class Draft:
         self._problems += unknown_variables(environment, self._referred)
         for location, (variable, text) in texts(environment, self._problems).items():
             key = KEYS[".".join(map(str, location))]
+            if key is ACCOUNTS and not self._accounts:
+                continue
             if key is PASSWORD and _lookup(self._tree, PASSWORD.location) not in (_ABSENT, ""):
                 continue
             self._sources[location] = variable

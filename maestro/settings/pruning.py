@@ -1,4 +1,4 @@
-"""What is wrong with a configuration taken out of it, so that the rest can still be looked at."""
+"""Configurations with something taken out: what is wrong with them, or what a command does not need."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -17,6 +17,14 @@ def leave_out(tree: dict[str, object], locations: Iterable[Location]) -> None:
         _remove(tree, place)
     if not found:
         tree.clear()
+
+
+def without_accounts(tree: dict[str, object]) -> dict[str, object]:
+    """Return a configuration that says nothing of accounts at providers of models."""
+    llm = tree.get("llm")
+    if not isinstance(llm, dict):
+        return tree
+    return {**tree, "llm": {name: value for name, value in llm.items() if name != "accounts"}}
 
 
 def _nearest(tree: object, location: Location) -> Location:

@@ -1,5 +1,6 @@
 """Where settings come from, and who wins."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -254,3 +255,15 @@ def test_a_reference_that_leads_nowhere_is_an_error(value: str, expected: str) -
 def test_a_value_read_from_elsewhere_is_checked_and_not_shown() -> None:
     assert problem({"web": {"port": "env:KEY"}}, {"KEY": SECRET}) == "maestro.json: web.port: expected a whole number"
     assert problem({"logs": {"level": "env:KEY"}}, {"KEY": SECRET}).startswith("maestro.json: logs.level: expected")
+
+
+def test_who_calls_no_model_needs_no_keys(tmp_path: Path) -> None:
+    file = tmp_path / "maestro.json"
+    account = {"name": "main", "provider": "anthropic", "apiKey": "env:A_KEY_THAT_IS_ELSEWHERE"}
+    file.write_text(json.dumps({"llm": {"accounts": [account], "maxOutputTokens": 5}}))
+    variables = {"MAESTRO_LLM_ACCOUNTS": "file:/nowhere/accounts"}
+    with pytest.raises(ConfigurationError, match="A_KEY_THAT_IS_ELSEWHERE"):
+        load(file, {}, {})
+    settings = load(file, variables, {}, accounts=False).settings
+    assert settings.llm.accounts == ()
+    assert settings.llm.max_output_tokens == 5
