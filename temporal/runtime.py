@@ -12,4 +12,5 @@ def quieten() -> None:
     told by ``temporal.client``, once for each change.
     """
     quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
-    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet))))
+    runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))
+    Runtime.set_default(runtime, error_if_already_set=False)
