@@ -72,5 +72,6 @@ class TypingActivities:
     def show_typing(self, ref: StepRef) -> None:
         """Start the indicator from the process that holds the connector (specification 003, step 3)."""
         with self._store.view() as tx:
-            address = tx.jobs.get(ref.job_id).address
-        self._typing.start(ref.job_id, address)
+            job = tx.jobs.get(ref.job_id)
+        if not job.status.ended:  # the connector may have been away until the answer was sent
+            self._typing.start(job.id, job.address)

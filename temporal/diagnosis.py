@@ -30,8 +30,9 @@ ASK = timedelta(seconds=1)
 POLLER_COUNTS = timedelta(seconds=75)
 """How long after its last question a poller counts as alive: it asks again after a minute at the latest."""
 
+WORKFLOWS = "workflows"
 _KINDS = {
-    "workflows": TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+    WORKFLOWS: TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
     "activities": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
 }
 
@@ -106,7 +107,7 @@ async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
 
 
 async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
-    asked = (_pollers_of(client, endpoint, queue, kind) for queue in queues for kind in _KINDS)
+    asked = (pollers_of(client, endpoint, queue, kind) for queue in queues for kind in _KINDS)
     try:
         found = await asyncio.gather(*asked)
     except AWAY as error:
@@ -115,7 +116,8 @@ async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) ->
     return polled(queues, [poller for some in found for poller in some])
 
 
-async def _pollers_of(client: Client, endpoint: Endpoint, queue: str, kind: str) -> list[Poller]:
+async def pollers_of(client: Client, endpoint: Endpoint, queue: str, kind: str) -> list[Poller]:
+    """Return who took work of this kind from a queue lately; raises one of ``AWAY``."""
     request = DescribeTaskQueueRequest(
         namespace=endpoint.namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
     )

@@ -4,17 +4,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from temporalio.api.enums.v1 import TaskQueueType
-from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+import structlog
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from maestro.domain.errors import StoreBusy, TemporalUnavailable
 from temporal.client import AWAY, Endpoint, check, connect_patiently, watch
+from temporal.diagnosis import POLLER_COUNTS, WORKFLOWS, pollers_of
 from temporal.explanations import explain
 from temporal.search_attributes import ensure_search_attributes
 from temporal.worker import WorkerLoop, WorkerParts
+
+log = structlog.get_logger(__name__)
 
 BEGIN_AGAIN_SECONDS = 1.0
 HEALTH_TIMEOUT = timedelta(seconds=2)
@@ -63,16 +64,11 @@ class Engine:
         """Say whether somebody takes workflows from this queue; false as well when Temporal does not say."""
         if self.client is None:
             return False
-        question = DescribeTaskQueueRequest(
-            namespace=self._endpoint.namespace,
-            task_queue=TaskQueue(name=queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
         try:
-            answer = await self.client.workflow_service.describe_task_queue(question, timeout=HEALTH_TIMEOUT)
-        except RPCError:
+            found = await pollers_of(self.client, self._endpoint, queue, WORKFLOWS)
+        except AWAY:
             return False
-        return bool(answer.pollers)
+        return any(poller.seen <= POLLER_COUNTS for poller in found)
 
     async def run(self, *services: Service) -> None:
         """Connect, and let the services work until cancelled."""
@@ -99,10 +95,16 @@ class Engine:
 
     async def _prepare(self, client: Client) -> None:
         """Add the search attributes that a server we did not start may lack; who may not is told what to do."""
-        try:
-            await ensure_search_attributes(client, self._endpoint.namespace)
-        except TemporalUnavailable as error:
-            self._report(str(error))
+        while True:
+            try:
+                await ensure_search_attributes(client, self._endpoint.namespace)
+            except TemporalUnavailable as error:
+                return self._report(str(error))
+            except RPCError as error:
+                log.info("search_attributes.postponed", status=error.status.name)
+                await asyncio.sleep(BEGIN_AGAIN_SECONDS)
+            else:
+                return None
 
     async def _persistently(self, work: Service, client: Client) -> None:
         """Begin again when store or Temporal fail for a while: intake goes on meanwhile, and nothing is lost."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.errors import TemporalUnavailable
 
@@ -15,6 +15,16 @@ SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Ou
 """All are of type Keyword, of which the embedded server's SQLite store has room for ten."""
 
 KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+PASSING = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.CANCELLED,
+    }
+)
+"""What says nothing of our rights, only of the moment."""
+
 _PATIENCE = timedelta(seconds=2)
 
 
@@ -44,12 +54,17 @@ async def lacking(client: Client, namespace: str) -> Shortfall:
 
 
 async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str, ...]:
-    """Add those that are missing and return them; raises ``TemporalUnavailable`` with the fix when that cannot be."""
+    """Add those that are missing and return them.
+
+    Raises ``TemporalUnavailable`` with the fix when that cannot be, ``RPCError`` when it may be in a moment.
+    """
     try:
         found = await lacking(client, namespace)
         if found.missing:
             await _add(client, namespace, found.missing)
-    except (RPCError, RuntimeError) as error:
+    except RPCError as error:
+        if error.status in PASSING:
+            raise
         raise TemporalUnavailable(
             f"Temporal refused to list or add its search attributes ({error}). Without them no message can be started: "
             f"have an administrator run `{create_command(namespace)}`."

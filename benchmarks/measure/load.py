@@ -15,6 +15,8 @@ CROWD = 50
 WARM_UP = 100
 MESSAGES = 600
 ALONE = 100
+CONVERSATION = 10
+"""Messages of one conversation: what is said before goes to the model again each time."""
 MS = 1000
 
 
@@ -54,12 +56,16 @@ async def latency(bench: Bench) -> Section:
             await in_a_row(person, ALONE // 5)
         rounds = []
         for _ in range(bench.rounds):
-            async with people(product.web_port, 1) as [person]:
-                rounds.append(Spread.of(await in_a_row(person, ALONE)))
+            waited: list[float] = []
+            for _ in range(ALONE // CONVERSATION):
+                async with people(product.web_port, 1) as [person]:
+                    waited += await in_a_row(person, CONVERSATION)
+            rounds.append(Spread.of(waited))
     return Section(
         "latency",
         "An answer when nobody else asks",
-        f"One WebSocket client, {ALONE} messages in a row; from sending the message to the whole answer.",
+        f"One WebSocket client, {ALONE} messages in a row, {CONVERSATION} to a conversation; from sending the message "
+        "to the whole answer.",
         _spread("an answer took", rounds, p50=45),
     )
 

@@ -45,6 +45,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int) -> Engi
         poolclass=QueuePool,
         hide_parameters=True,  # an error would otherwise quote what people wrote
         pool_size=size,
+        pool_use_lifo=True,  # the connection that was used last has the pages and the statements at hand
         max_overflow=0,
         pool_timeout=BUSY_TIMEOUT_MS / 1000,
         connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
