@@ -1,13 +1,11 @@
 """``maestro api``: dashboard and REST API in a process of their own."""
 
-from typing import Annotated
-
 import typer
 
 from maestro.bootstrap.api import Api
 from maestro.bootstrap.process import run
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, port_option
+from maestro.cli.options import Config, DataDir, Debug, Given, WebuiPort
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -17,7 +15,7 @@ def api(
     ctx: typer.Context,
     config: Config = None,
     data_dir: DataDir = None,
-    port: Annotated[int | None, port_option("--port", "The port of dashboard and API (8080).")] = None,
+    port: WebuiPort = None,
     debug: Debug = False,
 ) -> None:
     """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""

@@ -7,7 +7,7 @@ import typer
 from maestro.bootstrap.connect import Connect
 from maestro.bootstrap.process import run
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, port_option
+from maestro.cli.options import Config, ConnectHealthPort, DataDir, Debug, Given, WebPort
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -18,10 +18,8 @@ def connect(
     platforms: Annotated[list[str], typer.Argument(metavar="PLATFORM...", help="Which connectors, such as web.")],
     config: Config = None,
     data_dir: DataDir = None,
-    web_port: Annotated[int | None, port_option("--web-port", "The port of the web connector (5070).")] = None,
-    health_port: Annotated[
-        int | None, port_option("--health-port", "The port of /healthz and /metrics (9092).")
-    ] = None,
+    web_port: WebPort = None,
+    health_port: ConnectHealthPort = None,
     debug: Debug = False,
 ) -> None:
     """Run the connectors of these platforms beside the Temporal server at temporal.address and workers.

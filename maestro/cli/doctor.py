@@ -1,12 +1,11 @@
 """``maestro doctor``: what works, what does not, and how to mend it."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated
 
 import typer
 
 from maestro.bootstrap.doctor import examine
-from maestro.cli.options import Config, DataDir, Debug, Given, Json, port_option
+from maestro.cli.options import Config, DataDir, Debug, Given, Json, TemporalPort, TemporalUiPort, WebPort, WebuiPort
 from maestro.cli.table import plain
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.domain.values import Value
@@ -35,14 +34,10 @@ def doctor(
     as_json: Json = False,
     config: Config = None,
     data_dir: DataDir = None,
-    port: Annotated[int | None, port_option("--port", "The port of dashboard and API (8080).")] = None,
-    web_port: Annotated[int | None, port_option("--web-port", "The port of the web connector (5070).")] = None,
-    temporal_port: Annotated[
-        int | None, port_option("--temporal-port", "The port of the embedded Temporal server (7233).")
-    ] = None,
-    temporal_ui_port: Annotated[
-        int | None, port_option("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")
-    ] = None,
+    port: WebuiPort = None,
+    web_port: WebPort = None,
+    temporal_port: TemporalPort = None,
+    temporal_ui_port: TemporalUiPort = None,
     debug: Debug = False,
 ) -> None:
     """Check configuration, data folder, store, Temporal, accounts, connectors and ports; exit with 1 if one is broken.

@@ -17,10 +17,17 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log i
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 
-def port_option(name: str, what: str) -> typer.models.OptionInfo:
-    """Return an option that takes a port."""
+def _port(name: str, what: str) -> typer.models.OptionInfo:
     option: typer.models.OptionInfo = typer.Option(name, metavar="N", min=1, max=65535, help=what)
     return option
+
+
+WebuiPort = Annotated[int | None, _port("--port", "The port of dashboard and API (8080).")]
+WebPort = Annotated[int | None, _port("--web-port", "The port of the web connector (5070).")]
+TemporalPort = Annotated[int | None, _port("--temporal-port", "The port of the embedded Temporal server (7233).")]
+TemporalUiPort = Annotated[int | None, _port("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")]
+WorkerHealthPort = Annotated[int | None, _port("--health-port", "The port of /healthz and /metrics (9091).")]
+ConnectHealthPort = Annotated[int | None, _port("--health-port", "The port of /healthz and /metrics (9092).")]
 
 
 @dataclass

@@ -1,13 +1,11 @@
 """``maestro up``: everything in one command."""
 
-from typing import Annotated
-
 import typer
 
 from maestro.bootstrap.process import run
 from maestro.bootstrap.up import Up
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, port_option
+from maestro.cli.options import Config, DataDir, Debug, Given, TemporalPort, TemporalUiPort, WebPort, WebuiPort
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -17,14 +15,10 @@ def up(
     ctx: typer.Context,
     config: Config = None,
     data_dir: DataDir = None,
-    port: Annotated[int | None, port_option("--port", "The port of dashboard and API (8080).")] = None,
-    web_port: Annotated[int | None, port_option("--web-port", "The port of the web connector (5070).")] = None,
-    temporal_port: Annotated[
-        int | None, port_option("--temporal-port", "The port of the embedded Temporal server (7233).")
-    ] = None,
-    temporal_ui_port: Annotated[
-        int | None, port_option("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")
-    ] = None,
+    port: WebuiPort = None,
+    web_port: WebPort = None,
+    temporal_port: TemporalPort = None,
+    temporal_ui_port: TemporalUiPort = None,
     debug: Debug = False,
 ) -> None:
     """Run everything: an embedded Temporal server, the worker, the connectors, the API and the dashboard.

@@ -1,13 +1,11 @@
 """``maestro worker``: workflows and model calls in a process of their own."""
 
-from typing import Annotated
-
 import typer
 
 from maestro.bootstrap.process import run
 from maestro.bootstrap.worker import Worker
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, port_option
+from maestro.cli.options import Config, DataDir, Debug, Given, WorkerHealthPort
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -17,9 +15,7 @@ def worker(
     ctx: typer.Context,
     config: Config = None,
     data_dir: DataDir = None,
-    health_port: Annotated[
-        int | None, port_option("--health-port", "The port of /healthz and /metrics (9091).")
-    ] = None,
+    health_port: WorkerHealthPort = None,
     debug: Debug = False,
 ) -> None:
     """Run the workflows, their local steps and the model calls against the Temporal server at temporal.address.

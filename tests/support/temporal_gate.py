@@ -23,6 +23,7 @@ Metadata = Sequence[tuple[str, str | bytes]]
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 PERMISSION_DENIED = grpc.StatusCode.PERMISSION_DENIED
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @contextlib.asynccontextmanager
@@ -158,6 +159,8 @@ class KeyGate:
     """The text for who shows none."""
     denied: frozenset[str] = frozenset()
     """The last parts of the methods that nobody may call, such as ``DescribeNamespace``; ``*`` is all of them."""
+    busy: frozenset[str] = frozenset()
+    """The methods that are too much for the server at the moment."""
 
     @property
     def address(self) -> str:
@@ -173,6 +176,8 @@ class KeyGate:
             return UNAUTHENTICATED, self.refusal if authorization else self.missing
         if self.denied & {"*", method.rpartition("/")[2]}:
             return PERMISSION_DENIED, "Request unauthorized."
+        if method.rpartition("/")[2] in self.busy:
+            return EXHAUSTED, "namespace rate limit exceeded"
         return None
 
 
