@@ -1,5 +1,6 @@
 """What a collector sees of a message: it is told once, from its arrival to the receipt of its answer."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.support.instance import Instance, free_port, running_instance
 from tests.support.scraping import Scrape
 
 PASSWORD = "correct horse battery staple"
+PATIENCE = 30.0
 STEPS = ("choose_agent", "record_message", "build_context", "call_model", "record_answer", "deliver")
 """The activities of the shortest way a message can go."""
 
@@ -51,7 +53,10 @@ async def test_each_of_its_steps_was_timed_once(maestro: Instance) -> None:
         await client.say("hello")
         await client.wait_for("message")
     await maestro.ended("general", "completed")
-    found = await scrape(maestro)
+    async with asyncio.timeout(PATIENCE):
+        # The job is closed by the last transaction of its delivery, and the step is over a moment later.
+        while 'step="deliver"' not in (found := await scrape(maestro)).text:
+            pass
     for step in STEPS:
         assert found.value("maestro_step_duration_seconds_count", step=step, outcome="done") == 1
     assert found.text.count("maestro_step_duration_seconds_count{") == len(STEPS)

@@ -1,5 +1,6 @@
 """Worker, API and connectors as processes of their own work together as one Maestro (design section 4)."""
 
+import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -188,8 +189,9 @@ async def test_the_api_says_that_nobody_works(maestro: Separate, api: httpx.Asyn
 
 async def until_connected(api: httpx.AsyncClient) -> None:
     """Return when the API has reached Temporal."""
-    while (await api.get("/readyz")).json()["checks"]["temporal"] != "ok":
-        pass
+    async with asyncio.timeout(PATIENCE):
+        while (await api.get("/readyz")).json()["checks"]["temporal"] != "ok":
+            pass
 
 
 @pytest.mark.parametrize("command", [("worker",), ("api",), ("connect", "web")])
