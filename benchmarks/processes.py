@@ -75,7 +75,8 @@ async def ended(process: asyncio.subprocess.Process) -> None:
         process.send_signal(signal.SIGTERM)
     reading = asyncio.create_task(process.communicate())  # a full pipe would keep it from ending
     try:
-        await asyncio.wait_for(asyncio.shield(reading), GRACE)
+        async with asyncio.timeout(GRACE):
+            await asyncio.shield(reading)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -47,20 +47,21 @@ Report = Callable[[str], None]
 
 async def connect(endpoint: Endpoint) -> Client:
     """Connect once; raises one of ``AWAY``. Neither the namespace nor what we may do there has been asked for."""
-    connecting = Client.connect(
-        endpoint.address,
-        namespace=endpoint.namespace,
-        tls=endpoint.tls.config() if endpoint.tls is not None else False,
-        api_key=endpoint.api_key or None,
-        data_converter=DATA_CONVERTER,
-    )
-    return await asyncio.wait_for(connecting, CONNECT_SECONDS)
+    async with asyncio.timeout(CONNECT_SECONDS):
+        return await Client.connect(
+            endpoint.address,
+            namespace=endpoint.namespace,
+            tls=endpoint.tls.config() if endpoint.tls is not None else False,
+            api_key=endpoint.api_key or None,
+            data_converter=DATA_CONVERTER,
+        )
 
 
 async def connect_soon(endpoint: Endpoint, seconds: float) -> Client | None:
     """Connect within a few seconds; None when Temporal is not there."""
     try:
-        return await asyncio.wait_for(connect(endpoint), seconds)
+        async with asyncio.timeout(seconds):
+            return await connect(endpoint)
     except AWAY:
         return None
 

@@ -47,7 +47,8 @@ class TemporalJobControl:
         if client is None:
             return
         try:
-            await asyncio.wait_for(client.get_workflow_handle(job_id).cancel(), CANCEL_TIMEOUT)
+            async with asyncio.timeout(CANCEL_TIMEOUT):
+                await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
             return
 

@@ -109,7 +109,8 @@ class Dispatcher:
 
     async def _rest(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         except TimeoutError:
             return
 
@@ -120,7 +121,8 @@ class Dispatcher:
 
     async def _cancel(self, client: Client, job_id: str) -> None:
         try:
-            await asyncio.wait_for(client.get_workflow_handle(job_id).cancel(), START_TIMEOUT)
+            async with asyncio.timeout(START_TIMEOUT):
+                await client.get_workflow_handle(job_id).cancel()
         except (RPCError, TimeoutError):
             self._interrupted.discard(job_id)  # the next look tries again
 
@@ -148,7 +150,8 @@ class Dispatcher:
     async def _start(self, client: Client, job: Job) -> str | None:
         """Return why the workflow could not be started, or None."""
         try:
-            await asyncio.wait_for(self._begin(client, job), START_TIMEOUT)
+            async with asyncio.timeout(START_TIMEOUT):
+                await self._begin(client, job)
         except WorkflowAlreadyStartedError:
             return STILL_CLOSING if job.run > 1 else None
         except TimeoutError:

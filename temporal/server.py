@@ -112,7 +112,8 @@ class EmbeddedServer:
     async def _let_die(self, process: ServerProcess) -> None:
         """Wait for a server killed together with us: until its last thread is gone it keeps its ports."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), self._config.timing.adopted_ready)
+            async with asyncio.timeout(self._config.timing.adopted_ready):
+                await process.wait()
 
     async def _still_healthy(self, left_behind: ServerProcess) -> bool:
         try:

@@ -132,7 +132,8 @@ class ServerProcess:
         """Ask it to end, and force it after ``grace`` seconds; return when it is gone."""
         await self._signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(self.wait(), grace)
+            async with asyncio.timeout(grace):
+                await self.wait()
         except TimeoutError:
             await self._signal(signal.SIGKILL)
             await self.wait()

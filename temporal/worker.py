@@ -109,7 +109,8 @@ class WorkerLoop:
             try:
                 await check(self._client, self._client.namespace)
                 if blocked:
-                    self._client = await asyncio.wait_for(connect_anew(self._client), CONNECT_SECONDS)
+                    async with asyncio.timeout(CONNECT_SECONDS):
+                        self._client = await connect_anew(self._client)
             except AWAY:
                 wait = min(wait * 2, LONGEST_WAIT)
             else:

@@ -49,7 +49,8 @@ async def _survey(file: Path | None, environment: Mapping[str, str], overrides: 
     """Read the configuration, without the file where that cannot be read at all."""
     try:
         found = await asyncio.to_thread(find_file, file, environment)
-        return await asyncio.wait_for(asyncio.to_thread(survey, found, environment, overrides), READ_SECONDS)
+        async with asyncio.timeout(READ_SECONDS):
+            return await asyncio.to_thread(survey, found, environment, overrides)
     except ConfigurationError as error:
         problem = str(error)
     except TimeoutError:
@@ -62,7 +63,8 @@ async def _subject(surveyed: Survey, environment: Mapping[str, str]) -> Subject:
     folder = surveyed.settings.data_dir
     looks = (asyncio.to_thread(holder_of, folder), asyncio.to_thread(server_of, folder))
     try:
-        holder, server = await asyncio.wait_for(asyncio.gather(*looks), FOLDER_SECONDS)
+        async with asyncio.timeout(FOLDER_SECONDS):
+            holder, server = await asyncio.gather(*looks)
     except TimeoutError:  # the check of the data folder will say so
         return Subject(surveyed, environment)
     return Subject(surveyed, environment, holder, server)
@@ -77,7 +79,8 @@ async def _store_and_connectors(subject: Subject) -> list[Diagnosis]:
 async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) -> list[Diagnosis]:
     """Look, and say so when it takes too long or cannot be done: one check never hides the others."""
     try:
-        return await asyncio.wait_for(look(), CHECK_SECONDS)
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await look()
     except TimeoutError:
         found = f"there was no answer within {CHECK_SECONDS:g} seconds"
         return [broken(check, found, "See what it waits for: a network disk, a name server, a machine that is off.")]

@@ -114,7 +114,8 @@ class Up(Process):
         """Tell people where everything is, as soon as it takes messages."""
         await listening(connectors)
         try:
-            await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await begun.wait()
         except TimeoutError:
             self.say("Messages are taken in and wait in the store until Temporal is reachable.")
             self._tell(models)
