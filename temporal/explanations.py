@@ -67,6 +67,7 @@ _SIGNS = (
     ("Timeout expired", Cause.SILENT),
     ("tcp connect error", Cause.NOBODY_LISTENS),
     ("h2 protocol error", Cause.NOT_TEMPORAL),
+    ("operation was canceled", Cause.CUT_OFF),
     ("transport error", Cause.CUT_OFF),
     ("mapped from HTTP status code 5", Cause.NOT_READY),
     ("mapped from HTTP status code", Cause.NOT_TEMPORAL),

@@ -1,6 +1,7 @@
 """Worker, API and connectors as processes of their own work together as one Maestro (design section 4)."""
 
 import asyncio
+import contextlib
 import json
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -64,6 +65,14 @@ def statuses(maestro: Separate, channel: str) -> list[str]:
     return [row["status"] for row in Evidence(maestro.data).rows(sql, channel)]
 
 
+async def silence(client: WebClient) -> None:
+    """Return when nothing arrives for longer than an indicator's interval; what came before is read."""
+    async with asyncio.timeout(PATIENCE):
+        with contextlib.suppress(TimeoutError):
+            while await client.next(1.0):
+                pass
+
+
 async def ask(client: WebClient, content: str, *attachments: str) -> str:
     """Say something and return the answer."""
     ack = await client.say(content, attachments=attachments)
@@ -102,7 +111,7 @@ async def test_typing_shows_while_another_process_calls_the_model_and_ends_with_
         await client.say("/stop")
         assert (await client.wait_for("message", patience=PATIENCE))["content"] == "Stopped."
         await until(lambda: statuses(maestro, "typing") == ["cancelled", "completed"], PATIENCE, what="the stop")
-        assert await client.silent(1.0), "the indicator ends though its job ended in another process"
+        await silence(client)  # the indicator ends though its job ended in another process
 
 
 async def test_a_picture_goes_from_one_process_to_the_other(maestro: Separate, llm: LLMServer) -> None:

@@ -85,6 +85,8 @@ async def test_a_web_server_is_not_temporal() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        await reader.read()  # closing while the client still writes would cut its reading off
         writer.close()
 
     async with await asyncio.start_server(answer, "127.0.0.1", address := free_port()):
