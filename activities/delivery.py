@@ -14,7 +14,7 @@ from maestro.domain.deliveries import UNSENT, Delivery, Purpose
 from maestro.domain.errors import JobEnded
 from maestro.domain.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs import FAILURE_NOTICE, Ending, Job, JobStatus
-from maestro.domain.messages import Address, LaneKey, OutgoingMessage, Receipt
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
@@ -127,7 +127,7 @@ class DeliveryActivities:
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
-            job = tx.jobs.get(step.job_id)
+            job = tx.jobs.standing(step.job_id)
             if job.status.ended:
                 return Left(None, status=job.status)
             chunks = tx.deliveries.chunks(step.job_id, step.purpose)
@@ -135,7 +135,7 @@ class DeliveryActivities:
             if following is not None:
                 return Left(following)
             _finish(tx, step, len(chunks))
-            return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(LaneKey(job.lane)) > 0)
+            return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(job.lane) > 0)
 
     def _unsent(self, chunk: OutgoingMessage, failure: SendFailure) -> None:
         with self._store.begin() as tx:
@@ -152,10 +152,10 @@ def _next(tx: Transaction, chunks: Sequence[Delivery]) -> OutgoingMessage | None
     return outgoing
 
 
-def _finish(tx: Transaction, step: DeliverStep, sent: int) -> DeliverOutcome:
+def _finish(tx: Transaction, step: DeliverStep, sent: int) -> None:
     if step.closes:
         tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED))
-    return tx.steps.done(step, DeliverOutcome(chunks=sent))
+    tx.steps.done(step, DeliverOutcome(chunks=sent))
 
 
 def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Capabilities) -> list[Delivery]:

@@ -29,7 +29,9 @@ class Permission(StrEnum):
 class Agent(SQLModel, table=True):
     """Who answers; ``model`` is ``provider/model``, empty for the account's own.
 
-    ``configured`` says that the configuration names it: what it no longer names is archived.
+    ``fallbacks`` are the models to try after it, ``tools`` the names it may call, both separated by blanks; ``tools``
+    is None for those that everybody may call. ``configured`` says that the configuration names it: what it no longer
+    names is archived.
     """
 
     __tablename__ = "agents"
@@ -41,6 +43,10 @@ class Agent(SQLModel, table=True):
     description: str = ""
     system_prompt: str = ""
     model: str = ""
+    fallbacks: str = ""
+    tools: str | None = None
+    client_id: int | None = None
+    daily_budget_usd: float | None = None
     status: AgentStatus = Field(default=AgentStatus.ACTIVE, sa_type=text_of(AgentStatus))
     configured: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)

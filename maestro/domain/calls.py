@@ -27,10 +27,15 @@ class CallEstimate:
     model: str
     input_tokens: int
     cost_usd: float | None
+    account: str = ""
 
 
 class LLMCall(SQLModel, table=True):
-    """One attempt at one model call; ``request`` is the digest of what was sent, ``cost_usd`` None when unknown."""
+    """One attempt at one model call, which is one request to one account.
+
+    ``request`` is the digest of what was sent, ``tool_calls`` the JSON of the tools it asks for, empty when it asks for
+    none; ``cost_usd`` is None when unknown.
+    """
 
     __tablename__ = "llm_calls"
     __table_args__ = (UniqueConstraint("job_id", "purpose", "number", "attempt"),)
@@ -43,11 +48,13 @@ class LLMCall(SQLModel, table=True):
     state: CallState = Field(sa_type=text_of(CallState))
     request: str
     content: str = ""
+    tool_calls: str = ""
     provider: str = ""
     model: str = ""
     account: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
     cost_usd: float | None = None
     finish_reason: str = ""
     error: str = ""

@@ -1,6 +1,6 @@
 """Every error Maestro raises on purpose; the class name is the failure type in Temporal and the ``error`` in JSON."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 
@@ -104,6 +104,22 @@ class Forbidden(MaestroError):
     """The caller may not do this."""
 
     public = "Not allowed."
+
+
+class Suspension(MaestroError):
+    """A step cannot go on before something happens outside: the job gives its place back and waits.
+
+    ``wake_at`` is when it goes on by itself, None when only the event itself wakes it. It is no failure.
+    """
+
+    public = "The job waits."
+    wake_at: datetime | None = None
+
+
+class WaitsForPerson(Suspension):
+    """A question or an approval is open (decision 16)."""
+
+    public = "The job waits for a person's answer."
 
 
 class Stopped(MaestroError):

@@ -54,7 +54,10 @@ class Priority:
 
 
 class Job(SQLModel, table=True):
-    """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one."""
+    """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one.
+
+    ``wake_at`` is when a waiting job goes on by itself, ``told_to_wait`` whether its person was told that it waits.
+    """
 
     __tablename__ = "queue"
     __table_args__ = (
@@ -65,6 +68,12 @@ class Job(SQLModel, table=True):
             "turn",
             sqlite_where=text("status IN ('pending', 'running')"),
             postgresql_where=text("status IN ('pending', 'running')"),
+        ),
+        Index(
+            "ix_queue_waiting",
+            "wake_at",
+            sqlite_where=text("status = 'waiting'"),
+            postgresql_where=text("status = 'waiting'"),
         ),
     )
 
@@ -80,6 +89,7 @@ class Job(SQLModel, table=True):
     channel: str
     thread: str = ""
     agent_id: int | None = Field(default=None, foreign_key="agents.id", index=True)
+    client_id: int | None = None
     conversation_id: int | None = Field(default=None, foreign_key="conversations.id", index=True)
     answer_id: int | None = None
     notice: str = ""
@@ -89,6 +99,9 @@ class Job(SQLModel, table=True):
     error: str = ""
     reason: str = ""
     stop_requested: bool = False
+    waits_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    wake_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    told_to_wait: bool = False
     restarted_from: str | None = Field(default=None, index=True)
     created_at: datetime = Field(sa_type=UtcDateTime)
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
@@ -119,9 +132,10 @@ def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
 
 
 class StepState(StrEnum):
-    """What became of one attempt at a step; interrupted means that its process died."""
+    """What became of one attempt at a step; interrupted: its process died, waiting: it is made again after the wait."""
 
     RUNNING = "running"
+    WAITING = "waiting"
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.errors import MaestroError, Patience, Suspension
+from maestro.domain.prompts import Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,14 @@ class LLMFailure(MaestroError):
     """The base of failed model calls; neither ``public`` nor ``str`` carries prompt, key or the provider's own text.
 
     ``site`` and ``status`` (HTTP) say where and how it failed; None when no request was sent or no answer came.
+    ``usage`` and ``cost_usd`` are what an answer took that is of no use.
     """
 
     public = "The model call failed."
     site: CallSite | None = None
     status: int | None = None
+    usage: Usage | None = None
+    cost_usd: float | None = None
     patience = Patience.PROVIDER
 
 
@@ -78,13 +82,44 @@ class BadRequest(LLMFailure):
 
 
 class EmptyResponse(LLMFailure):
-    """The model answered with nothing."""
+    """The model answered with nothing, and with nothing again when it was told so."""
 
     public = "The model gave an empty answer."
-    retryable = True
 
 
 class NoAccount(LLMFailure):
     """There is no account that could answer on this platform (decision 23)."""
 
     public = "No model account is configured for this platform."
+
+
+class CircuitOpen(LLMFailure):
+    """The provider failed so often in a row that it is left alone for a while; no request was sent."""
+
+    public = "The provider fails at present and is left alone for a while."
+    retryable = True
+
+
+class LimiterBusy(LLMFailure):
+    """Our own limit on an account left no room for this call in time; no request was sent."""
+
+    public = "The account is busy at present."
+    retryable = True
+
+
+class RequestTooLarge(LLMFailure):
+    """The request is larger than an account may send in a whole minute, so that waiting for room is pointless."""
+
+    public = "The request is larger than the account's limit per minute."
+
+
+class BudgetExceeded(LLMFailure):
+    """The budget is used up; the message names which."""
+
+    public = "The budget is used up."
+
+
+class AccountsExhausted(Suspension, LLMFailure):
+    """Every account is limited: the job waits until the first of them may be asked again (decision 9)."""
+
+    public = "All accounts are temporarily unavailable."

@@ -16,7 +16,8 @@ MAX_NAME_CHARS = 120
 class MediaFile(SQLModel, table=True):
     """One attachment; the bytes are in the media folder under ``digest``, empty when it could not be had.
 
-    ``content_type`` is what the bytes themselves show, ``size`` is in bytes, ``error`` is for operators.
+    ``content_type`` is what the bytes themselves show, ``size`` is in bytes, ``error`` is for operators. ``transcript``
+    is what was said in a voice message, empty when nobody could tell, None where nobody listened.
     """
 
     __tablename__ = "media"
@@ -30,6 +31,7 @@ class MediaFile(SQLModel, table=True):
     filename: str = ""
     size: int = 0
     error: str = ""
+    transcript: str | None = None
 
     @property
     def is_picture(self) -> bool:

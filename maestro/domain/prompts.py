@@ -13,6 +13,7 @@ class Role(StrEnum):
     SYSTEM = "system"
     USER = "user"
     ASSISTANT = "assistant"
+    TOOL = "tool"
 
 
 class ImageRef(Value):
@@ -22,22 +23,61 @@ class ImageRef(Value):
     content_type: str
 
 
+class ToolSpec(Value):
+    """What a model is told of a tool; ``parameters`` is a JSON schema as canonical JSON text."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    description: str
+    parameters: str
+
+
+class ToolCall(Value):
+    """A tool the model wants to be called; ``arguments`` is the text it wrote, which need not be JSON.
+
+    The id is ours, made from the call's number and the place in its answer: what providers send is invented anew for
+    each response by some of them.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
 class PromptMessage(Value):
-    """One turn of a prompt; ``message_id`` names the stored message it repeats, if it does."""
+    """One turn of a prompt; ``message_id`` names the stored message it repeats, if it does.
+
+    A turn of the assistant may carry ``tool_calls``; a tool's turn says by ``call_id`` and ``tool`` whose result it is.
+    ``cache`` marks the end of a beginning that a provider should keep, where it can.
+    """
 
     role: Role
     content: str
     images: tuple[ImageRef, ...] = ()
     message_id: int | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    tool: str = ""
+    cache: bool = False
 
 
 class Turn(Value):
-    """One turn of a stored prompt: its text by message id or by the digest of a kept part."""
+    """One turn of a stored prompt: its text by message id or by the digest of a kept part.
+
+    ``calls`` is the digest of the JSON of its tool calls, empty when it has none.
+    """
 
     role: Role
     message_id: int | None = None
     digest: str = ""
     images: tuple[ImageRef, ...] = ()
+    calls: str = ""
+    call_id: str = ""
+    tool: str = ""
+    cache: bool = False
+
+
+TOOL_CALLS = TypeAdapter(tuple[ToolCall, ...])
+"""Reads and writes the tool calls of an answer as JSON."""
 
 
 PROMPT_TURNS = TypeAdapter(tuple[Turn, ...])
@@ -65,27 +105,45 @@ class CallKey(Value):
 
 
 class LLMRequest(Value):
-    """One model call: exactly one leading system message, then turns of which a user's is first and last.
+    """One model call: exactly one leading system message, then turns of which a user's or a tool's is the last.
 
-    Two of one role may follow each other, as after a question that was never answered.
+    Two of one role may follow each other, as after a question that was never answered. ``model`` is the agent's own
+    wish, then come its ``fallbacks``; who chooses the account puts its name in ``account`` and its model in ``model``.
+    ``final`` forbids tool calls: the model must answer now; with ``never_empty`` a fixed sentence stands in for an
+    answer of nothing. ``background`` is work that no person waits for.
     """
 
     key: CallKey
     platform: str
     model: str = ""
+    fallbacks: tuple[str, ...] = ()
+    account: str = ""
     messages: tuple[PromptMessage, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    final: bool = False
+    never_empty: bool = False
     max_output_tokens: int = Field(gt=0)
+    conversation_id: int = 0
+    background: bool = False
 
 
-class LLMResponse(Value):
+class Usage(Value):
+    """The tokens of one call; ``cached_tokens`` and ``cache_write_tokens`` are parts of ``input_tokens``."""
+
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    cached_tokens: int = Field(default=0, ge=0)
+    cache_write_tokens: int = Field(default=0, ge=0)
+
+
+class LLMResponse(Usage):
     """What the model said and what it took; ``cost_usd`` is None when the price is unknown."""
 
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
     model: str
     provider: str
     account: str
-    input_tokens: int = Field(ge=0)
-    output_tokens: int = Field(ge=0)
     cost_usd: float | None = None
     duration_ms: int = Field(ge=0)
     finish_reason: str = ""

@@ -1,7 +1,11 @@
 """What a model call is: a request in, a response out, and middleware between."""
 
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from pydantic import SecretStr
+
+from maestro.domain.accounts import AccountType
 from maestro.domain.prompts import LLMRequest, LLMResponse
 
 
@@ -18,6 +22,43 @@ class Middleware(Protocol):
 
     def __call__(self, inner: LLMClient, /) -> LLMClient:
         """Return a client that adds one concern to ``inner``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account at a provider, with what it takes to call it.
+
+    ``model`` is its own; ``base_url`` is empty for the provider's own address, ``home_dir`` for the command's usual
+    one. The limits are per minute and at once, 0 for none.
+    """
+
+    name: str
+    provider: str
+    model: str
+    type: AccountType = AccountType.API_KEY
+    api_key: SecretStr = field(default=SecretStr(""))
+    base_url: str = ""
+    home_dir: str = ""
+    priority: int = 20
+    requests_per_minute: int = 0
+    tokens_per_minute: int = 0
+    concurrency: int = 0
+
+
+class Directory(Protocol):
+    """The accounts this process can call."""
+
+    def find(self, name: str) -> Account | None:
+        """Return the account of this name, None when this process does not have it; never blocks."""
+        ...
+
+
+class AccountClient(Protocol):
+    """Asks one account for ``request.model``, with exactly one request; raises an ``LLMFailure``."""
+
+    async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
+        """Answer the request."""
         ...
 
 

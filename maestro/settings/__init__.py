@@ -1,13 +1,20 @@
 """Everything that can be set, and the only place that reads the environment."""
 
 from maestro.settings.checks import is_loopback
-from maestro.settings.entries import DEFAULT_MODELS, AccountSettings, AgentSettings, ChannelSettings
+from maestro.settings.entries import (
+    DEFAULT_CLI_MODEL,
+    DEFAULT_MODELS,
+    AccountSettings,
+    AgentSettings,
+    ChannelSettings,
+    ClientSettings,
+)
 from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment
 from maestro.settings.file import find_file
+from maestro.settings.llm import BudgetSettings, LlmSettings
 from maestro.settings.loading import Loaded, ValueOrigin, load
 from maestro.settings.model import (
     JobSettings,
-    LlmSettings,
     LogSettings,
     OwnerSettings,
     RoutingSettings,
@@ -18,23 +25,30 @@ from maestro.settings.model import (
     WebuiSettings,
 )
 from maestro.settings.survey import Survey, named_file, survey
+from maestro.settings.tools import McpServerSettings, QuestionSettings, ToolSettings
 
 __all__ = [
+    "DEFAULT_CLI_MODEL",
     "DEFAULT_MODELS",
     "PROVIDER_VARIABLES",
     "AccountSettings",
     "AgentSettings",
+    "BudgetSettings",
     "ChannelSettings",
+    "ClientSettings",
     "JobSettings",
     "LlmSettings",
     "Loaded",
     "LogSettings",
+    "McpServerSettings",
     "OwnerSettings",
+    "QuestionSettings",
     "RoutingSettings",
     "Settings",
     "StoreSettings",
     "Survey",
     "TemporalSettings",
+    "ToolSettings",
     "ValueOrigin",
     "WebSettings",
     "WebuiSettings",

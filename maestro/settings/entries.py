@@ -5,7 +5,17 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, model_validator
 
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.settings.checks import HttpUrl, Identifier, Name, Slug, Word, repeated
+from maestro.settings.checks import (
+    Dollars,
+    HttpUrl,
+    Identifier,
+    ModelName,
+    Name,
+    Slug,
+    ToolName,
+    Word,
+    repeated,
+)
 from maestro.settings.section import NO_SECRET, Section
 
 DEFAULT_MODELS = {
@@ -16,6 +26,7 @@ DEFAULT_MODELS = {
     "ollama": "qwen2.5-coder:7b",
     "demo": "demo",
 }
+DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
 
 
 class AgentSettings(Section):
@@ -26,7 +37,17 @@ class AgentSettings(Section):
     role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
     description: str = Field(default="", description="what it is for, in a sentence")
     model: str = Field(default="", description="the model it prefers; empty: the account's")
+    fallbacks: tuple[ModelName, ...] = Field(
+        default=(), description="models to try, in order, when no account for `model` can be asked"
+    )
     system_prompt: str = Field(default="", description="its own instructions to the model")
+    tools: tuple[ToolName, ...] | None = Field(
+        default=None, description="the tools it may call; without it, those of `tools.default`"
+    )
+    client: str = Field(default="", description="the name of the client who pays for it, where the channel names none")
+    daily_budget_usd: Dollars | None = Field(
+        default=None, description="US dollars it may spend a day; without it, `budgets.agentDayUsd`"
+    )
 
     @property
     def display_name(self) -> str:
@@ -45,21 +66,43 @@ class ChannelSettings(Section):
         default="full", description="only with `full` may users talk to the agent"
     )
     key_by_user: bool = Field(default=False, description="whether each user has a conversation of their own")
+    client: str = Field(default="", description="the name of the client who pays for what is answered there")
+
+
+class ClientSettings(Section):
+    """One client, for whom agents work."""
+
+    name: Name = Field(description="the name of the client, unique")
+    daily_budget_usd: Dollars | None = Field(
+        default=None, description="US dollars that may be spent for it a day; without it, `budgets.clientDayUsd`"
+    )
 
 
 class AccountSettings(Section):
     """One account at a provider of models."""
 
     name: Name = Field(description="a name of your choice, unique")
-    type: Literal["api_key"] = Field(default="api_key", description="how it is used")
+    type: Literal["api_key", "cli"] = Field(
+        default="api_key", description="`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
+    )
     provider: Word = Field(
+        default="anthropic",
         description="`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, "
-        "or `demo`, the built-in model that works offline"
+        "or `demo`, the built-in model that works offline",
     )
     model: str = Field(default="", description="the model; empty: the provider's default, where Maestro knows one")
+    models: tuple[ModelName, ...] = Field(
+        default=(), description="other models it may be asked for; empty: any of its provider"
+    )
     api_key: SecretStr = Field(default=NO_SECRET, description='its key, best as `"env:NAME"`')
     base_url: HttpUrl = Field(default="", description="another server that speaks the provider's protocol")
+    home_dir: str = Field(
+        default="", description="of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual"
+    )
     priority: int = Field(default=20, ge=0, le=1000, description="the order in which accounts are tried, lowest first")
+    requests_per_minute: int = Field(default=0, ge=0, description="requests a minute and worker; 0: no limit of ours")
+    tokens_per_minute: int = Field(default=0, ge=0, description="tokens a minute and worker; 0: no limit of ours")
+    concurrency: int = Field(default=0, ge=0, description="calls at once and worker; 0: `llm.concurrency`")
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +110,18 @@ class AccountSettings(Section):
         """Fill in the provider's default, so that ``model`` always names one."""
         if not isinstance(data, dict) or data.get("model", "") != "":
             return data
-        return {**data, "model": DEFAULT_MODELS.get(str(data.get("provider")), "")}
+        if data.get("type") == "cli":
+            return {**data, "model": DEFAULT_CLI_MODEL}
+        return {**data, "model": DEFAULT_MODELS.get(str(data.get("provider", "anthropic")), "")}
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        """A key or an address that would silently not be used is a mistake."""
+        if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
+            raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
+        if self.type == "api_key" and self.home_dir:
+            raise ValueError('homeDir belongs to an account of type "cli"; leave it out')
+        return self
 
     @model_validator(mode="after")
     def _model_named(self) -> Self:
@@ -98,3 +152,11 @@ def unique_accounts(accounts: tuple[AccountSettings, ...]) -> tuple[AccountSetti
     if twice is not None:
         raise ValueError(f"two accounts have the name {twice}; rename one")
     return accounts
+
+
+def unique_clients(clients: tuple[ClientSettings, ...]) -> tuple[ClientSettings, ...]:
+    """Two clients may not share a name."""
+    twice = repeated(client.name for client in clients)
+    if twice is not None:
+        raise ValueError(f"two clients have the name {twice}; rename one")
+    return clients

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -55,15 +55,17 @@ def pattern(location: Location) -> str:
 
 
 def _plain(annotation: Any) -> Any:
+    """What a value is without its rules; None, where a key may be left out, is not a value to write."""
+    if get_origin(annotation) in (UnionType, Union):
+        (annotation,) = (one for one in get_args(annotation) if one is not NoneType)
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def _kind(annotation: Any) -> type:
     """The Python type a value has; anything that is written as a text is ``str``."""
     origin = get_origin(annotation)
-    assert origin is not UnionType, "a setting has one type"
-    if origin is tuple:
-        return tuple
+    if origin in (tuple, dict):
+        return tuple if origin is tuple else dict
     if origin is Literal or annotation in (Path, SecretStr):
         return str
     assert isinstance(annotation, type)

@@ -16,24 +16,26 @@ from maestro.settings.checks import (
     OptionalSlug,
     Origin,
     OwnerId,
+    Seconds,
     ServerAddress,
     is_loopback,
 )
 from maestro.settings.entries import (
-    AccountSettings,
     AgentSettings,
     ChannelSettings,
-    unique_accounts,
+    ClientSettings,
     unique_agents,
     unique_channels,
+    unique_clients,
 )
+from maestro.settings.llm import BudgetSettings, LlmSettings
 from maestro.settings.section import NO_SECRET, Section
+from maestro.settings.tools import QuestionSettings, ToolSettings
 
 HEARTBEAT_EMBEDDED = timedelta(seconds=3)
 HEARTBEAT_REMOTE = timedelta(seconds=30)  # each heartbeat is a billable action in a cloud
 
 Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
 ByteCount = Annotated[int, Field(ge=1024, le=1024**3)]
 
 
@@ -184,20 +186,13 @@ class OwnerSettings(Section):
     ids: tuple[OwnerId, ...] = Field(default=(), description="the owners on each platform, as `platform:userId`")
 
 
-class LlmSettings(Section):
-    """The models and what a call may cost in time and tokens."""
-
-    accounts: Annotated[tuple[AccountSettings, ...], AfterValidator(unique_accounts)] = Field(
-        default=(), description="the accounts to call; empty: those whose keys are found in the environment"
-    )
-    total_timeout_seconds: Seconds = Field(default=180, description="seconds a call may take in all")
-    max_output_tokens: int = Field(default=4096, ge=1, le=1_000_000, description="tokens of the longest answer")
-
-
 class JobSettings(Section):
     """How work is started, repeated and given up."""
 
     max_attempts: int = Field(default=3, ge=1, le=100, description="attempts of a model call that the provider failed")
+    max_tool_rounds: int = Field(
+        default=5, ge=0, le=50, description="rounds of tool calls after which the model has to answer"
+    )
     backoff_base_minutes: float = Field(
         default=2, gt=0, le=1440, description="minutes before the second attempt; each further wait is twice as long"
     )
@@ -252,7 +247,13 @@ class Settings(Section):
     channels: Annotated[tuple[ChannelSettings, ...], AfterValidator(unique_channels)] = Field(
         default=(), description="channels that belong to an agent"
     )
+    clients: Annotated[tuple[ClientSettings, ...], AfterValidator(unique_clients)] = Field(
+        default=(), description="who pays: agents and channels may name one of them"
+    )
     llm: LlmSettings = LlmSettings()
+    budgets: BudgetSettings = BudgetSettings()
+    tools: ToolSettings = ToolSettings()
+    questions: QuestionSettings = QuestionSettings()
     jobs: JobSettings = JobSettings()
     logs: LogSettings = LogSettings()
     routing: RoutingSettings = RoutingSettings()

@@ -23,6 +23,7 @@ class Standing:
     status: JobStatus
     run: int
     stop_requested: bool
+    lane: LaneKey | None
 
 
 class Jobs(Repository):
@@ -52,8 +53,10 @@ class Jobs(Repository):
     _INSIDE = select(JobStep.id).where(JobStep.job_id == Job.id, JobStep.state == StepState.RUNNING).exists()
     _STOPPED_WHILE_WAITING = select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~_INSIDE)
     _PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
+
+    _WAITING = _PENDING.where(col(Job.lane) == bindparam("its_lane"))
     _LAST_TURN = select(func.max(Job.turn))
-    _STANDING = select(Job.status, Job.run, Job.stop_requested).where(col(Job.id) == bindparam("job_id"))
+    _STANDING = select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
 
     def add(self, job: Job) -> Job:
         """Add a job; with a lane it takes the last place in it."""
@@ -180,9 +183,7 @@ class Jobs(Repository):
 
     def waiting_in(self, lane: LaneKey) -> int:
         """Count the jobs that wait in this lane."""
-        return self._session.exec(
-            select(func.count()).select_from(Job).where(Job.lane == lane, Job.status == JobStatus.PENDING)
-        ).one()
+        return int(self._run(self._WAITING, its_lane=lane).scalar_one())
 
     def running(self) -> Sequence[Job]:
         """Return every job whose workflow should exist."""

@@ -6,9 +6,11 @@ from functools import cached_property
 from sqlmodel import Session
 
 from maestro.domain.jobs import Ending
+from maestro.store.accounts import Accounts
 from maestro.store.agents import Agents
 from maestro.store.audit import Audit
 from maestro.store.browse import Browse
+from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
 from maestro.store.compactions import Compactions
 from maestro.store.conversations import Conversations
@@ -21,7 +23,10 @@ from maestro.store.memory import Memory
 from maestro.store.owners import Owners
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
+from maestro.store.questions import Questions
 from maestro.store.steps import Steps
+from maestro.store.tool_runs import ToolRuns
+from maestro.store.usage import UsageLog
 
 
 class Transaction:
@@ -116,3 +121,28 @@ class Transaction:
     def figures(self) -> Figures:
         """What monitoring counts."""
         return Figures(self._session, self.now)
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """Accounts at model providers."""
+        return Accounts(self._session, self.now)
+
+    @cached_property
+    def usage(self) -> UsageLog:
+        """What calls took and cost."""
+        return UsageLog(self._session, self.now)
+
+    @cached_property
+    def budgets(self) -> Budgets:
+        """What was spent and is reserved."""
+        return Budgets(self._session, self.now)
+
+    @cached_property
+    def tool_runs(self) -> ToolRuns:
+        """Tool calls."""
+        return ToolRuns(self._session, self.now)
+
+    @cached_property
+    def questions(self) -> Questions:
+        """Questions to people."""
+        return Questions(self._session, self.now)

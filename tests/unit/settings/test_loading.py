@@ -159,7 +159,6 @@ def test_a_wrong_text_is_blamed_on_its_variable(variable: str, text: str, expect
         "MAESTRO__CHAT__LIMITS__MAX_MESSAGE_CHARS",
         "MAESTRO_CONNECTORS_DISCORD_TOKEN",
         "MAESTRO_TEMPORAL_ENCRYPTION_KEY",
-        "MAESTRO_JOBS_MAX_TOOL_ROUNDS",
     ],
 )
 def test_a_variable_of_a_later_release_is_told_as_such(variable: str) -> None:

@@ -1,0 +1,78 @@
+"""Tool calls: what a model asked for, what became of it, and when the same call is not made again."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, SQLModel, UniqueConstraint
+
+from maestro.domain.columns import UtcDateTime, text_of
+
+SAME_FAILURES = 3
+"""How often in a row one call may fail in one way before it is not made again (specification of the chain)."""
+
+UNKNOWN_OUTCOME = (
+    "The outcome of this call is unknown: the process that made it died before it could say. It was not made again, "
+    "because making it twice could do harm. Check what it did before you decide what to do next."
+)
+GIVE_UP = (
+    "This very call failed three times in a row in the same way and was not made again. Change the arguments, use "
+    "another tool, or answer without it."
+)
+
+
+class ToolState(StrEnum):
+    """What became of a call; ``unknown`` means that its process died inside it and nobody may try again."""
+
+    STARTED = "started"
+    WAITING = "waiting"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+    @property
+    def ended(self) -> bool:
+        """Say whether the result will not change any more."""
+        return self not in (ToolState.STARTED, ToolState.WAITING)
+
+
+class ToolRun(SQLModel, table=True):
+    """One tool call of a job, by the number of the model call that asked for it and the place in its answer.
+
+    ``arguments`` and ``result`` are digests of kept texts; ``error`` is what the result says when it failed.
+    """
+
+    __tablename__ = "tool_calls"
+    __table_args__ = (UniqueConstraint("job_id", "number", "place"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    number: int
+    place: int
+    tool: str
+    arguments: str
+    state: ToolState = Field(sa_type=text_of(ToolState))
+    attempts: int = 0
+    result: str = ""
+    error: str = ""
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+def call_id(number: int, place: int) -> str:
+    """Return the id by which a provider hears of a tool call and its result."""
+    return f"call_{number}_{place}"
+
+
+def worn_out(earlier: Sequence[ToolRun], tool: str, arguments: str) -> bool:
+    """Say whether this very call has failed three times in a row in the same way, in the order they were asked for.
+
+    Its success begins the count anew, and so does another error; calls of other tools or with other arguments between
+    them do not.
+    """
+    same = [run for run in earlier if (run.tool, run.arguments) == (tool, arguments) and run.state.ended]
+    last = same[-SAME_FAILURES:]
+    return len(last) == SAME_FAILURES and all(
+        run.state is ToolState.FAILED and run.error == last[0].error for run in last
+    )

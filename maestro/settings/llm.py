@@ -1,0 +1,93 @@
+"""The settings of model calls: accounts, limits in time and money, and what we know of models."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from maestro.settings.checks import Dollars, ModelName, Seconds
+from maestro.settings.entries import AccountSettings, unique_accounts
+from maestro.settings.section import Section
+
+LADDER = (1.0, 5.0, 25.0, 60.0)
+
+Minutes = Annotated[float, Field(gt=0, le=1440)]
+
+
+class ModelSettings(Section):
+    """What is known of one model; what is left out is taken from Maestro's own table, then from litellm's."""
+
+    name: ModelName = Field(description="the model's name without its provider, or the beginning of it")
+    window: int | None = Field(default=None, ge=1024, description="tokens of its context window")
+    input_usd: Dollars | None = Field(default=None, description="US dollars per million tokens it reads")
+    output_usd: Dollars | None = Field(default=None, description="US dollars per million tokens it writes")
+
+    @model_validator(mode="after")
+    def _whole_price(self) -> Self:
+        if (self.input_usd is None) != (self.output_usd is None):
+            raise ValueError("inputUsd and outputUsd belong together; set both or none")
+        return self
+
+
+class BreakerSettings(Section):
+    """When a provider that fails is left alone."""
+
+    failures: int = Field(default=5, ge=1, le=1000, description="failures in a row after which it is not asked")
+    open_seconds: Seconds = Field(default=30, description="seconds it is left alone before it is tried again")
+    successes: int = Field(default=3, ge=1, le=1000, description="successes after which all is well again")
+
+
+class TranscriptionSettings(Section):
+    """How voice messages become text."""
+
+    enabled: bool = Field(default=True, description="whether voice messages are transcribed")
+    provider: str = Field(default="openai", description="the provider whose accounts transcribe")
+    model: ModelName = Field(default="whisper-1", description="its model for that")
+    max_seconds: Seconds = Field(default=60, description="seconds one transcription may take")
+
+
+class LlmSettings(Section):
+    """The models and what a call may cost in time and tokens."""
+
+    accounts: Annotated[tuple[AccountSettings, ...], AfterValidator(unique_accounts)] = Field(
+        default=(), description="the accounts to call; empty: those whose keys are found in the environment"
+    )
+    models: tuple[ModelSettings, ...] = Field(
+        default=(), description="windows and prices that differ from what Maestro knows"
+    )
+    total_timeout_seconds: Seconds = Field(default=180, description="seconds one request to an account may take in all")
+    max_output_tokens: int = Field(default=4096, ge=1, le=1_000_000, description="tokens of the longest answer")
+    cooldown_minutes: Annotated[tuple[Minutes, ...], Field(min_length=1, max_length=20)] = Field(
+        default=LADDER,
+        description="minutes an account's model is left alone after its first, second, ... limit in a row",
+    )
+    concurrency: int = Field(default=100, ge=1, le=10_000, description="calls at once to one account and worker")
+    reserved_for_people: int = Field(
+        default=10, ge=0, le=10_000, description="of these, calls that background work leaves free; at most all but one"
+    )
+    limiter_wait_seconds: Seconds = Field(
+        default=30, description="seconds a call waits for room under our own limits before another account is asked"
+    )
+    cache: bool = Field(default=True, description="whether Anthropic is asked to keep the beginning of prompts")
+    breaker: BreakerSettings = BreakerSettings()
+    transcription: TranscriptionSettings = TranscriptionSettings()
+
+
+class BudgetSettings(Section):
+    """What may be spent in a day (UTC), in US dollars; 0 for no limit. Unknown prices are not counted."""
+
+    day_usd: Dollars = Field(default=50, description="by everybody together; beyond it nothing is answered")
+    agent_day_usd: Dollars = Field(default=0, description="by one agent")
+    client_day_usd: Dollars = Field(default=0, description="for one client")
+    conversation_day_usd: Dollars = Field(default=0, description="in one conversation")
+    on_limit: Literal["refuse", "fallback"] = Field(
+        default="refuse",
+        description="what happens when an agent, client or conversation has spent its budget: `refuse` says so, "
+        "`fallback` asks `fallbackModel`",
+    )
+    fallback_model: str = Field(default="", description="the cheaper model, as `provider/model`")
+
+    @model_validator(mode="after")
+    def _fallback_named(self) -> Self:
+        if self.on_limit == "fallback" and not self.fallback_model:
+            raise ValueError('budgets.fallbackModel must be set when budgets.onLimit is "fallback"')
+        return self

@@ -1,0 +1,72 @@
+"""The settings of tools: which there are, who may call them, and when a person is asked first."""
+
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from maestro.settings.checks import HttpUrl, Name, OwnerId, Seconds, ToolName, Word, repeated
+from maestro.settings.section import Section
+
+DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_search", "ask_question")
+
+
+class McpServerSettings(Section):
+    """One MCP server whose tools agents may call, as `<name>_<tool>`."""
+
+    name: Word = Field(description="a name of your choice, unique")
+    command: str = Field(default="", description="the program to start and talk to over its standard input and output")
+    args: tuple[str, ...] = Field(default=(), description="its arguments")
+    env: dict[str, SecretStr] = Field(default={}, description="its environment, besides PATH and HOME")
+    url: HttpUrl = Field(default="", description="or the address of a server that speaks streamable HTTP")
+    headers: dict[str, SecretStr] = Field(default={}, description="headers of every request to `url`")
+    idempotent: tuple[ToolName, ...] = Field(
+        default=(), description="its tools that may be called again when nobody knows whether a call took effect"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.command) == bool(self.url):
+            raise ValueError("set either command or url")
+        return self
+
+
+def unique_servers(servers: tuple[McpServerSettings, ...]) -> tuple[McpServerSettings, ...]:
+    """Two servers may not share a name."""
+    twice = repeated(server.name for server in servers)
+    if twice is not None:
+        raise ValueError(f"two MCP servers have the name {twice}; rename one")
+    return servers
+
+
+class ToolSettings(Section):
+    """What agents can do besides talking."""
+
+    default: tuple[ToolName, ...] = Field(default=DEFAULT_TOOLS, description="the tools of agents that list none")
+    approval: tuple[ToolName, ...] = Field(
+        default=(), description="tools that wait for a person's yes before each call"
+    )
+    approvers: tuple[OwnerId, ...] = Field(
+        default=(), description="who may say yes besides owners, as `platform:userId`"
+    )
+    timeout_seconds: Seconds = Field(default=60, description="seconds one call may take")
+    max_result_chars: int = Field(default=20_000, ge=100, le=1_000_000, description="characters of the longest result")
+    search_url: HttpUrl = Field(
+        default="https://api.duckduckgo.com/", description="where `web_search` asks; it must answer as DuckDuckGo does"
+    )
+    files: bool = Field(
+        default=False,
+        description="whether `read_file`, `write_file` and `list_files` work, in the conversation's folder",
+    )
+    shell: bool = Field(default=False, description="whether `run_shell` works, started in the conversation's folder")
+    mcp: Annotated[tuple[McpServerSettings, ...], AfterValidator(unique_servers)] = Field(
+        default=(), description="MCP servers"
+    )
+    private_hosts: tuple[Name, ...] = Field(
+        default=(), description="hosts on private addresses that `web_search` and `http_fetch` may reach all the same"
+    )
+
+
+class QuestionSettings(Section):
+    """Questions of agents to people."""
+
+    expiry_hours: float = Field(default=168, gt=0, le=8760, description="hours a question waits for its answer")
