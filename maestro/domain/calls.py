@@ -55,6 +55,7 @@ class LLMCall(SQLModel, table=True):
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     cost_usd: float | None = None
     finish_reason: str = ""
     error: str = ""

@@ -8,7 +8,7 @@ from sqlmodel import col, select, update
 
 from maestro.domain.calls import CallEstimate, CallState, LLMCall
 from maestro.domain.jobs import Job
-from maestro.domain.prompts import CallKey, CallPurpose, LLMResponse
+from maestro.domain.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.repository import Repository
 
 
@@ -96,7 +96,9 @@ class Calls(Repository):
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
         """Commit what the model said under the key of its request."""
-        self._finish(key, attempt, state=CallState.ANSWERED, **response.model_dump())
+        tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
+        said = response.model_dump(exclude={"tool_calls"})
+        self._finish(key, attempt, state=CallState.ANSWERED, tool_calls=tools, **said)
 
     def failed(self, key: CallKey, attempt: int, error: str) -> None:
         """Note that the attempt failed; ``error`` is the name of its class."""

@@ -3,7 +3,7 @@
 import asyncio
 
 from maestro.domain.calls import LLMCall
-from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.domain.prompts import TOOL_CALLS, CallKey, LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 
@@ -27,4 +27,5 @@ class ReplayGuard:
 
 
 def _response(call: LLMCall) -> LLMResponse:
-    return LLMResponse.model_validate(call.model_dump(include=set(LLMResponse.model_fields)))
+    said = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
+    return LLMResponse(**said, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())

@@ -27,6 +27,7 @@ def upgrade() -> None:
     )
     op.add_column("llm_calls", sa.Column("tool_calls", sa.String(), nullable=False, server_default=""))
     op.add_column("llm_calls", sa.Column("cached_tokens", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("llm_calls", sa.Column("cache_write_tokens", sa.Integer(), nullable=False, server_default="0"))
     op.add_column("agents", sa.Column("fallbacks", sa.String(), nullable=False, server_default=""))
     op.add_column("agents", sa.Column("tools", sa.String(), nullable=True))
     op.add_column("agents", sa.Column("client_id", sa.Integer(), nullable=True))
@@ -40,7 +41,7 @@ def downgrade() -> None:
     for table, columns in (
         ("media", ("transcript",)),
         ("agents", ("daily_budget_usd", "client_id", "tools", "fallbacks")),
-        ("llm_calls", ("cached_tokens", "tool_calls")),
+        ("llm_calls", ("cache_write_tokens", "cached_tokens", "tool_calls")),
         ("queue", ("told_to_wait", "wake_at", "waits_since", "client_id")),
     ):
         for column in columns:
