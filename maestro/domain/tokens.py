@@ -20,7 +20,7 @@ import re
 import string
 from collections.abc import Iterable
 
-from maestro.domain.prompts import PromptMessage
+from maestro.domain.prompts import LLMRequest, PromptMessage
 
 MESSAGE_OVERHEAD = 4
 """Tokens a provider adds around every message for its role and borders."""
@@ -47,10 +47,23 @@ def estimate(text: str) -> int:
 
 
 def estimate_messages(messages: Iterable[PromptMessage]) -> int:
-    """Estimate the tokens of a whole prompt, with the overhead per message and its images."""
+    """Estimate the tokens of a whole prompt, with the overhead per message, its images and the tools it asked for."""
     return sum(
-        MESSAGE_OVERHEAD + estimate(message.content) + IMAGE_TOKENS * len(message.images) for message in messages
+        MESSAGE_OVERHEAD
+        + estimate(message.content)
+        + IMAGE_TOKENS * len(message.images)
+        + sum(MESSAGE_OVERHEAD + estimate(call.name) + estimate(call.arguments) for call in message.tool_calls)
+        for message in messages
     )
+
+
+def estimate_input(request: LLMRequest) -> int:
+    """Estimate the tokens that a provider reads: the prompt and what it is told of the tools."""
+    tools = sum(
+        MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
+        for tool in request.tools
+    )
+    return estimate_messages(request.messages) + tools
 
 
 def cut(text: str, limit: int) -> str:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from maestro.domain.prompts import ImageRef, PromptMessage, Role
-from maestro.domain.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_messages
+from maestro.domain.prompts import CallKey, ImageRef, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec
+from maestro.domain.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_input, estimate_messages
 
 # Measured once: the larger count of two tokenizers, OpenAI's cl100k and the one Anthropic has published.
 MEASURED = {
@@ -45,6 +45,24 @@ def test_a_prompt_counts_its_messages_and_images() -> None:
     message = PromptMessage(role=Role.USER, content="hello", images=(image, image))
     assert estimate_messages([message, message]) == 2 * (MESSAGE_OVERHEAD + estimate("hello") + 2 * IMAGE_TOKENS)
     assert estimate_messages([]) == 0
+
+
+def test_a_prompt_counts_the_tools_that_were_asked_for_and_those_on_offer() -> None:
+    arguments, schema = '{"query": "sunset"}', '{"type": "object"}'
+    asked = PromptMessage(
+        role=Role.ASSISTANT, content="", tool_calls=(ToolCall(id="call_1_0", name="search", arguments=arguments),)
+    )
+    request = LLMRequest(
+        key=CallKey(job_id="job", number=2),
+        platform="web",
+        messages=(asked,),
+        tools=(ToolSpec(name="search", description="Search.", parameters=schema),),
+        max_output_tokens=1,
+    )
+    prompt = 2 * MESSAGE_OVERHEAD + estimate("search") + estimate(arguments)
+    assert estimate_messages([asked]) == prompt
+    on_offer = MESSAGE_OVERHEAD + estimate("search") + estimate("Search.") + estimate(schema)
+    assert estimate_input(request) == prompt + on_offer
 
 
 def test_a_long_text_is_read_quickly() -> None:
