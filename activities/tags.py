@@ -4,7 +4,6 @@ from temporalio import activity
 
 from maestro.domain.calls import LLMCall
 from maestro.domain.conversations import Message
-from maestro.domain.errors import NotFound
 from maestro.domain.flow import AnswerOutcome, AnswerStep
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import CallKey, Role
@@ -24,9 +23,7 @@ class TagActivities:
         """Record the assistant's message of this job once (specification 003, step 12)."""
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
-            call = tx.calls.answered(CallKey(job_id=step.job_id, number=step.number))
-            if call is None:
-                raise NotFound(f"job {step.job_id} holds no answer to call {step.number}")
+            call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
             message = tx.conversations.answer_of_job(job.id) or _record(tx, job, call)
             tx.jobs.update(job.id, answer_id=message.id)
             return tx.steps.done(step, AnswerOutcome(message_id=message.id or 0))

@@ -7,6 +7,7 @@ from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
 from maestro.domain.calls import CallEstimate, CallState, LLMCall
+from maestro.domain.errors import NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.repository import Repository
@@ -42,6 +43,13 @@ class Calls(Repository):
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the answer we hold for this call, the first one if there were two."""
         return self._session.exec(self._ANSWERED, params=_values(key)).first()
+
+    def answer(self, key: CallKey) -> LLMCall:
+        """Return the answer to a call that must have one; raises ``NotFound``."""
+        call = self.answered(key)
+        if call is None:
+            raise NotFound(f"job {key.job_id} holds no answer to call {key.number}")
+        return call
 
     def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
         """Return the newest answer of this purpose that any job of the conversation holds."""
