@@ -1,0 +1,211 @@
+"""Programs that are started, fed and ended: the whole process group is gone before anybody reads what it said.
+
+Input and output are files. With pipes, a grandchild that keeps one open makes a finished program look unfinished
+(measured: an answer that was there became a timeout), and one that is not read while it writes hangs.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import BinaryIO
+
+GRACE_SECONDS = 2.0
+"""How long a program may take to end after it was asked to."""
+LOOK_SECONDS = 0.25
+"""How often the size of what it writes is looked at."""
+_GONE_LOOK_SECONDS = 0.02
+
+_HARMLESS = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run: the program with its arguments, where, in which environment, and what it reads."""
+
+    words: tuple[str, ...]
+    folder: Path
+    environment: Mapping[str, str]
+    said: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many seconds it may take, and how many bytes it may write, to each of its outputs."""
+
+    seconds: float
+    output_bytes: int
+
+
+class Outcome(Enum):
+    """Who ended it: it itself, or we, because it took too long or wrote too much."""
+
+    EXITED = auto()
+    TOO_LONG = auto()
+    TOO_MUCH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of it; ``code`` counts only where it exited, and is negative when a signal ended it."""
+
+    outcome: Outcome
+    code: int
+    output: bytes
+    errors: bytes
+
+
+async def run(command: Command, bounds: Bounds) -> Ended:
+    """Run a program to its end, and end everything it left behind, also when cancelled.
+
+    Raises ``OSError`` when it cannot be started. Its outputs are cut at the bound. What has left its process group, as
+    a daemon does, is out of reach.
+    """
+    child = _Child(command)
+    try:
+        await asyncio.to_thread(child.start)
+        outcome = await child.over(bounds)
+        await child.end()
+        return await asyncio.to_thread(child.ended, outcome, bounds.output_bytes)
+    finally:
+        await child.end()
+        child.close()
+
+
+def plain_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what any program needs of an environment: no key, no password and nothing of ours is among it."""
+    return {name: value for name, value in environment.items() if name in _HARMLESS or name.startswith("LC_")}
+
+
+class _Child:
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        self._files = ExitStack()
+        self._output = self._file()
+        self._errors = self._file()
+        self._starting = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._given_up = False
+        self._gone = False
+
+    def start(self) -> None:
+        """Start it, unless it was given up meanwhile: a thread goes on when who waited for it was cancelled."""
+        with tempfile.TemporaryFile() as said:
+            said.write(self._command.said)
+            said.seek(0)
+            with self._starting:
+                if not self._given_up:
+                    self._process = subprocess.Popen(  # noqa: S603 - the caller says which program; no shell reads it
+                        self._command.words,
+                        cwd=self._command.folder,
+                        env=dict(self._command.environment),
+                        stdin=said,
+                        stdout=self._output,
+                        stderr=self._errors,
+                        start_new_session=True,
+                    )
+
+    async def over(self, bounds: Bounds) -> Outcome:
+        """Return when it has exited or may not go on; it alone counts, not what it left behind."""
+        assert self._process is not None
+        exit_ = asyncio.create_task(_exit_of(self._process))
+        try:
+            async with asyncio.timeout(bounds.seconds):
+                over = False
+                while not over:
+                    over = bool((await asyncio.wait({exit_}, timeout=LOOK_SECONDS))[0])
+                    if max(map(_size, (self._output, self._errors))) > bounds.output_bytes:
+                        return Outcome.TOO_MUCH
+        except TimeoutError:
+            return Outcome.TOO_LONG
+        finally:
+            exit_.cancel()
+            await asyncio.gather(exit_, return_exceptions=True)
+        return Outcome.EXITED
+
+    async def end(self) -> None:
+        """Ask the group to end, then force it; a second cancellation forces it at once."""
+        with self._starting:
+            self._given_up = True
+        if self._process is None or self._gone:
+            return
+        try:
+            if not await self._gone_after(signal.SIGTERM):
+                await self._gone_after(signal.SIGKILL)
+        finally:
+            if not self._gone:
+                self._send(signal.SIGKILL)
+                self._process.poll()
+
+    def ended(self, outcome: Outcome, most: int) -> Ended:
+        """Return what it wrote."""
+        assert self._process is not None
+        return Ended(
+            outcome, self._process.returncode or 0, *(_read(file, most) for file in (self._output, self._errors))
+        )
+
+    def close(self) -> None:
+        """Let go of its files, which have no name any more."""
+        self._files.close()
+
+    async def _gone_after(self, number: signal.Signals) -> bool:
+        assert self._process is not None
+        self._process.poll()
+        alive = self._send(number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                while alive:
+                    await asyncio.sleep(_GONE_LOOK_SECONDS)
+                    self._process.poll()
+                    alive = self._send(0)
+        self._gone = not alive
+        return self._gone
+
+    def _send(self, number: int) -> bool:
+        """Send a signal to the group, 0 for none; false when nobody is left in it.
+
+        Its number cannot have become somebody else's: it stays taken while anybody is in the group, and the system
+        gives numbers out in turn.
+        """
+        assert self._process is not None
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):  # macOS refuses where only the dead are left
+            return False
+        return True
+
+    def _file(self) -> BinaryIO:
+        return self._files.enter_context(tempfile.TemporaryFile())
+
+
+async def _exit_of(process: "subprocess.Popen[bytes]") -> None:
+    """Return when the process has exited."""
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except (AttributeError, OSError):  # another system than Linux, or a sandbox that does not know the call
+        while process.poll() is None:  # noqa: ASYNC110 - nobody tells us, so we have to ask
+            await asyncio.sleep(_GONE_LOOK_SECONDS)
+        return
+    loop, exited = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(descriptor, exited.set)
+    try:
+        await exited.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _size(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _read(file: BinaryIO, most: int) -> bytes:
+    file.seek(0)
+    return file.read(most)

@@ -1,0 +1,133 @@
+"""Programs are fed and ended whatever they do, and leave nobody behind."""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from maestro import child_process
+from maestro.child_process import Bounds, Command, Ended, Outcome, plain_environment, run
+from tests.support.instance import until
+
+BOUNDS = Bounds(seconds=30, output_bytes=1024 * 1024)
+ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+
+def shell(folder: Path, script: str, said: bytes = b"") -> Command:
+    """A shell that first says who it is, in a file."""
+    return Command(("/bin/sh", "-c", f"echo $$ > pid; {script}"), folder, ENVIRONMENT, said)
+
+
+def pids(folder: Path) -> Sequence[int]:
+    """Return the shell and, where it wrote them down, those it left behind."""
+    return [int(file.read_text()) for file in folder.glob("*pid")]
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process is there and not only waiting to be buried."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def noted(file: Path) -> None:
+    """Return when the shell has written this down."""
+    await until(lambda: file.exists() and bool(file.read_text().strip()), what=file.name)
+
+
+def nobody_left(folder: Path) -> bool:
+    """Tell that something ran and nothing does any more."""
+    return bool(pids(folder)) and not any(map(alive, pids(folder)))
+
+
+async def test_a_program_reads_what_it_is_told_and_is_heard(tmp_path: Path) -> None:
+    said = b"x" * 300_000
+    ended = await run(shell(tmp_path, "wc -c; echo trouble >&2; exit 3", said), BOUNDS)
+    assert (ended.outcome, ended.code, ended.output.strip()) == (Outcome.EXITED, 3, b"300000")
+    assert ended.errors == b"trouble\n"
+    assert nobody_left(tmp_path)
+
+
+async def test_a_program_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await run(Command(("/no/such/program",), tmp_path, ENVIRONMENT), BOUNDS)
+
+
+async def test_a_program_that_hangs_is_ended(tmp_path: Path) -> None:
+    ended = await run(shell(tmp_path, "echo begun; sleep 600"), Bounds(0.5, 1024))
+    assert (ended.outcome, ended.output) == (Outcome.TOO_LONG, b"begun\n")
+    assert nobody_left(tmp_path)
+
+
+async def test_one_that_does_not_listen_is_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "GRACE_SECONDS", 0.2)
+    ended = await run(shell(tmp_path, "trap '' TERM; while :; do sleep 0.1; done"), Bounds(0.5, 1024))
+    assert ended.outcome is Outcome.TOO_LONG
+    assert nobody_left(tmp_path)
+
+
+async def test_a_flood_is_stopped_and_cut(tmp_path: Path) -> None:
+    ended = await run(shell(tmp_path, "yes"), Bounds(30, 10_000))
+    assert (ended.outcome, len(ended.output)) == (Outcome.TOO_MUCH, 10_000)
+    assert nobody_left(tmp_path)
+
+
+async def test_too_much_at_once_is_too_much_as_well(tmp_path: Path) -> None:
+    ended = await run(shell(tmp_path, "head -c 50000 /dev/zero"), Bounds(30, 10_000))
+    assert (ended.outcome, len(ended.output)) == (Outcome.TOO_MUCH, 10_000)
+
+
+async def test_who_stays_behind_with_the_output_open_keeps_nobody_waiting(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    ended = await run(shell(tmp_path, "sleep 600 & echo $! > behind-pid; echo answer"), BOUNDS)
+    assert (ended.outcome, ended.code, ended.output) == (Outcome.EXITED, 0, b"answer\n")
+    assert time.monotonic() - begun < BOUNDS.seconds
+    assert len(pids(tmp_path)) == 2
+    assert nobody_left(tmp_path)
+
+
+async def test_a_cancelled_program_is_gone_when_the_cancellation_is_heard(tmp_path: Path) -> None:
+    running = asyncio.create_task(run(shell(tmp_path, "sleep 600 & echo $! > behind-pid; sleep 600"), BOUNDS))
+    await noted(tmp_path / "behind-pid")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert len(pids(tmp_path)) == 2
+    assert nobody_left(tmp_path)
+
+
+async def test_a_second_cancellation_waits_for_no_grace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child_process, "GRACE_SECONDS", 600)
+    stubborn = "trap 'echo asked > asked' TERM; while :; do sleep 0.1; done"
+    running = asyncio.create_task(run(shell(tmp_path, stubborn), BOUNDS))
+    await noted(tmp_path / "pid")
+    running.cancel()
+    await noted(tmp_path / "asked")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    await until(lambda: nobody_left(tmp_path), what="the end of the group")
+
+
+async def test_what_is_cancelled_before_it_began_never_begins(tmp_path: Path) -> None:
+    child = child_process._Child(shell(tmp_path, "sleep 600"))
+    await child.end()
+    child.start()
+    child.close()
+    assert pids(tmp_path) == []
+
+
+async def test_where_the_system_does_not_tell_we_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    ended = await run(shell(tmp_path, "echo answer"), BOUNDS)
+    assert ended == Ended(Outcome.EXITED, 0, b"answer\n", b"")
+
+
+def test_the_plain_environment_holds_no_secret() -> None:
+    given = {"PATH": "/bin", "LC_ALL": "C", "OPENAI_API_KEY": "k", "MAESTRO_WEBUI_PASSWORD": "p", "GITHUB_TOKEN": "t"}
+    assert plain_environment(given) == {"PATH": "/bin", "LC_ALL": "C"}
