@@ -1,7 +1,150 @@
 """Questions to people, and their answers (decision 16)."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, or_, text
+from sqlmodel import col, select, update
+
+from maestro.domain.agents import Agent
+from maestro.domain.deliveries import Delivery
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs import Job
+from maestro.domain.messages import LaneKey
+from maestro.domain.questions import Question, QuestionStatus, notice_id
 from maestro.store.repository import Repository
+
+# Written out, and not as a parameter, so that the index of just the open ones is used.
+IS_OPEN = text("questions.status = 'open'")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, the slug of the agent that asks, and the job that waits for the answer."""
+
+    question: Question
+    agent: str | None
+    job: Job
 
 
 class Questions(Repository):
     """All questions."""
+
+    _OPEN_IN = (
+        select(Question.id)
+        .where(
+            IS_OPEN,
+            col(Question.lane) == bindparam("its_lane"),
+            col(Question.expires_at) > bindparam("present"),
+        )
+        .order_by(col(Question.id))
+    )
+    _OF_KEY = select(Question).where(
+        Question.job_id == bindparam("of_job"),
+        Question.number == bindparam("its_number"),
+        Question.place == bindparam("its_place"),
+    )
+    _CANCEL = (
+        update(Question)
+        .where(col(Question.job_id) == bindparam("of_job"), col(Question.status) == QuestionStatus.OPEN)
+        .values(status=QuestionStatus.CANCELLED, answered_at=bindparam("at"))
+    )
+
+    def ask(self, question: Question) -> Question:
+        """Add a question; one that was cancelled with its job is asked again under its old id when that is resumed."""
+        before = self.of(question.job_id, question.number, question.place)
+        if before is not None:
+            for name, value in question.model_dump(exclude={"id"}).items():
+                setattr(before, name, value)
+        asked = before or question
+        self._session.add(asked)
+        self._session.flush()
+        return asked
+
+    def of(self, job_id: str, number: int, place: int) -> Question | None:
+        """Return the question of a tool call, by the number of the model call and the place in its answer."""
+        key = {"of_job": job_id, "its_number": number, "its_place": place}
+        return self._session.exec(self._OF_KEY, params=key).first()
+
+    def find(self, question_id: int) -> Question | None:
+        """Return a question if it exists."""
+        return self._session.get(Question, question_id)
+
+    def get(self, question_id: int) -> Asked:
+        """Return a question that must exist, with its surroundings; raises ``NotFound``."""
+        row = self._session.exec(_asked().where(Question.id == question_id)).first()
+        if row is None:
+            raise NotFound(f"there is no question {question_id}")
+        return Asked(*row)
+
+    def open_in(self, lane: LaneKey) -> Sequence[Question]:
+        """Return what waits for an answer in a lane, oldest first."""
+        ids = self._run(self._OPEN_IN, its_lane=lane, present=self._now).scalars().all()
+        if not ids:
+            return ()
+        return self._session.exec(select(Question).where(col(Question.id).in_(ids)).order_by(col(Question.id))).all()
+
+    def put_in(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
+        """Return the one of these questions that a message of the platform, by its id, put to people."""
+        for question in waiting:
+            first, last = notice_id(question, ""), notice_id(question, "~")
+            chunks = select(Delivery.id).where(col(Delivery.job_id).between(first, last))
+            if self._session.exec(chunks.where(Delivery.platform_message_id == platform_message_id)).first():
+                return question
+        return None
+
+    def answer(self, question_id: int, answer: str, by: str) -> bool:
+        """Keep a person's answer to an open question, or their yes; false when it is not open any more."""
+        return self._close(question_id, QuestionStatus.ANSWERED, answer, by)
+
+    def deny(self, question_id: int, by: str) -> bool:
+        """Keep a person's no to an open approval; false when it is not open any more."""
+        return self._close(question_id, QuestionStatus.DENIED, "no", by)
+
+    def expire(self) -> Sequence[str]:
+        """Close the questions whose time is over and return their jobs."""
+        over = col(Question.expires_at) <= self._now
+        closed = update(Question).where(IS_OPEN, over).values(status=QuestionStatus.EXPIRED, answered_at=self._now)
+        return self._run(closed.returning(col(Question.job_id))).scalars().all()
+
+    def cancel_of(self, job_id: str) -> None:
+        """Close the open questions of a job that has ended."""
+        self._run(self._CANCEL, of_job=job_id, at=self._now)
+
+    def page(
+        self, wanted: Sequence[QuestionStatus], before: int | None, limit: int
+    ) -> tuple[Sequence[Asked], int | None]:
+        """Return up to ``limit`` questions older than ``before``, newest first, and where the following page begins.
+
+        Without ``wanted`` every status is.
+        """
+        page = _asked().order_by(col(Question.id).desc()).limit(limit + 1)
+        if before is not None:
+            page = page.where(col(Question.id) < before)
+        if wanted:
+            page = page.where(or_(*map(self._stands, wanted)))
+        found = [Asked(*row) for row in self._session.exec(page)]
+        return found[:limit], found[limit - 1].question.id if len(found) > limit else None
+
+    def _close(self, question_id: int, status: QuestionStatus, answer: str, by: str) -> bool:
+        still_open = (IS_OPEN, col(Question.id) == question_id, col(Question.expires_at) > self._now)
+        how = {"status": status, "answer": answer, "answered_by": by, "answered_at": self._now}
+        return self._run(update(Question).where(*still_open).values(**how)).rowcount > 0
+
+    def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
+        """Return the condition of a status, as ``Question.standing`` sees it."""
+        over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
+        if status is QuestionStatus.OPEN:
+            return and_(col(Question.status) == status, col(Question.expires_at) > self._now)
+        if status is QuestionStatus.EXPIRED:
+            return or_(col(Question.status) == status, over)
+        return col(Question.status) == status
+
+
+def _asked() -> Any:
+    return (
+        select(Question, Agent.slug, Job)
+        .join(Job, col(Job.id) == Question.job_id)
+        .outerjoin(Agent, col(Agent.id) == Question.agent_id)
+    )

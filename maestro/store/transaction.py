@@ -37,7 +37,8 @@ class Transaction:
         self._session = session
 
     def close_job(self, job_id: str, ending: Ending) -> bool:
-        """End a job and free its places, inbound and outbound; false when it had ended already."""
+        """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended."""
+        self.questions.cancel_of(job_id)
         self.deliveries.abandon(job_id)
         self.deliveries.leave_lanes(job_id)
         return self.jobs.end(job_id, ending)

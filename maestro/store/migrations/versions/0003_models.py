@@ -195,4 +195,10 @@ def _tools() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_id", "number", "place"),
     )
-    op.create_index(op.f("ix_questions_lane"), "questions", ["lane"])
+    op.create_index(
+        "ix_questions_open",
+        "questions",
+        ["lane"],
+        sqlite_where=sa.text("status = 'open'"),
+        postgresql_where=sa.text("status = 'open'"),
+    )
