@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.refuse_empty import RefuseEmpty
 from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.validator import Validator
@@ -25,7 +26,8 @@ def build_chain(transport: LLMClient, default_model: str, store: Store, settings
         transport,
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
-        lambda inner: Recorder(inner, store, default_model),
         Validator,
+        lambda inner: Recorder(inner, store, default_model),
+        RefuseEmpty,
         deadline(lambda: limit),
     )

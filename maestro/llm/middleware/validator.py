@@ -1,35 +1,36 @@
-"""Refuses an answer that says nothing: some providers report success and send no text."""
+"""Asks once more, with a word of guidance, when a model answers with nothing."""
 
-from maestro.domain.llm_errors import CallSite, EmptyResponse
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm_errors import EmptyResponse
+from maestro.domain.prompts import LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.llm.protocols import LLMClient
+
+GUIDANCE = "Your last reply was empty. Please reply now with a text."
+GUIDANCE_WITH_TOOLS = "Your last reply was empty. Please reply now with a text, or call one of your tools."
 
 
 class Validator:
-    """Lets only answers with content pass; asking again is the engine's business."""
+    """Gives an empty answer one more chance at once, which passes breaker and limits like any other request."""
 
     def __init__(self, inner: LLMClient, /) -> None:
         self._inner = inner
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on; raises ``EmptyResponse`` for an answer of nothing but blanks."""
-        response = await self._inner.complete(request)
-        if response.content.strip():
-            return response
-        failure = EmptyResponse(
-            f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} "
-            f"{_advice(response.finish_reason)}"
-        )
-        failure.site = CallSite(response.provider, response.account, response.model)
-        raise failure
+        """Return an answer with content; raises ``EmptyResponse`` when there was none twice.
+
+        The empty reply itself is left out of the second request: several providers refuse a turn without content. A
+        final answer is never empty: the second time, a fixed sentence stands in for nothing.
+        """
+        try:
+            return await self._inner.complete(request)
+        except EmptyResponse:
+            pass  # the second request leaves the handler, so that its failure does not carry this one along
+        return await self._inner.complete(_guided(request))
 
 
-def _advice(finish_reason: str) -> str:
-    """Say what an empty answer usually means."""
-    match finish_reason:
-        case "length":
-            return "It used up its output tokens before it said anything; raise llm.maxOutputTokens."
-        case "content_filter":
-            return "The provider's filter blocked it."
-        case _:
-            return "It is tried again; if it stays so, try another model."
+def _guided(request: LLMRequest) -> LLMRequest:
+    """Return the request with a turn at its end that says what is missing."""
+    text = GUIDANCE_WITH_TOOLS if request.tools and not request.final else GUIDANCE
+    turn = PromptMessage(role=Role.USER, content=text)
+    return request.model_copy(
+        update={"messages": (*request.messages, turn), "never_empty": request.never_empty or request.final}
+    )
