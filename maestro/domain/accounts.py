@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 
 from sqlmodel import Field, SQLModel
 
@@ -78,7 +79,15 @@ class ModelAccount(SQLModel, table=True):
 
     def takes(self, model: str) -> bool:
         """Say whether it can be asked for this model of its provider."""
-        return not self.models or model == self.model or model in self.models.split()
+        return not self.models or self.names(model)
+
+    def names(self, model: str) -> bool:
+        """Say whether the model is its default or one of those it lists."""
+        return model == self.model or model in self.models.split()
+
+    def own_name(self, model: str) -> str:
+        """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` to OpenAI."""
+        return bare(model) if provider_of(model) == self.provider else model
 
 
 class AccountLimit(SQLModel, table=True):
@@ -95,6 +104,14 @@ class AccountLimit(SQLModel, table=True):
     def holds(self, now: datetime) -> bool:
         """Say whether it still counts; a limit that begins in the future is one of a clock that was set back."""
         return self.limited_at <= now < self.limited_until
+
+
+@dataclass(frozen=True)
+class KeptKey:
+    """A key as the store may hold it: encrypted, or a reference; ``last4`` is its end, empty where that is too much."""
+
+    secret: str
+    last4: str = ""
 
 
 AccountModel = tuple[int, str]
@@ -120,14 +137,21 @@ def choose(
     wanted: Sequence[str],
     limited: Mapping[AccountModel, datetime],
     tried: Collection[AccountModel] = (),
+    underway: Mapping[int, int] = MappingProxyType({}),
 ) -> Choice | None:
     """Return whom to ask: the wanted model's provider first, then its fallbacks in order, then anybody.
 
     ``wanted`` are ``provider/model`` or names that imply a provider, ``limited`` says until when an account, or one of
-    its models, is left alone, ``tried`` which have failed this call already. Within a provider the lowest priority
-    wins, then who was asked least. Somebody else is asked for a model of their own.
+    its models, is left alone, ``tried`` which have failed this call already, ``underway`` how many calls each account,
+    by its id, is busy with. Within a provider the lowest priority wins, then who was asked least. Somebody else is
+    asked for a model of their own.
     """
-    ordered = sorted(accounts, key=lambda account: (account.priority, account.calls, account.id or 0))
+
+    def used(account: ModelAccount) -> tuple[int, int, int]:
+        account_id = account.id or 0
+        return account.priority, account.calls + underway.get(account_id, 0), account_id
+
+    ordered = [account for account in sorted(accounts, key=used) if account.status is AccountStatus.ACTIVE]
     return next((one for one in _preferred(ordered, wanted) if _free(one, limited, tried)), None)
 
 
@@ -135,7 +159,8 @@ def soonest(
     accounts: Sequence[ModelAccount], wanted: Sequence[str], limited: Mapping[AccountModel, datetime]
 ) -> datetime | None:
     """Return when the first of the accounts may be asked again, None when none of them only waits."""
-    return min((until for one in _preferred(accounts, wanted) if (until := _until(one, limited))), default=None)
+    active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
+    return min((until for one in _preferred(active, wanted) if (until := _until(one, limited))), default=None)
 
 
 def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
@@ -150,7 +175,7 @@ def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]
 def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[Choice]:
     """Return every pair of account and model that may be asked, best first; an account may occur for several models."""
     named = [
-        Choice(account, bare(model) if account.provider == provider_of(model) else model)
+        Choice(account, account.own_name(model))
         for model in wanted
         if model
         for account in ordered
@@ -160,8 +185,10 @@ def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[C
 
 
 def _serves(account: ModelAccount, model: str) -> bool:
-    """Say whether an account is of the wanted model's provider and takes it, or has a model of just that name."""
-    return account.model == model or (account.provider == provider_of(model) and account.takes(bare(model)))
+    """Say whether an account is of the wanted model's provider and takes it, or names a model of just that name."""
+    if account.names(model):
+        return True
+    return account.provider == provider_of(model) and account.takes(account.own_name(model))
 
 
 def _free(choice: Choice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]) -> bool:

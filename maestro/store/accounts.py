@@ -1,29 +1,60 @@
 """Accounts at model providers and their limits, where every worker sees them (decision 10)."""
 
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam
 from sqlmodel import col, delete, or_, select, update
 
 from maestro.domain.accounts import (
+    QUOTA_WAIT,
     WHOLE_ACCOUNT,
     AccountLimit,
+    AccountModel,
+    AccountSource,
+    AccountStatus,
     ModelAccount,
+    cool_down,
 )
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm_errors import AuthenticationFailed, QuotaExhausted, RateLimited
+from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 
-REFUSED = "AuthenticationFailed"
-"""The last error of an account whose key was refused; a new key makes such an account active again."""
+NO_ACCOUNT_MODEL = "demo"
+"""The model that answers while there is no account (decision 23)."""
+
+_DESCRIBED = (
+    "type",
+    "provider",
+    "model",
+    "models",
+    "base_url",
+    "home_dir",
+    "priority",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "concurrency",
+    "source",
+    "fingerprint",
+    "secret",
+    "last4",
+)
+"""What the configuration says of an account; the rest is what became of it."""
 
 
 class Accounts(Repository):
-    """All accounts; what they are called by is their name."""
+    """All accounts, known by their names, and how long their models are left alone."""
 
     _ALL = select(ModelAccount).order_by(col(ModelAccount.priority), col(ModelAccount.id))
-    _HOLDING = (
-        col(AccountLimit.limited_at) <= bindparam("at"),
-        col(AccountLimit.limited_until) > bindparam("at"),
+    _LIMITS = select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(
+        col(AccountLimit.limited_at) <= bindparam("at"), col(AccountLimit.limited_until) > bindparam("at")
     )
-    _LIMITS = select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(*_HOLDING)
+    _BEST = (
+        select(ModelAccount.provider, ModelAccount.model)
+        .order_by(ModelAccount.status != AccountStatus.ACTIVE, col(ModelAccount.priority), col(ModelAccount.id))
+        .limit(1)
+    )
     _OF_NAME = col(ModelAccount.name) == bindparam("of_name")
     _COUNT = (
         update(ModelAccount)
@@ -40,10 +71,190 @@ class Accounts(Repository):
         or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
     )
 
+    def all(self) -> Sequence[ModelAccount]:
+        """Return every account, those asked first at the head."""
+        return self._session.exec(self._ALL).all()
+
+    def by_name(self, name: str) -> ModelAccount | None:
+        """Return the account of this name, if there is one."""
+        return self._session.exec(select(ModelAccount).where(ModelAccount.name == name)).first()
+
+    def get(self, name: str) -> ModelAccount:
+        """Return an account that must exist."""
+        account = self.by_name(name)
+        if account is None:
+            raise NotFound(f"there is no account {name!r}; `maestro accounts list` shows which there are")
+        return account
+
+    def limits(self) -> Mapping[AccountModel, datetime]:
+        """Return until when accounts, or models of theirs, are left alone; what is not there is free."""
+        return {(account, model): until for account, model, until in self._run(self._LIMITS, at=self._now)}
+
+    def default_model(self) -> str:
+        """Return ``provider/model`` of the account that is asked first; the demo model's name without any.
+
+        While all are disabled it is one of those: conversations are not to be cut down to fit a stand-in.
+        """
+        best = self._run(self._BEST).first()
+        return f"{best.provider}/{best.model}" if best else NO_ACCOUNT_MODEL
+
+    def enter(self, accounts: Sequence[ModelAccount]) -> None:
+        """Make the store say what configuration and environment say; what they no longer name goes with its limits.
+
+        Accounts that the API made stay, unless a configured one takes their name. With another key, address or login an
+        account is another one: its limits end, and if its key had been refused it is asked again.
+        """
+        named = {account.name for account in accounts}
+        for former in self.all():
+            if former.source is not AccountSource.API and former.name not in named:
+                self._delete(former)
+        for account in accounts:
+            self._enter(account)
+
+    def add(self, account: ModelAccount) -> ModelAccount:
+        """Add an account; raises ``Conflict`` when its name is taken."""
+        if self.by_name(account.name) is not None:
+            raise Conflict(f"there is an account {account.name!r} already; choose another name")
+        self._put(account)
+        self._wake()
+        return account
+
+    def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
+        """Change columns of an account; a new key, or the status active, ends its limits and makes it active.
+
+        Raises ``Conflict`` where anything but the status of an account changes that the API did not make.
+        """
+        account = self.get(name)
+        if account.source is not AccountSource.API and set(changes) - {"status"}:
+            raise Conflict(_comes_from(account, "change it there and restart"))
+        for column, value in changes.items():
+            setattr(account, column, value)
+        if "secret" in changes and "status" not in changes:
+            account.status = AccountStatus.ACTIVE
+        if account.status is AccountStatus.DISABLED:
+            account.last_error = ""  # a person's wish outlasts a new key, which a refused one does not
+        elif {"status", "secret"} & set(changes):
+            self._forgive(account)
+        self._put(account)
+        self._wake()
+        return account
+
+    def remove(self, name: str) -> None:
+        """Remove an account that the API made; raises ``Conflict`` for any other."""
+        account = self.get(name)
+        if account.source is not AccountSource.API:
+            raise Conflict(_comes_from(account, "take it out there and restart, or disable it"))
+        self._delete(account)
+
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
         """Note that the account answered with this model, which ends its row of limits.
 
-        A limit that still holds stays: what was under way when it began says nothing about it.
+        A limit that still holds stays: an answer that was under way when it began says nothing about it.
         """
         self._run(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now)
         self._run(self._FORGIVE, of_name=name, of_model=model, at=self._now)
+
+    def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
+        """Leave a model of the account alone and return until when; ``asked`` is what the provider wants.
+
+        While a limit holds, further ones are of calls that were under way when it began: they are no new strikes.
+        """
+        account = self._failed(name, RateLimited.__name__)
+        if account is None:
+            return None
+        limit = self._limit(account, model)
+        if limit.strikes and limit.holds(self._now):
+            return self._hold(account, limit, asked or timedelta())
+        limit.strikes += 1
+        return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
+
+    def quota(self, name: str, asked: timedelta | None) -> datetime | None:
+        """Leave the whole account alone until its credit is renewed, or for ``QUOTA_WAIT``; return until when."""
+        account = self._failed(name, QuotaExhausted.__name__)
+        if account is None:
+            return None
+        return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
+
+    def refused(self, account: ModelAccount) -> bool:
+        """Disable an account whose key was refused; false when a person changed it since the call began."""
+        row = self.by_name(account.name)
+        if row is None or row.updated_at != account.updated_at:
+            return False
+        self._failed(account.name, AuthenticationFailed.__name__)
+        row.status = AccountStatus.DISABLED
+        self._session.add(row)
+        self._session.flush()
+        return True
+
+    def failed(self, name: str, error: str) -> None:
+        """Note the name of what went wrong last."""
+        self._failed(name, error)
+
+    def _enter(self, account: ModelAccount) -> None:
+        row = self.by_name(account.name)
+        if row is None:
+            self._put(account)
+            self._wake()
+            return
+        renewed = row.fingerprint != account.fingerprint
+        if not renewed and all(getattr(row, name) == getattr(account, name) for name in _DESCRIBED):
+            return
+        for name in _DESCRIBED:
+            setattr(row, name, getattr(account, name))
+        if renewed and row.last_error == AuthenticationFailed.__name__:
+            row.status = AccountStatus.ACTIVE
+        if renewed:
+            self._forgive(row)
+        self._put(row)
+        self._wake()
+
+    def _put(self, account: ModelAccount) -> None:
+        account.updated_at = self._now
+        self._session.add(account)
+        self._session.flush()
+
+    def _delete(self, account: ModelAccount) -> None:
+        self._forgive(account)
+        self._session.delete(account)
+        self._session.flush()
+
+    def _forgive(self, account: ModelAccount) -> None:
+        """End every limit of an account and forget what they were for."""
+        self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
+        account.rate_limited_until, account.last_error = None, ""
+
+    def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
+        """Return the limit of a model, one that has ended long ago if there is none."""
+        return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
+            account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
+        )
+
+    def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
+        """Let a limit hold for at least so long from now; people see the latest one of an account."""
+        until = self._now + wait
+        if limit.holds(self._now):
+            limit.limited_until = max(limit.limited_until, until)
+        else:
+            limit.limited_at, limit.limited_until = self._now, until
+        seen = account.rate_limited_until
+        account.rate_limited_until = max(seen, limit.limited_until) if seen else limit.limited_until
+        self._session.add_all([account, limit])
+        self._session.flush()
+        return limit.limited_until
+
+    def _failed(self, name: str, error: str) -> ModelAccount | None:
+        """Note what went wrong; None when the account is gone."""
+        account = self.by_name(name)
+        if account is not None:
+            account.last_error, account.last_error_at = error, self._now
+            self._session.add(account)
+            self._session.flush()
+        return account
+
+    def _wake(self) -> None:
+        Jobs(self._session, self._now).wake_for_accounts()
+
+
+def _comes_from(account: ModelAccount, fix: str) -> str:
+    origin = "the environment" if account.source is AccountSource.ENVIRONMENT else "the configuration (llm.accounts)"
+    return f"the account {account.name!r} comes from {origin}; {fix}"
