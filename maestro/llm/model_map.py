@@ -1,43 +1,91 @@
-"""Context windows from the table that ships inside litellm, read without the seconds and megabytes of importing it."""
+"""Windows and prices of models, also from the table inside litellm, read without the seconds it takes to import."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Protocol
 
-from maestro.domain.models import bare, provider_of, window
-
-OLLAMA = "ollama"
+from maestro.domain.models import ModelFacts, ModelTable, Price, bare
 
 _FILE = "model_prices_and_context_window_backup.json"
 
 
+class ConfiguredModel(Protocol):
+    """What a person says of a model; None where they leave it to us. Prices are US dollars per million tokens."""
+
+    @property
+    def name(self) -> str:
+        """Its name without its provider, or the beginning of it."""
+        ...
+
+    @property
+    def window(self) -> int | None:
+        """Tokens of its context window."""
+        ...
+
+    @property
+    def input_usd(self) -> float | None:
+        """What it reads costs."""
+        ...
+
+    @property
+    def output_usd(self) -> float | None:
+        """What it writes costs."""
+        ...
+
+
+def model_table(configured: Iterable[ConfiguredModel] = ()) -> ModelTable:
+    """Return what is known of models: what people say, then our own table, then litellm's (decision 4)."""
+    return ModelTable({model.name: _facts_of(model) for model in configured}, library_facts)
+
+
 def context_window(model: str) -> int:
-    """Return the tokens a prompt for this model may count on (decision 4): our table, litellm's, then 8,192.
-
-    Ollama cuts a prompt silently at the ``num_ctx`` of the request, and the transport asks for our own table's figure.
-    """
-    return window(model, None if provider_of(model) == OLLAMA else known_window)
+    """Return the window where nothing is configured."""
+    return model_table().context_window(model)
 
 
-def known_window(model: str) -> int | None:
-    """Return a model's context window in tokens, None when the table does not have it; for ``models.window``."""
-    windows = _windows()
+def library_facts(model: str) -> ModelFacts:
+    """Return what litellm's table says of a model; it writes 0 where it does not know a price."""
+    table = _table()
     name = model.lower()
-    return windows.get(name) or windows.get(bare(name))
+    names = (name, bare(name), name.rpartition("/")[2])
+    return next((table[known] for known in names if known in table), ModelFacts())
 
 
 @cache
-def _windows() -> Mapping[str, int]:
-    """Read the windows once; a release of litellm without the table leaves us with our own."""
+def _table() -> Mapping[str, ModelFacts]:
+    """Read the table once; a release of litellm without it leaves us with our own."""
     spec = find_spec("litellm")
     path = Path(spec.origin).with_name(_FILE) if spec and spec.origin else Path(_FILE)
     if not path.is_file():
         return {}
     entries = json.loads(path.read_text(encoding="utf-8"))
-    return {
-        name.lower(): entry["max_input_tokens"]
-        for name, entry in entries.items()
-        if isinstance(entry.get("max_input_tokens"), int)
-    }
+    return {name.lower(): ModelFacts(_window(entry), _price(entry)) for name, entry in entries.items()}
+
+
+def _window(entry: Mapping[str, Any]) -> int | None:
+    tokens = entry.get("max_input_tokens")
+    return tokens if isinstance(tokens, int) else None
+
+
+def _price(entry: Mapping[str, Any]) -> Price | None:
+    """Read a price per token; what is charged otherwise, such as by the second, is not one."""
+    reads, writes = entry.get("input_cost_per_token"), entry.get("output_cost_per_token")
+    if not reads or writes is None:
+        return None
+    cached = entry.get("cache_read_input_token_cost") or reads
+    cache_writes = entry.get("cache_creation_input_token_cost") or reads
+    return Price(_per_million(reads), _per_million(writes), round(cached / reads, 6), round(cache_writes / reads, 6))
+
+
+def _per_million(dollars: float) -> float:
+    """Return a price of a million tokens, without the dust that a product of small numbers leaves."""
+    return round(dollars * 1_000_000, 6)
+
+
+def _facts_of(model: ConfiguredModel) -> ModelFacts:
+    if model.input_usd is None or model.output_usd is None:
+        return ModelFacts(model.window)
+    return ModelFacts(model.window, Price(model.input_usd, model.output_usd))

@@ -16,18 +16,17 @@ from maestro.domain.llm_errors import (
     EmptyResponse,
     LLMFailure,
     ModelTimeout,
-    NoAccount,
     ProviderUnavailable,
     QuotaExhausted,
     RateLimited,
 )
+from maestro.domain.models import ModelFacts, ModelTable
 from maestro.domain.prompts import ImageRef, PromptMessage, Role
-from maestro.llm.accounts import Account
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.middleware.deadline import deadline
-from maestro.llm.middleware.validator import Validator
-from maestro.llm.protocols import LLMClient, chain
-from tests.support.llm_requests import KEY, MODELS, SAID, SYSTEM, account_at, leaks, request_of
+from maestro.llm.middleware.refuse_empty import RefuseEmpty
+from maestro.llm.protocols import Account, LLMClient, chain
+from tests.support.llm_requests import KEY, MODELS, SAID, SYSTEM, OneAccount, account_at, leaks, request_of
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.llm_wires import INPUT_TOKENS, OUTPUT_TOKENS, Json
 
@@ -56,15 +55,20 @@ def provider(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def transport(server: LLMServer, provider: str) -> AsyncIterator[LiteLLMClient]:
-    client = LiteLLMClient([account_at(server, provider)], lambda _: IMAGE)
+async def litellm() -> AsyncIterator[LiteLLMClient]:
+    client = LiteLLMClient(lambda _: IMAGE)
     yield client
     await client.close()
 
 
 @pytest.fixture
-def client(transport: LiteLLMClient) -> LLMClient:
-    return chain(transport, Validator, deadline(lambda: timedelta(seconds=30)))
+def transport(litellm: LiteLLMClient, server: LLMServer, provider: str) -> LLMClient:
+    return OneAccount(litellm, account_at(server, provider))
+
+
+@pytest.fixture
+def client(transport: LLMClient) -> LLMClient:
+    return chain(transport, RefuseEmpty, deadline(lambda: timedelta(seconds=30)))
 
 
 def headers_of(server: LLMServer) -> dict[str, str]:
@@ -183,45 +187,40 @@ async def test_the_key_goes_into_the_providers_header_and_nowhere_else(
 
 
 async def test_a_key_in_the_environment_is_not_sent_to_an_account_without_one(
-    server: LLMServer, provider: str, monkeypatch: pytest.MonkeyPatch
+    litellm: LiteLLMClient, server: LLMServer, provider: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in MODELS:
         monkeypatch.setenv(f"{name.upper()}_API_KEY", "sk-somebody-elses")
         monkeypatch.setenv(f"{name.upper()}_BASE_URL", "http://127.0.0.1:9")
-    client = LiteLLMClient([account_at(server, provider, key="")], lambda _: IMAGE)
-    await client.complete(request_of())
+    await litellm.ask(account_at(server, provider, key=""), request_of())
     assert "sk-somebody-elses" not in str(headers_of(server))
-    await client.close()
 
 
-async def test_the_wanted_provider_answers_with_the_wanted_model(server: LLMServer) -> None:
-    accounts = [account_at(server, "openai"), account_at(server, "anthropic")]
-    client = LiteLLMClient(accounts, lambda _: IMAGE)
-    response = await client.complete(request_of(model="anthropic/claude-haiku-4-5"))
+async def test_the_chosen_model_is_asked_not_the_usual_one_of_the_account(
+    litellm: LiteLLMClient, server: LLMServer
+) -> None:
+    response = await litellm.ask(account_at(server, "anthropic"), request_of(model="claude-haiku-4-5"))
     assert (response.provider, response.model) == ("anthropic", "claude-haiku-4-5")
     assert body_of(server)["model"] == "claude-haiku-4-5"
+    assert response.cost_usd == pytest.approx((INPUT_TOKENS * 1 + OUTPUT_TOKENS * 5) / 1e6)
+
+
+@pytest.mark.parametrize(("known", "tokens"), [({}, 8192), ({"llama3.1": ModelFacts(window=32_768)}, 32_768)])
+async def test_ollama_is_told_the_window_it_would_cut_to_otherwise(
+    server: LLMServer, known: dict[str, ModelFacts], tokens: int
+) -> None:
+    client = LiteLLMClient(lambda _: IMAGE, ModelTable(known))
+    await client.ask(account_at(server, "ollama"), request_of())
+    assert body_of(server)["options"]["num_ctx"] == tokens
     await client.close()
 
 
-async def test_ollama_is_told_the_window_it_would_cut_to_otherwise(server: LLMServer) -> None:
-    client = LiteLLMClient([account_at(server, "ollama")], lambda _: IMAGE)
-    await client.complete(request_of())
-    assert body_of(server)["options"]["num_ctx"] == 8192
-    await client.close()
-
-
-async def test_a_gemini_that_the_library_does_not_know_gets_its_system_message(server: LLMServer) -> None:
-    account = Account("main", "gemini", "gemini-99-flash", SecretStr(KEY), server.base_url("gemini"))
-    client = LiteLLMClient([account], lambda _: IMAGE)
-    response = await client.complete(request_of())
+async def test_a_gemini_that_the_library_does_not_know_gets_its_system_message(
+    litellm: LiteLLMClient, server: LLMServer
+) -> None:
+    response = await litellm.ask(account_at(server, "gemini"), request_of(model="gemini-99-flash"))
     assert body_of(server)["system_instruction"]["parts"] == [{"text": SYSTEM}]
     assert response.cost_usd is None
-    await client.close()
-
-
-async def test_without_an_account_nothing_is_called() -> None:
-    with pytest.raises(NoAccount, match="ANTHROPIC_API_KEY"):
-        await LiteLLMClient([], lambda _: IMAGE).complete(request_of())
 
 
 # Failures: the class says what to do, whatever the provider; one request; nothing of the call in the error
@@ -300,9 +299,7 @@ async def test_a_rate_limit_says_how_long(
 
 
 @pytest.mark.parametrize("failure", [Failure.silence(), Failure.dribble(0.1)], ids=["silence", "dribble"])
-async def test_the_deadline_is_for_the_whole_answer(
-    transport: LiteLLMClient, server: LLMServer, failure: Failure
-) -> None:
+async def test_the_deadline_is_for_the_whole_answer(transport: LLMClient, server: LLMServer, failure: Failure) -> None:
     await transport.complete(request_of("wake the library up"))
     server.reset()
     server.script(failure=failure)
@@ -316,29 +313,25 @@ async def test_the_deadline_is_for_the_whole_answer(
 
 async def test_silence_ends_without_a_deadline_too(server: LLMServer, provider: str) -> None:
     server.script(failure=Failure.silence())
-    client = LiteLLMClient([account_at(server, provider)], lambda _: IMAGE, read_timeout=timedelta(seconds=0.5))
-    error = await failing(client)
+    client = LiteLLMClient(lambda _: IMAGE, read_timeout=timedelta(seconds=0.5))
+    error = await failing(OneAccount(client, account_at(server, provider)))
     assert isinstance(error, ModelTimeout)
     assert len(server.requests) == 1
     assert leaks(error) == []
     await client.close()
 
 
-async def test_nobody_there(provider: str) -> None:
+async def test_nobody_there(litellm: LiteLLMClient, provider: str) -> None:
     account = Account("main", provider, MODELS[provider], base_url="http://127.0.0.1:9")
-    client = LiteLLMClient([account], lambda _: IMAGE)
-    error = await failing(client)
+    error = await failing(OneAccount(litellm, account))
     assert isinstance(error, ProviderUnavailable)
     assert "no answer" in str(error)
-    await client.close()
 
 
-async def test_a_provider_that_does_not_exist() -> None:
-    client = LiteLLMClient([Account("main", "nonsense", "model", SecretStr(KEY))], lambda _: IMAGE)
-    error = await failing(client)
+async def test_a_provider_that_does_not_exist(litellm: LiteLLMClient) -> None:
+    error = await failing(OneAccount(litellm, Account("main", "nonsense", "model", api_key=SecretStr(KEY))))
     assert isinstance(error, BadRequest)
     assert leaks(error) == []
-    await client.close()
 
 
 async def test_a_cancelled_call_hangs_up(client: LLMClient, server: LLMServer) -> None:

@@ -231,7 +231,7 @@ async def running_instance(folder: Path, *, start: bool = True, **settings: Any)
 async def _import_model_library() -> None:
     """Have the slow import behind us: on a busy machine no test has the patience for it."""
     if "litellm" not in sys.modules:
-        client = LiteLLMClient([], lambda _: b"")
+        client = LiteLLMClient(lambda _: b"")
         client.warm_up()
         await client.close()
 

@@ -11,8 +11,8 @@ import sys
 from pydantic import SecretStr
 
 from maestro.domain.llm_errors import LLMFailure
-from maestro.llm.accounts import Account
 from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.protocols import Account
 from tests.support.llm_requests import KEY, MODELS, request_of
 from tests.support.llm_server import LLMServer
 
@@ -42,13 +42,14 @@ async def call_everybody(server: LLMServer) -> list[str]:
     """Call each provider with its usual model, and some with one whose name makes litellm think of Llama."""
     models = [*MODELS.items(), ("ollama", "llama-3-8b"), ("openai", "llama-2-7b")]
     accounts = [
-        Account("main", provider, model, SecretStr(KEY), server.base_url(provider)) for provider, model in models
+        Account("main", provider, model, api_key=SecretStr(KEY), base_url=server.base_url(provider))
+        for provider, model in models
     ]
     answers = []
     for account in accounts:
-        client = LiteLLMClient([account], lambda _: b"")
+        client = LiteLLMClient(lambda _: b"")
         try:
-            answers.append((await client.complete(request_of())).content)
+            answers.append((await client.ask(account, request_of())).content)
         except LLMFailure as failure:
             answers.append(str(failure))
         await client.close()

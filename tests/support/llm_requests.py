@@ -5,7 +5,7 @@ import traceback
 from pydantic import SecretStr
 
 from maestro.domain.prompts import CallKey, ImageRef, LLMRequest, LLMResponse, PromptMessage, Role
-from maestro.llm.accounts import Account
+from maestro.llm.protocols import Account, AccountClient
 from tests.support.llm_server import LLMServer
 
 SYSTEM = "You are SYSTEM-SECRET-31."
@@ -55,7 +55,25 @@ def response_of(content: str, finish_reason: str = "stop") -> LLMResponse:
 
 def account_at(server: LLMServer, provider: str, key: str = KEY) -> Account:
     """An account of a provider whose address is the local server."""
-    return Account("main", provider, MODELS[provider], SecretStr(key), server.base_url(provider))
+    return Account(
+        name="main",
+        provider=provider,
+        model=MODELS[provider],
+        api_key=SecretStr(key),
+        base_url=server.base_url(provider),
+    )
+
+
+class OneAccount:
+    """A transport with a single account."""
+
+    def __init__(self, client: AccountClient, account: Account) -> None:
+        self._client = client
+        self._account = account
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Ask it."""
+        return await self._client.ask(self._account, request)
 
 
 def leaks(error: BaseException) -> list[str]:

@@ -3,8 +3,8 @@
 import asyncio
 
 from maestro.domain.llm_errors import LLMFailure
-from maestro.llm.accounts import Account
 from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.protocols import Account
 from tests.support import composed
 from tests.support.llm_requests import request_of
 
@@ -16,9 +16,9 @@ NOBODY = "http://127.0.0.1:9/v1"
 
 async def warm() -> None:
     """Make one call in vain: litellm imports much of itself at the first, which takes a second of the event loop."""
-    client = LiteLLMClient([Account("nobody", "openai", "gpt-4o-mini", base_url=NOBODY)], lambda _: b"")
+    client = LiteLLMClient(lambda _: b"")
     try:
-        await client.complete(request_of())
+        await client.ask(Account("nobody", "openai", "gpt-4o-mini", base_url=NOBODY), request_of())
     except LLMFailure:
         await client.close()
 

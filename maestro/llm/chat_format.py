@@ -1,0 +1,126 @@
+"""Our requests and answers in OpenAI's chat format, which litellm takes and gives for every provider."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from maestro.domain.models import OLLAMA
+from maestro.domain.prompts import LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
+from maestro.domain.tools import call_id
+
+ANTHROPIC = "anthropic"
+
+ANSWER_NOW = "Answer now, in words: no tools are left to call."
+"""Ends the system message of a final call where a provider cannot be told to leave the tools alone."""
+
+MAX_NAME = 64
+
+_CACHE = {"type": "ephemeral"}
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """Return the messages of a request; ``images`` are the data URLs of each of them."""
+    said = zip(request.messages, images, strict=True)
+    found = [_turn(provider, message, urls) for message, urls in said if _says_something(message)]
+    if request.tools and request.final and provider == OLLAMA:
+        found[0] = {**found[0], "content": f"{found[0]['content']}\n\n{ANSWER_NOW}"}
+    return found
+
+
+def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
+    """Return the arguments that offer the tools of a request.
+
+    A final call keeps them, for they are part of what a provider caches, and forbids their use; Ollama cannot be
+    forbidden anything, so it is offered none.
+    """
+    if not request.tools or (request.final and provider == OLLAMA):
+        return {}
+    offered: dict[str, Any] = {"tools": [_definition(tool) for tool in request.tools]}
+    return {**offered, "tool_choice": "none"} if request.final else offered
+
+
+def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
+    """Read the tool calls of an answer to the call of this number; their arguments are left as they are."""
+    for place, call in enumerate(message.tool_calls or ()):
+        name, arguments = call.function.name or "", call.function.arguments or ""
+        yield ToolCall(id=call_id(number, place), name=name, arguments=arguments)
+
+
+def usage(answer: Any) -> Usage:
+    """Read what an answer took; what is said to be cached is never more than what went in."""
+    told = answer.usage
+    details = getattr(told, "prompt_tokens_details", None)
+    cached = min(getattr(details, "cached_tokens", None) or 0, told.prompt_tokens)
+    written = min(getattr(details, "cache_creation_tokens", None) or 0, told.prompt_tokens - cached)
+    return Usage(
+        input_tokens=told.prompt_tokens,
+        output_tokens=told.completion_tokens,
+        cached_tokens=cached,
+        cache_write_tokens=written,
+    )
+
+
+def _says_something(message: PromptMessage) -> bool:
+    """Tell whether to send a message: an empty turn of the assistant would become a sentence of litellm's own."""
+    return message.role is not Role.ASSISTANT or bool(message.content.strip() or message.tool_calls)
+
+
+def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
+    turn: dict[str, Any] = {"role": message.role.value, "content": _content(message, urls)}
+    if message.role is Role.TOOL:
+        turn |= {"tool_call_id": message.call_id, "name": _name(message.tool)}
+        if provider == OLLAMA:
+            # litellm hands it neither the name nor the id of the call that this is the result of.
+            turn["content"] = f"Result of {turn['name']}:\n{message.content}"
+    if message.tool_calls:
+        turn |= {"content": turn["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
+    return _marked(turn) if message.cache and provider == ANTHROPIC else turn
+
+
+def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
+    """Images become data URLs, so that nobody fetches an address."""
+    if not urls:
+        return message.content
+    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
+    return [{"type": "text", "text": message.content}, *pictures]
+
+
+def _marked(turn: dict[str, Any]) -> dict[str, Any]:
+    """Mark the end of a turn as the end of a beginning that is worth keeping."""
+    if turn["role"] == Role.TOOL.value:
+        return {**turn, "cache_control": _CACHE}
+    content = turn["content"]
+    if not content:
+        *before, last = turn["tool_calls"]
+        return {**turn, "tool_calls": [*before, {**last, "cache_control": _CACHE}]}
+    *parts, end = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    return {**turn, "content": [*parts, {**end, "cache_control": _CACHE}]}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": _name(call.name), "arguments": _arguments(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _definition(tool: ToolSpec) -> dict[str, Any]:
+    parameters = json.loads(tool.parameters)
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": parameters},
+    }
+
+
+def _name(name: str) -> str:
+    """Return a name that providers accept: a model may have made up one that they would refuse."""
+    return _NOT_IN_A_NAME.sub("_", name)[:MAX_NAME] or "unknown"
+
+
+def _arguments(text: str) -> str:
+    """Return arguments that every provider can read: what is no JSON object is put into one."""
+    try:
+        valid = isinstance(json.loads(text), dict)
+    except ValueError:
+        valid = False
+    return text if valid else json.dumps({"unreadable": text})

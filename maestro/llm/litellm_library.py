@@ -1,0 +1,155 @@
+"""The library between us and the providers: imported quietly and offline, and one HTTP request for each call of it."""
+
+import asyncio
+import gc
+import importlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import httpx
+
+from maestro.domain.llm_errors import CallSite, LLMFailure
+from maestro.llm.classify import classify, evidence
+from maestro.llm.wire import ObservedTransport, observed
+
+Transports = WeakSet[ObservedTransport]
+
+Answer = TypeVar("Answer")
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # else the import loads any .env file it finds above itself
+    "HF_HUB_OFFLINE": "1",  # else counting tokens of a Llama model asks Hugging Face, for 23 s
+}
+
+_SWITCHES = {
+    "telemetry": False,
+    "suppress_debug_info": True,
+    "disable_hf_tokenizer_download": True,
+    "drop_params": True,  # a model that does not know a parameter answers without it
+    "modify_params": False,
+    "num_retries": 0,
+    "turn_off_message_logging": True,
+    "redact_messages_in_exceptions": True,
+}
+
+
+class Library:
+    """litellm, which takes seconds and 190 MB to import.
+
+    ``warm_up`` starts that in the background, and a call waits for it. Use one per process, and ``close`` it on the
+    loop that called.
+    """
+
+    def __init__(self) -> None:
+        self._imported: Future[tuple[Any, Transports]] | None = None
+
+    def warm_up(self) -> None:
+        """Begin to import the library in a thread of its own; returns at once and may be called again."""
+        if self._imported is None:
+            importer = ThreadPoolExecutor(1, thread_name_prefix="litellm-import")
+            self._imported = importer.submit(_import_litellm)
+            importer.shutdown(wait=False)
+
+    async def call(
+        self, site: CallSite, function: str, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
+    ) -> Answer:
+        """Call one of its functions, with exactly one HTTP request, and return what ``read`` makes of the answer.
+
+        Whatever goes wrong, in ``read`` as well, is raised as an ``LLMFailure`` without any text of the call.
+        """
+        outcome = await self._outcome(site, function, arguments, read)
+        if isinstance(outcome, LLMFailure):
+            # Raised out here, where no exception is being handled: a context would carry prompt and key along.
+            raise outcome
+        return outcome
+
+    async def close(self) -> None:
+        """Close the connections that litellm keeps open; its own function for that forgets the ones to OpenAI."""
+        if self._imported is not None:
+            _, transports = await self._loaded()
+            while transports:
+                await transports.pop().aclose()
+
+    async def _loaded(self) -> tuple[Any, Transports]:
+        """Return the library, and the transports it has built, when its import has finished."""
+        self.warm_up()
+        assert self._imported is not None
+        # Shielded: a call that is given up must not give up the import that others wait for.
+        return await asyncio.shield(asyncio.wrap_future(self._imported))
+
+    async def _outcome(
+        self, site: CallSite, function: str, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
+    ) -> Answer | LLMFailure:
+        """Send the one request and return what came of it, a failure as a value."""
+        litellm, _ = await self._loaded()
+        _introduce(litellm, arguments["model"])
+        with observed() as exchange:
+            try:
+                return read(await getattr(litellm, function)(**arguments))
+            # litellm raises its own classes, those of openai, httpx and aiohttp, and bare KeyErrors at odd answers.
+            except Exception as error:  # noqa: BLE001
+                found = evidence(error, exchange)
+        return classify(site, found, datetime.now(UTC))
+
+
+def _introduce(litellm: Any, model: str) -> None:
+    """Tell litellm that a Gemini newer than its table takes a system message; else it hands ours to the user."""
+    if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
+        known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
+        litellm.register_model({model: known})
+
+
+def _import_litellm() -> tuple[Any, Transports]:
+    """Import litellm so that it stays quiet, offline and without retries.
+
+    Imported by name in a function because it takes three seconds and 190 MB that only a process that calls models
+    should pay, and none should wait for. The environment is written here, and only here, because litellm reads these
+    variables while it is imported and offers no other way.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    litellm = importlib.import_module("litellm")
+    for name, switch in _SWITCHES.items():
+        setattr(litellm, name, switch)
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
+    transports = _observe(importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler)
+    _never_look_again()
+    return litellm, transports
+
+
+def _never_look_again() -> None:
+    """Spare the garbage collector what the library has built and keeps for good.
+
+    Each full collection would go through it and stop every message of the process for a quarter of a second (measured:
+    4 % of Maestro's CPU time under load).
+    """
+    gc.collect()  # what the import left over is freed first, not kept
+    gc.freeze()
+
+
+def _observe(handler: Any) -> Transports:
+    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return those in use.
+
+    There is no supported way that holds for all providers; this method builds the transport of all of them. The set
+    is kept on the class it belongs to, so that a second client of the same process finds it.
+    """
+    known: Transports | None = getattr(handler, "_observed", None)
+    if known is not None:
+        return known
+    transports: Transports = WeakSet()
+    create = handler._create_async_transport
+
+    def create_observed(*args: Any, **kwargs: Any) -> ObservedTransport:
+        transport = ObservedTransport(create(*args, **kwargs) or httpx.AsyncHTTPTransport())
+        transports.add(transport)
+        return transport
+
+    handler._create_async_transport, handler._observed = staticmethod(create_observed), transports
+    return transports

@@ -1,0 +1,70 @@
+"""What is known about models in all, by the table inside litellm too (decision 4)."""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from maestro.domain.models import FALLBACK_WINDOW
+from maestro.domain.prompts import Usage
+from maestro.llm.model_map import library_facts, model_table
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a person says of a model."""
+
+    name: str
+    window: int | None = None
+    input_usd: float | None = None
+    output_usd: float | None = None
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("anthropic/claude-sonnet-4-6", 200_000),
+        ("gpt-4", 8_192),
+        ("openai/gpt-4-turbo", 128_000),
+        ("nobody/knows-this", FALLBACK_WINDOW),
+        ("ollama/llama3.1", FALLBACK_WINDOW),
+    ],
+)
+def test_windows(model: str, tokens: int) -> None:
+    assert model_table().context_window(model) == tokens
+
+
+def test_the_library_knows_what_we_do_not() -> None:
+    assert model_table().context_window("mistral/mistral-large-latest") > 30_000
+    known = model_table().price("groq/llama-3.3-70b-versatile")
+    assert known is not None
+    assert 0 < known.input_usd < known.output_usd < 10
+
+
+def test_a_price_of_nothing_is_an_unknown_price() -> None:
+    assert library_facts("gemini/gemini-exp-1206").window
+    assert model_table().price("gemini/gemini-exp-1206") is None
+    assert model_table().price("ollama/llama3.1") is None
+    assert model_table().price("nobody/knows-this") is None
+
+
+def test_what_is_paid_otherwise_has_no_price_by_the_token() -> None:
+    assert model_table().price("openai/whisper-1") is None
+
+
+def test_the_configured_figures_win() -> None:
+    table = model_table([Told("llama3.1", 32_768), Told("gpt-4o", None, 1.0, 2.0)])
+    assert table.context_window("ollama/llama3.1") == 32_768
+    assert table.price("ollama/llama3.1") is None
+    assert table.context_window("openai/gpt-4o") == 128_000
+    assert table.cost("openai/gpt-4o", Usage(input_tokens=1_000_000, output_tokens=500_000)) == 2.0
+
+
+def test_the_library_is_not_imported_for_it() -> None:
+    script = (
+        "import sys\nfrom maestro.llm.model_map import model_table\n"
+        "print(model_table().price('groq/llama-3.3-70b-versatile') is not None, 'litellm' in sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert told.stdout == "True False\n"
