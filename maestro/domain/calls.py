@@ -7,11 +7,11 @@ from enum import StrEnum
 from sqlmodel import Field, LargeBinary, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.prompts import CallPurpose
+from maestro.domain.prompts import CallPurpose, Usage
 
 
 class CallState(StrEnum):
-    """``sent`` is committed before the request leaves; interrupted means that the process died while it waited."""
+    """``sent`` is committed before the request leaves; interrupted: broken off, or its process died."""
 
     SENT = "sent"
     ANSWERED = "answered"
@@ -28,6 +28,18 @@ class CallEstimate:
     input_tokens: int
     cost_usd: float | None
     account: str = ""
+
+
+NO_TOKENS = Usage()
+
+
+@dataclass(frozen=True)
+class Expense:
+    """What a call took that brought no answer; ``cost_usd`` is None when the price is unknown or nobody said."""
+
+    usage: Usage = NO_TOKENS
+    cost_usd: float | None = None
+    duration_ms: int | None = None
 
 
 class LLMCall(SQLModel, table=True):

@@ -16,11 +16,11 @@ class UsageRow(SQLModel, table=True):
     """
 
     __tablename__ = "usage_log"
-    __table_args__ = (Index("ix_usage_log_at", "at"),)
+    __table_args__ = (Index("ix_usage_log_at", "at"), Index("ix_usage_log_job_id", "job_id", "number", "attempt"))
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime)
-    job_id: str = Field(index=True)
+    job_id: str
     purpose: str
     number: int
     attempt: int

@@ -2,15 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
-from maestro.domain.calls import CallEstimate, CallState, LLMCall
+from maestro.domain.calls import CallEstimate, CallState, Expense, LLMCall
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
+from maestro.store.budgets import Budgets
 from maestro.store.repository import Repository
+from maestro.store.usage import UsageLog
+
+FREE = Expense()
+"""What an attempt took that never reached a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +29,11 @@ class Last:
 
 
 class Calls(Repository):
-    """All attempts at all model calls."""
+    """All attempts at all model calls.
+
+    However an attempt ends, its row, its row in the usage log and what was spent say so together: exactly once, even
+    when it ends after somebody else has given it up.
+    """
 
     _OF_KEY = (
         col(LLMCall.job_id) == bindparam("of_job"),
@@ -38,6 +48,14 @@ class Calls(Repository):
         .where(*_OF_KEY)
         .order_by(col(LLMCall.attempt).desc())
         .limit(1)
+    )
+
+    _ATTEMPT = (*_OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
+    _END = update(LLMCall).where(*_ATTEMPT)
+    _END_OPEN = _END.where(col(LLMCall.state) == CallState.SENT)
+    _COST = select(LLMCall.cost_usd).where(*_ATTEMPT)
+    _UNDER_WAY = select(LLMCall.purpose, LLMCall.number, LLMCall.attempt).where(
+        col(LLMCall.job_id) == bindparam("of_job"), LLMCall.state == CallState.SENT
     )
 
     def answered(self, key: CallKey) -> LLMCall | None:
@@ -68,13 +86,12 @@ class Calls(Repository):
     def sent(self, key: CallKey, request: str, estimate: CallEstimate) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
 
-        The estimate stays in the row should the process die before the answer says what it really took.
-
-        An earlier attempt still marked as sent belonged to a process that died: it is marked as interrupted.
+        The estimate stays in the row should the process die before the answer says what it really took. An earlier
+        attempt still marked as sent belonged to a process that died: it is marked as interrupted.
         """
         last = self._last(key)
         if last is not None and last.state is CallState.SENT:
-            self._finish(key, last.attempt, state=CallState.INTERRUPTED)
+            self.interrupted(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1
         self._session.add(
             LLMCall(
@@ -86,6 +103,7 @@ class Calls(Repository):
                 request=request,
                 provider=estimate.provider,
                 model=estimate.model,
+                account=estimate.account,
                 input_tokens=estimate.input_tokens,
                 cost_usd=estimate.cost_usd,
                 started_at=self._now,
@@ -103,18 +121,27 @@ class Calls(Repository):
         return last.request if last is not None and cut_off else None
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
-        """Commit what the model said under the key of its request."""
+        """Commit what the model said under the key of its request, and settle what the call had reserved."""
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         said = response.model_dump(exclude={"tool_calls"})
-        self._finish(key, attempt, state=CallState.ANSWERED, tool_calls=tools, **said)
+        cost = self._end(key, attempt, state=CallState.ANSWERED, tool_calls=tools, **said)
+        self._budgets.settle(key, cost)
 
-    def failed(self, key: CallKey, attempt: int, error: str) -> None:
+    def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
         """Note that the attempt failed; ``error`` is the name of its class."""
-        self._finish(key, attempt, state=CallState.FAILED, error=error, input_tokens=0, cost_usd=None)
+        took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
+        self._budgets.spend(key, self._end(key, attempt, state=CallState.FAILED, error=error, **took))
 
-    def interrupted(self, key: CallKey, attempt: int) -> None:
-        """Note that the attempt was broken off before it was answered."""
-        self._finish(key, attempt, state=CallState.INTERRUPTED)
+    def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
+        """Note that the attempt was broken off before it was answered; its estimate counts as spent."""
+        cost = self._end(key, attempt, state=CallState.INTERRUPTED, duration_ms=duration_ms)
+        self._budgets.spend(key, cost)
+
+    def close(self, job_id: str) -> None:
+        """End what a job that ends has still under way, and give back what it has reserved."""
+        for purpose, number, attempt in self._run(self._UNDER_WAY, of_job=job_id).all():
+            self.interrupted(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
+        self._budgets.close(job_id)
 
     def failures(self, key: CallKey) -> int:
         """Count the failed attempts of this call."""
@@ -127,13 +154,29 @@ class Calls(Repository):
         """Return every attempt of a job's calls in the order they were made."""
         return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
 
+    @property
+    def _budgets(self) -> Budgets:
+        return Budgets(self._session, self._now)
+
     def _last(self, key: CallKey) -> Last | None:
         row = self._run(self._LAST, **_values(key)).first()
         return Last(*row) if row else None
 
-    def _finish(self, key: CallKey, attempt: int, **values: object) -> None:
-        ended = update(LLMCall).where(*self._OF_KEY, col(LLMCall.attempt) == attempt)
-        self._run(ended.values(finished_at=self._now, **values), **_values(key))
+    def _end(self, key: CallKey, attempt: int, **values: Any) -> float:
+        """Write how an attempt ended; return the US dollars that this adds to what is known to be spent."""
+        usage = UsageLog(self._session, self._now)
+        values = {**values, "finished_at": self._now, "its_attempt": attempt, **_values(key)}
+        counted = 0.0
+        if not self._run(self._END_OPEN, **values).rowcount:
+            # Somebody took it for dead: its row says interrupted, and its estimate has been counted.
+            self._run(self._END, **values)
+            counted = usage.forget(key, attempt)
+        usage.note(key, attempt)
+        cost: float | None = values["cost_usd"] if "cost_usd" in values else self._estimated(key, attempt)
+        return (cost or 0.0) - counted
+
+    def _estimated(self, key: CallKey, attempt: int) -> Any:
+        return self._run(self._COST, its_attempt=attempt, **_values(key)).scalar()
 
 
 def _values(key: CallKey) -> dict[str, object]:

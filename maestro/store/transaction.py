@@ -39,6 +39,7 @@ class Transaction:
     def close_job(self, job_id: str, ending: Ending) -> bool:
         """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended."""
         self.questions.cancel_of(job_id)
+        self.calls.close(job_id)
         self.deliveries.abandon(job_id)
         self.deliveries.leave_lanes(job_id)
         return self.jobs.end(job_id, ending)

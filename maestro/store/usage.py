@@ -1,7 +1,71 @@
 """What model calls took and cost: one row for each request to an account."""
 
+from sqlalchemy import bindparam, delete, insert, select
+from sqlmodel import col
+
+from maestro.domain.calls import LLMCall
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.jobs import Job
+from maestro.domain.prompts import CallKey
+from maestro.domain.usage import UsageRow
 from maestro.store.repository import Repository
+
+_OF_CALL = (
+    "job_id",
+    "purpose",
+    "number",
+    "attempt",
+    "provider",
+    "model",
+    "account",
+    "state",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "cost_usd",
+    "duration_ms",
+    "error",
+)
+_OF_JOB = ("agent_id", "client_id", "conversation_id")
 
 
 class UsageLog(Repository):
     """The rows of ``usage_log``."""
+
+    _NOTE = insert(UsageRow).from_select(
+        ["at", *_OF_JOB, *_OF_CALL],
+        select(
+            bindparam("at", type_=UtcDateTime),
+            *(getattr(Job, name) for name in _OF_JOB),
+            *(getattr(LLMCall, name) for name in _OF_CALL),
+        )
+        .join(Job, col(Job.id) == LLMCall.job_id)
+        .where(
+            col(LLMCall.job_id) == bindparam("of_job"),
+            col(LLMCall.purpose) == bindparam("its_purpose"),
+            col(LLMCall.number) == bindparam("its_number"),
+            col(LLMCall.attempt) == bindparam("its_attempt"),
+        ),
+    )
+    _OF_ATTEMPT = (
+        col(UsageRow.job_id) == bindparam("of_job"),
+        col(UsageRow.number) == bindparam("its_number"),
+        col(UsageRow.attempt) == bindparam("its_attempt"),
+        col(UsageRow.purpose) == bindparam("its_purpose"),
+    )
+    _COST = select(col(UsageRow.cost_usd)).where(*_OF_ATTEMPT)
+    _FORGET = delete(UsageRow).where(*_OF_ATTEMPT)
+
+    def note(self, key: CallKey, attempt: int) -> None:
+        """Write what the row of an attempt says, with those it is charged to."""
+        self._run(self._NOTE, at=self._now, **_values(key, attempt))
+
+    def forget(self, key: CallKey, attempt: int) -> float:
+        """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
+        cost: float | None = self._run(self._COST, **_values(key, attempt)).scalar()
+        self._run(self._FORGET, **_values(key, attempt))
+        return cost or 0.0
+
+
+def _values(key: CallKey, attempt: int) -> dict[str, object]:
+    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}

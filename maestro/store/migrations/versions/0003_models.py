@@ -120,7 +120,7 @@ def _spending() -> None:
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_index("ix_usage_log_at", "usage_log", ["at"])
-    op.create_index(op.f("ix_usage_log_job_id"), "usage_log", ["job_id"])
+    op.create_index("ix_usage_log_job_id", "usage_log", ["job_id", "number", "attempt"])
     op.create_table(
         "spending",
         sa.Column("day", sa.Date(), nullable=False),
