@@ -1,0 +1,292 @@
+"""The one downloader for addresses that come from outside: it asks public hosts only (SSRF), within limits.
+
+The name is resolved here, every address it stands for is checked, and the connection goes to the very address that was
+checked, so that a name cannot point elsewhere a moment later. Proxies of the environment are not used.
+"""
+
+import asyncio
+import socket
+import ssl
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+
+import httpcore
+import httpx
+from pydantic import SecretStr
+
+from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.hosts import DEFAULT_PORTS
+from maestro.domain.internet import is_plain_host, is_public
+from maestro.domain.release import release
+
+CONNECT_SECONDS = 10.0
+"""How long one address of a host may take to answer before the next one is tried."""
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the addresses of a host, best first; raises ``OSError``."""
+
+_Sink = Callable[[bytes], Awaitable[object]]
+_FAILURES = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError, OSError, zlib.error)
+_REDIRECTS = {
+    HTTPStatus.MOVED_PERMANENTLY,
+    HTTPStatus.FOUND,
+    HTTPStatus.SEE_OTHER,
+    HTTPStatus.TEMPORARY_REDIRECT,
+    HTTPStatus.PERMANENT_REDIRECT,
+}
+MAX_PORT = 65_535
+_PIECE_BYTES = 64 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class FetchRefused(MaestroError):
+    """The address, or what it leads to, may not be fetched; the text says why and names at most the host."""
+
+    public = "An address may not be fetched."
+
+
+class FetchFailed(MaestroError):
+    """The host could not be reached or did not answer properly; the text names at most the host."""
+
+    public = "An address could not be fetched."
+    retryable = True
+    patience = Patience.PLATFORM
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a fetch may take: bytes of the unpacked body, seconds for everything, redirects followed.
+
+    With ``cut`` a longer body ends at the limit; otherwise it is refused.
+    """
+
+    max_bytes: int
+    seconds: float
+    redirects: int = 5
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Access:
+    """Whom a fetch may ask: ``hosts`` only, or anybody when empty, and on ``ports`` only, or on any when empty.
+
+    ``private_hosts`` may be at addresses that are not public. The bearer token is shown to the origin of the first
+    address and never to another one that a redirect leads to.
+    """
+
+    hosts: frozenset[str] = frozenset()
+    private_hosts: frozenset[str] = frozenset()
+    ports: frozenset[int] = frozenset()
+    bearer: SecretStr = field(default=SecretStr(""))
+
+
+@dataclass(frozen=True)
+class Head:
+    """How an answer begins: the address is the last one, after redirects; ``content_type`` is the header as sent."""
+
+    status: int
+    content_type: str
+    url: str
+    cut: bool = False
+
+
+@dataclass(frozen=True)
+class Fetched(Head):
+    """An answer with its body, unpacked."""
+
+    body: bytes = field(default=b"", repr=False)
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+@dataclass(frozen=True)
+class Network:
+    """How hosts are found and reached; tests bring their own."""
+
+    resolve: Resolve = resolve
+    backend: httpcore.AsyncNetworkBackend = field(default_factory=httpcore.AnyIOBackend)
+    tls: Callable[[], ssl.SSLContext] = httpcore.default_ssl_context
+
+
+async def fetch(url: str, limits: Limits, access: Access | None = None, network: Network | None = None) -> Fetched:
+    """Get what is at an address, whatever its status; raises ``FetchRefused`` and ``FetchFailed``."""
+    body = bytearray()
+
+    async def keep(chunk: bytes) -> None:
+        body.extend(chunk)
+
+    head = await _get(url, keep, limits, access or Access(), network or Network())
+    return Fetched(head.status, head.content_type, head.url, head.cut, bytes(body))
+
+
+async def download(
+    url: str, path: Path, limits: Limits, access: Access | None = None, network: Network | None = None
+) -> Head:
+    """Write what is at an address into a new file, whatever its status; when it fails, what arrived stays there."""
+    file = await asyncio.to_thread(path.open, "xb")
+    try:
+        return await _get(url, partial(_write, file), limits, access or Access(), network or Network())
+    finally:
+        await asyncio.to_thread(file.close)
+
+
+async def _write(file: BinaryIO, chunk: bytes) -> None:
+    await asyncio.to_thread(file.write, chunk)
+
+
+async def _get(url: str, sink: _Sink, limits: Limits, access: Access, network: Network) -> Head:
+    first = target = _checked(url, access)
+    try:
+        async with asyncio.timeout(limits.seconds):
+            for _ in range(limits.redirects + 1):
+                bearer = access.bearer.get_secret_value() if _origin(target) == _origin(first) else ""
+                async with _asked(target, bearer, access, network) as response:
+                    location = _location(response)
+                    if location is None:
+                        cut = await _read(response, sink, limits)
+                        return Head(response.status, _header(response, b"content-type"), str(target), cut)
+                target = _checked(location, access, target)
+    except TimeoutError:
+        raise FetchFailed(f"{target.host} took longer than {limits.seconds:g} seconds") from None
+    except _FAILURES as error:
+        raise FetchFailed(f"{target.host}: {str(error)[:200] or type(error).__name__}") from None
+    raise FetchRefused(f"{first.host} redirects more than {limits.redirects} times")
+
+
+def _checked(url: str, access: Access, base: httpx.URL | None = None) -> httpx.URL:
+    """Return the address, relative to the one that led to it; raises ``FetchRefused`` for what may not be asked."""
+    try:
+        target = base.join(url) if base else httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        raise FetchRefused("this is not a valid address") from None
+    if target.scheme not in DEFAULT_PORTS or not target.host:
+        raise FetchRefused("the address must start with http:// or https:// and name a host")
+    if target.userinfo:
+        raise FetchRefused("the address must not contain a user name or a password")
+    _check_host(*_origin(target)[1:], access)
+    return target
+
+
+def _check_host(host: str, port: int, access: Access) -> None:
+    if host not in access.private_hosts and not is_plain_host(host):
+        raise FetchRefused(f"{host[:100]} is neither a host name nor an address in its usual spelling")
+    if access.hosts and host not in access.hosts:
+        raise FetchRefused(f"{host} is not one of the hosts that may be asked")
+    if port > MAX_PORT or (access.ports and port not in access.ports):
+        raise FetchRefused(f"port {port} may not be asked")
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int]:
+    return url.scheme, url.raw_host.decode("ascii").lower(), url.port or DEFAULT_PORTS.get(url.scheme, 0)
+
+
+@asynccontextmanager
+async def _asked(url: httpx.URL, bearer: str, access: Access, network: Network) -> AsyncIterator[httpcore.Response]:
+    """Ask one address once, over a connection of its own."""
+    headers = [("Accept", "*/*"), ("Accept-Encoding", "gzip"), ("User-Agent", f"Maestro/{release()}")]
+    if bearer:
+        headers.append(("Authorization", f"Bearer {bearer}"))
+    scheme, host, port = _origin(url)
+    target = httpcore.URL(scheme=scheme, host=host, port=port, target=url.raw_path)
+    backend = _CheckedBackend(network, access.private_hosts)
+    tls = await asyncio.to_thread(network.tls) if scheme == "https" else None
+    async with (
+        httpcore.AsyncConnectionPool(ssl_context=tls, network_backend=backend) as pool,
+        pool.stream("GET", target, headers=headers, extensions={"timeout": {"connect": CONNECT_SECONDS}}) as response,
+    ):
+        yield response
+
+
+class _CheckedBackend(httpcore.AsyncNetworkBackend):
+    """Connects to a host only at an address that was checked; TLS still proves the host's name."""
+
+    def __init__(self, network: Network, private_hosts: frozenset[str]) -> None:
+        self._network = network
+        self._private_hosts = private_hosts
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's own signature
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Try the host's addresses in turn."""
+        failure: Exception = httpcore.ConnectError("it has no address")
+        for address in await self._addresses(host, port):
+            try:
+                return await self._network.backend.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def _addresses(self, host: str, port: int) -> Sequence[str]:
+        addresses = await self._network.resolve(host, port)
+        if host not in self._private_hosts and not all(is_public(address) for address in addresses):
+            raise FetchRefused(f"{host} is at an address that is not public")
+        return addresses
+
+
+def _location(response: httpcore.Response) -> str | None:
+    """Return where a redirect leads, None when the answer is none."""
+    return (_header(response, b"location") or None) if response.status in _REDIRECTS else None
+
+
+def _header(response: httpcore.Response, name: bytes) -> str:
+    values = [value for key, value in response.headers if key.lower() == name]
+    return values[-1].decode("latin-1") if values else ""
+
+
+async def _read(response: httpcore.Response, sink: _Sink, limits: Limits) -> bool:
+    """Hand the body on as it arrives; return whether it was cut at the limit."""
+    left = limits.max_bytes
+    length = _header(response, b"content-length")
+    if not limits.cut and length.isdecimal() and int(length) > left:
+        raise FetchRefused(f"it is larger than {limits.max_bytes:,} bytes")
+    unpacker = _Unpacker(_header(response, b"content-encoding").strip().lower())
+    async for packed in response.aiter_stream():
+        for chunk in unpacker.pieces(packed):
+            await sink(chunk[:left])
+            left -= len(chunk)
+            if left < 0 and not limits.cut:
+                raise FetchRefused(f"it is larger than {limits.max_bytes:,} bytes")
+            if left < 0:
+                return True
+    unpacker.end()
+    return False
+
+
+class _Unpacker:
+    """Unpacks a body piece by piece, never more than a small piece at once (gzip bombs)."""
+
+    def __init__(self, encoding: str) -> None:
+        if encoding not in ("", "identity", "gzip", "x-gzip"):
+            raise FetchFailed(f"the answer is packed with {encoding[:20]}, which was not asked for")
+        self._inflater = zlib.decompressobj(_GZIP) if encoding.endswith("gzip") else None
+        self._begun = False
+
+    def pieces(self, packed: bytes) -> Iterator[bytes]:
+        """Yield what these bytes of the answer stand for."""
+        if self._inflater is None:
+            yield packed
+            return
+        self._begun = self._begun or bool(packed)
+        while packed and not self._inflater.eof:
+            yield self._inflater.decompress(packed, _PIECE_BYTES)
+            packed = self._inflater.unconsumed_tail
+
+    def end(self) -> None:
+        """Raise ``FetchFailed`` when something is missing."""
+        if self._inflater is not None and self._begun and not self._inflater.eof:
+            raise FetchFailed("the answer breaks off")
