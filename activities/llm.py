@@ -1,24 +1,55 @@
-"""Step 9 of a message: one model call."""
+"""Step 9 of a message: one model call, the rounds of tool calls before it included."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from temporalio import activity
 
 from activities.routing import Typing
+from maestro.domain.agents import Agent
 from maestro.domain.flow import ModelOutcome, ModelStep
-from maestro.domain.prompts import PROMPT_TURNS, CallKey, LLMRequest, LLMResponse
+from maestro.domain.jobs import Job, Priority
+from maestro.domain.prompts import PROMPT_TURNS, TOOL_CALLS, CallKey, LLMRequest, LLMResponse, PromptMessage, ToolSpec
+from maestro.domain.rounds import Round, made, turns
+from maestro.domain.tokens import estimate_messages
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+UNKNOWN_TOOL = "unknown"
+"""What a history calls a tool that does not exist: its name is text that a model wrote."""
+
+MARGIN = 500
+"""Tokens that are left over for what providers add around turns and tools."""
+
+
+class Toolbox(Protocol):
+    """The tools there are."""
+
+    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
+        """Return what a model is told of the allowed tools, by name; None for those that everybody may call."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModelRules:
+    """What a call may ask for: the tokens of the longest answer, the tools, and a model's window in tokens."""
+
+    max_output_tokens: int
+    toolbox: Toolbox
+    window: Callable[[str], int]
 
 
 class LLMActivities:
     """Asks the model through the middleware chain (specification 003, step 10)."""
 
-    def __init__(self, store: Store, llm: LLMClient, typing: Typing, max_output_tokens: int) -> None:
+    def __init__(self, store: Store, llm: LLMClient, typing: Typing, rules: ModelRules) -> None:
         self._store = store
         self._llm = llm
         self._typing = typing
-        self._max_output_tokens = max_output_tokens
+        self._rules = rules
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> ModelOutcome:
@@ -28,25 +59,50 @@ class LLMActivities:
         """
         request = await asyncio.to_thread(self._request, step)
         response = await self._llm.complete(request)
-        return await asyncio.to_thread(self._finish, step, response)
+        known = {spec.name for spec in request.tools}
+        wanted = () if step.final else made(response.tool_calls)
+        tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
+        return await asyncio.to_thread(self._finish, step, response, tools)
 
     def _request(self, step: ModelStep) -> LLMRequest:
         with self._store.view() as tx:
             job = tx.jobs.get(step.job_id)
             self._typing.start(job.id, job.address)
-            turns = PROMPT_TURNS.validate_json(tx.prompts.of_job(step.job_id).turns)
+            agent = tx.agents.get(job.agent_id)
             return LLMRequest(
                 key=CallKey(job_id=step.job_id, number=step.number),
                 platform=job.platform,
-                model=tx.agents.get(job.agent_id).model,
-                messages=tx.prompts.unpack(turns),
-                max_output_tokens=self._max_output_tokens,
+                model=agent.model,
+                fallbacks=tuple(agent.fallbacks.split()),
+                messages=self._messages(tx, job, agent, step),
+                tools=self._rules.toolbox.specs(agent.tools.split() if agent.tools is not None else None),
+                final=step.final,
+                max_output_tokens=self._rules.max_output_tokens,
+                conversation_id=job.conversation_id or 0,
+                background=job.priority > Priority.MESSAGE,
             )
 
-    def _finish(self, step: ModelStep, response: LLMResponse) -> ModelOutcome:
-        outcome = ModelOutcome(
-            number=step.number,
-            **response.model_dump(include=set(ModelOutcome.model_fields) - {"number"}),
-        )
+    def _messages(self, tx: Transaction, job: Job, agent: Agent, step: ModelStep) -> tuple[PromptMessage, ...]:
+        """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
+        prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(job.id).turns))
+        if step.number == 1:
+            return prompt
+        window = self._rules.window(agent.model or tx.accounts.default_model())
+        room = window - estimate_messages(prompt) - self._rules.max_output_tokens - MARGIN
+        return (*prompt, *turns(_rounds(tx, step), room))
+
+    def _finish(self, step: ModelStep, response: LLMResponse, tools: tuple[str, ...]) -> ModelOutcome:
+        took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
         with self._store.begin() as tx:
-            return tx.steps.done(step, outcome)
+            return tx.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
+
+
+def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
+    """Return what the model asked for in its earlier calls and what came of it."""
+    runs = tx.tool_runs.of(step.job_id)
+    found = []
+    for number in range(1, step.number):
+        call = tx.calls.answer(CallKey(job_id=step.job_id, number=number))
+        results = tuple(tx.prompts.text(run.result) for run in runs if run.number == number)
+        found.append(Round(call.content, made(TOOL_CALLS.validate_json(call.tool_calls)), results))
+    return found

@@ -13,6 +13,7 @@ from maestro.domain.replay import ReplayMode, refusal, restarted
 from maestro.store.store import Store
 
 CANCEL_TIMEOUT = 5.0
+WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)
 
 ClientSource = Callable[[], Awaitable[Client | None]]
 
@@ -37,7 +38,7 @@ class TemporalJobControl:
     async def cancel(self, job_id: str, actor: str) -> None:
         """Stop an open job for good; raises ``NotFound``, and ``Conflict`` when it has ended."""
         status = await asyncio.to_thread(self._stop, job_id, actor)
-        if status is not JobStatus.PENDING:
+        if status not in WITHOUT_A_WORKFLOW:
             await self._cancel_workflow(job_id)
         self._wake()
 
@@ -74,6 +75,6 @@ class TemporalJobControl:
                 raise Conflict(f"job {job_id} is {job.status} already; there is nothing to cancel")
             tx.audit.add(actor, "job.cancel", job_id)
             tx.jobs.request_stop(job_id)
-            if job.status is JobStatus.PENDING:
+            if job.status in WITHOUT_A_WORKFLOW:
                 tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
             return job.status

@@ -40,11 +40,16 @@ LONGEST_PAUSE = 5.0
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds: how often to look without being woken, between heartbeats at most, and per model call."""
+    """Seconds: how often to look without being woken, between heartbeats at most, per request to a model, per tool.
+
+    ``tool_rounds`` is how often a model may call tools before it has to answer.
+    """
 
     look: float
     heartbeat: float
     model: float
+    tool: float
+    tool_rounds: int
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,8 @@ class Dispatcher:
                 run=job.run,
                 heartbeat_seconds=self._pace.heartbeat,
                 model_seconds=self._pace.model,
+                tool_seconds=self._pace.tool,
+                tool_rounds=self._pace.tool_rounds,
                 llm_queue=self._queues.llm,
                 connector_queue=self._queues.connector(job.platform, job.account),
             ),
@@ -198,13 +205,17 @@ class Dispatcher:
         """See all there is to do, without writing where there is nothing to claim."""
         with self._store.view() as tx:
             stopped = frozenset(tx.jobs.stopped_while_waiting())
-            if not tx.jobs.claimable(1, tx.now - CLAIM_LAPSES):
+            if not (tx.jobs.any_due() or tx.jobs.claimable(1, tx.now - CLAIM_LAPSES)):
                 return Look(stopped=stopped)
         return replace(self._look_after_a_call(), stopped=stopped)
 
     def _look_after_a_call(self) -> Look:
-        """Claim what is there: who calls has just committed a job, or freed a lane."""
+        """Claim what is there: who calls has just committed a job, or freed a lane.
+
+        Jobs that have waited long enough go first, so that they are in their old turn before a later one is claimed.
+        """
         with self._store.begin() as tx:
+            tx.jobs.go_on()
             return Look(tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES))
 
     def _unclaim(self, ids: Collection[str]) -> None:

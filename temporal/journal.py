@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped
-from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, next_attempt_in
+from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped, Suspension
+from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, Wait, next_attempt_in
 from maestro.store.jobs import Standing
 from maestro.store.store import Store
 from temporal.failures import UNEXPECTED, StepFailure
@@ -19,8 +19,10 @@ from temporal.under_way import UnderWay
 
 DETAIL_CHARS = 500
 Activity = Callable[..., Any]
-AFTER_A_STOP = ("deliver", "notice", "close")
+AFTER_A_STOP = ("deliver", "notice", "close", "park")
 """Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
+AFTER_THE_END = ("close", "park")
+"""Steps that find out by themselves that somebody else ended the job."""
 
 
 class StepJournal(Interceptor):
@@ -66,9 +68,11 @@ class Journal:
         """
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
+            past = tx.steps.past(ref)
+            if past.result is not None and ref.step.startswith("park"):
+                return past.result  # the job may wait for its next run already
             if job.status is JobStatus.PENDING:
                 tx.jobs.started(ref.job_id)
-            past = tx.steps.past(ref)
             if past.result is not None:
                 return past.result
             _refuse(job, ref)
@@ -81,6 +85,10 @@ class Journal:
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed and return what Temporal is told."""
         with self._store.begin() as tx:
+            if isinstance(error, Suspension):
+                wait = Wait(reason=error.reason, wake_at=error.wake_at)
+                tx.steps.suspended(ref, type(error).__name__, _detail(error), wait)
+                return StepFailure(error, None)
             tx.steps.failed(ref, type(error).__name__, _detail(error))
             failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED)
             tx.jobs.update(ref.job_id, attempts=failures)
@@ -89,7 +97,7 @@ class Journal:
 
 def _refuse(job: Standing, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` when this step of the job must not act any more."""
-    if job.status.ended and not ref.step.startswith("close"):
+    if job.status.ended and not ref.step.startswith(AFTER_THE_END):
         raise JobEnded(f"job {ref.job_id} is {job.status}")
     if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
         raise Stopped(f"a person stopped job {ref.job_id}")

@@ -19,10 +19,25 @@ with workflow.unsafe.imports_passed_through():
     from activities.media import MediaActivities
     from activities.routing import TypingActivities
     from activities.tags import TagActivities
+    from activities.tools import ToolActivities
+    from activities.waiting import WaitingActivities
     from maestro.domain.deliveries import Purpose
-    from maestro.domain.flow import AnswerStep, CloseOutcome, CloseStep, DeliverStep, ModelOutcome, ModelStep
+    from maestro.domain.flow import (
+        AnswerStep,
+        CloseOutcome,
+        CloseStep,
+        DeliverStep,
+        ModelOutcome,
+        ModelStep,
+        ParkOutcome,
+        ParkStep,
+        ToolOutcome,
+        ToolStep,
+    )
     from maestro.domain.jobs import JobRef, JobStatus, StepRef
     from workflows import policies
+    from workflows.model_loop import model_loop
+    from workflows.suspension import SUSPENSIONS, Suspended
 
 Outcome = TypeVar("Outcome")
 
@@ -31,7 +46,6 @@ CONVERSATION = SearchAttributeKey.for_keyword("Conversation")
 OUTCOME = SearchAttributeKey.for_keyword("Outcome")
 
 STOPPED = frozenset({"Stopped", "JobEnded"})
-FINAL_CALL = 1
 
 
 @dataclass(frozen=True)
@@ -55,10 +69,14 @@ class JobRun:
     async def to_its_end(self, flow: Awaitable[None]) -> str:
         """Run the flow and return the job's status; whatever goes wrong, the job is closed with its reason.
 
-        Fails the workflow when the job failed, so that it is found among the failed ones in the Temporal Web UI.
+        A job that has to wait is parked, and this run is over. Fails the workflow when the job failed, so that it is
+        found among the failed ones in the Temporal Web UI.
         """
         try:
-            await flow
+            try:
+                await flow
+            except Suspended as waiting:
+                await _to_completion(self._park(waiting.steps))
         # Design invariant 9: a message never ends silently, not even by a fault in this very code.
         except (Exception, asyncio.CancelledError) as error:
             await _to_completion(self._fail(error))
@@ -88,17 +106,32 @@ class JobRun:
     async def answer(self) -> None:
         """Build the context, ask the model, record the answer, deliver it."""
         await self.local(ContextActivities.build_context, "context", "Build the prompt")
-        call: ModelOutcome = await self._regular(
-            LLMActivities.call_model,
-            ModelStep(job_id=self._ref.job_id, step=f"model-{FINAL_CALL}", number=FINAL_CALL),
-            Terms(once=self._model_calls(1), queue=self._ref.llm_queue),
-            f"Ask the model, call {FINAL_CALL}",
-        )
-        self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
-        step = AnswerStep(job_id=self._ref.job_id, step="tags", number=call.number)
+        number = await model_loop(self, self._ref.tool_rounds)
+        step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
         await self._local(TagActivities.record_answer, step, "Act on the answer and record it")
         await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
         self.ended(JobStatus.COMPLETED)
+
+    async def ask_model(self, number: int, *, final: bool) -> ModelOutcome:
+        """Make one model call; raises ``Suspended`` when every account has to be left alone for a while."""
+        call: ModelOutcome = await self._regular(
+            LLMActivities.call_model,
+            ModelStep(job_id=self._ref.job_id, step=f"model-{number}", number=number, final=final),
+            Terms(once=self._model_calls(1), queue=self._ref.llm_queue),
+            f"Ask the model, call {number}",
+        )
+        self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
+        return call
+
+    async def call_tool(self, number: int, place: int, name: str) -> None:
+        """Make one tool call; raises ``Suspended`` when it waits for a person."""
+        done: ToolOutcome = await self._regular(
+            ToolActivities.call_tool,
+            ToolStep(job_id=self._ref.job_id, step=f"tool-{number}-{place}", number=number, place=place),
+            Terms(once=timedelta(seconds=self._ref.tool_seconds) + policies.SLACK, queue=self._ref.llm_queue),
+            f"Call the tool {name}",
+        )
+        self.tell(f"tool {name}: {done.state}")
 
     async def reply(self) -> None:
         """Send what Maestro itself has to say, such as the answer to a control word."""
@@ -133,6 +166,12 @@ class JobRun:
     def ended(self, status: JobStatus) -> None:
         """Note how the job ended; its row says the same already."""
         self._status = status
+
+    async def _park(self, steps: tuple[str, ...]) -> None:
+        step = ParkStep(job_id=self._ref.job_id, step=f"park-{self._ref.run}", steps=steps)
+        parked: ParkOutcome = await self._local(WaitingActivities.park_job, step, "Give the place back and wait")
+        self.ended(parked.status)
+        self.tell(f"{parked.status}: {', '.join(steps)}")
 
     async def _fail(self, error: BaseException) -> None:
         kind = _kind(error)
@@ -182,15 +221,24 @@ class JobRun:
         """Run a step that the answer can do without: its failure is told, and the flow goes on; a stop is a stop."""
         try:
             await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
-        except ActivityError as error:
+        except (ActivityError, Suspended) as error:
             if is_cancelled_exception(error) or _kind(error) in STOPPED:
                 raise
             self.tell(f"{step} failed ({_kind(error)}): going on without it")
 
     def _model_calls(self, count: int) -> timedelta:
-        return timedelta(seconds=self._ref.model_seconds) * count + policies.SLACK
+        return timedelta(seconds=self._ref.model_seconds) * policies.REQUESTS_PER_CALL * count + policies.SLACK
 
     async def _regular(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
+        """Run a step on a queue; raises ``Suspended`` when it says that it has to wait."""
+        try:
+            return await self._activity(activity, step, terms, summary)
+        except ActivityError as error:
+            if _kind(error) in SUSPENSIONS:
+                raise Suspended(step.step) from None
+            raise
+
+    async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
         return await workflow.execute_activity_method(
             activity,
             step,

@@ -33,6 +33,9 @@ COMPACTION = timedelta(minutes=1)
 What it has bought by then is kept, and the compaction of the next message goes on from there.
 """
 
+REQUESTS_PER_CALL = 3
+"""How long one model call may take in requests: one account may time out, another answer slowly, and both may wait."""
+
 SLACK = timedelta(seconds=30)
 """What an activity may take beyond the deadline it keeps itself."""
 

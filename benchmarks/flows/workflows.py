@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.flow import AnswerStep, DeliverStep, ModelStep
     from maestro.domain.jobs import JobRef, JobStatus, StepRef
     from workflows import policies
-    from workflows.job import AGENT, CONVERSATION, FINAL_CALL, OUTCOME
+    from workflows.job import AGENT, CONVERSATION, OUTCOME
 
 NAME = "MessageWorkflow"
 
@@ -86,11 +86,11 @@ def _step(ref: JobRef, step: str) -> StepRef:
 
 
 def _model(ref: JobRef) -> ModelStep:
-    return ModelStep(job_id=ref.job_id, step=f"model-{FINAL_CALL}", number=FINAL_CALL)
+    return ModelStep(job_id=ref.job_id, step="model-1", number=1)
 
 
 def _answer(ref: JobRef) -> AnswerStep:
-    return AnswerStep(job_id=ref.job_id, step="tags", number=FINAL_CALL)
+    return AnswerStep(job_id=ref.job_id, step="tags", number=1)
 
 
 def _delivery(ref: JobRef) -> DeliverStep:

@@ -108,6 +108,8 @@ def pace(settings: Settings) -> Pace:
         look=settings.jobs.dispatch_seconds,
         heartbeat=settings.temporal.heartbeat.total_seconds(),
         model=settings.llm.total_timeout_seconds,
+        tool=settings.tools.timeout_seconds,
+        tool_rounds=settings.jobs.max_tool_rounds,
     )
 
 

@@ -12,6 +12,13 @@ class Patience(StrEnum):
     OURSELVES = "ourselves"
 
 
+class WaitReason(StrEnum):
+    """What a waiting job waits for."""
+
+    ACCOUNT = "account"
+    PERSON = "person"
+
+
 class MaestroError(Exception):
     """The base of all our errors.
 
@@ -113,6 +120,7 @@ class Suspension(MaestroError):
     """
 
     public = "The job waits."
+    reason = WaitReason.PERSON
     wake_at: datetime | None = None
 
 

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs import JobStatus, StepRef
+from maestro.domain.tools import ToolState
 from maestro.domain.values import Value
 
 
@@ -58,13 +59,14 @@ class ContextOutcome(Value):
 
 
 class ModelStep(StepRef):
-    """One model call; ``number`` counts the job's calls from 1."""
+    """One model call; ``number`` counts the job's calls from 1. A final one must be answered without tools."""
 
     number: int
+    final: bool = False
 
 
 class ModelOutcome(Value):
-    """What a model call took; the answer itself stays in the store."""
+    """What a model call took, and the names of the tools it asks for; the answer itself stays in the store."""
 
     number: int
     model: str
@@ -73,6 +75,32 @@ class ModelOutcome(Value):
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
+    tools: tuple[str, ...] = ()
+
+
+class ToolStep(StepRef):
+    """One tool call: the number of the model call that asked for it, and its place in the answer, from 0."""
+
+    number: int
+    place: int
+
+
+class ToolOutcome(Value):
+    """What became of a tool call; its result stays in the store."""
+
+    state: ToolState
+
+
+class ParkStep(StepRef):
+    """The steps that cannot go on, by name."""
+
+    steps: tuple[str, ...]
+
+
+class ParkOutcome(Value):
+    """The job's status after it gave its place back; another one than waiting if somebody ended it."""
+
+    status: JobStatus
 
 
 class AnswerStep(StepRef):

@@ -6,7 +6,7 @@ from enum import StrEnum
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.errors import MaestroError, Patience
+from maestro.domain.errors import MaestroError, Patience, WaitReason
 from maestro.domain.messages import Address
 from maestro.domain.values import Value
 
@@ -56,7 +56,7 @@ class Priority:
 class Job(SQLModel, table=True):
     """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one.
 
-    ``wake_at`` is when a waiting job goes on by itself, ``told_to_wait`` whether its person was told that it waits.
+    ``wake_at`` is when a waiting job goes on, ``told_to_wait`` whether its person was told that it waits.
     """
 
     __tablename__ = "queue"
@@ -99,6 +99,7 @@ class Job(SQLModel, table=True):
     error: str = ""
     reason: str = ""
     stop_requested: bool = False
+    waits_for: WaitReason | None = Field(default=None, sa_type=text_of(WaitReason))
     waits_since: datetime | None = Field(default=None, sa_type=UtcDateTime)
     wake_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     told_to_wait: bool = False
@@ -113,6 +114,9 @@ class Job(SQLModel, table=True):
         """Where the answer goes."""
         return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
 
+
+WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon as one is free."
+"""What a person hears, once, when the answer has to wait for an account (decision 9)."""
 
 FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
 """What a person hears, once and without internals, when a message finally failed (decision 20)."""
@@ -161,6 +165,13 @@ class JobStep(SQLModel, table=True):
     detail: str = ""
 
 
+class Wait(Value):
+    """What a step waits for, and when it goes on by itself; None when only the event itself ends the wait."""
+
+    reason: WaitReason
+    wake_at: datetime | None = None
+
+
 class StepRef(Value):
     """The one payload of an activity: which step of which job."""
 
@@ -179,13 +190,15 @@ class Ending(Value):
 class JobRef(Value):
     """The one payload of a workflow: which job, its run, how fast it goes (seconds), and on which queues.
 
-    An empty queue is the workflow's own.
+    ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue is the workflow's own.
     """
 
     job_id: str
     run: int
     heartbeat_seconds: float
     model_seconds: float
+    tool_seconds: float
+    tool_rounds: int
     llm_queue: str = ""
     connector_queue: str = ""
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from maestro.domain.errors import MaestroError, Patience, Suspension
+from maestro.domain.errors import MaestroError, Patience, Suspension, WaitReason
 from maestro.domain.prompts import Usage
 
 
@@ -123,3 +123,4 @@ class AccountsExhausted(Suspension, LLMFailure):
     """Every account is limited: the job waits until the first of them may be asked again (decision 9)."""
 
     public = "All accounts are temporarily unavailable."
+    reason = WaitReason.ACCOUNT

@@ -65,13 +65,18 @@ def call_id(number: int, place: int) -> str:
     return f"call_{number}_{place}"
 
 
-def worn_out(earlier: Sequence[ToolRun], tool: str, arguments: str) -> bool:
+def worn_out(earlier: Sequence[ToolRun], wanted: ToolRun) -> bool:
     """Say whether this very call has failed three times in a row in the same way, in the order they were asked for.
 
     Its success begins the count anew, and so does another error; calls of other tools or with other arguments between
-    them do not.
+    them do not, nor do calls that were not made.
     """
-    same = [run for run in earlier if (run.tool, run.arguments) == (tool, arguments) and run.state.ended]
+    same = [
+        run
+        for run in earlier
+        if (run.tool, run.arguments) == (wanted.tool, wanted.arguments)
+        and run.state in (ToolState.DONE, ToolState.FAILED)
+    ]
     last = same[-SAME_FAILURES:]
     return len(last) == SAME_FAILURES and all(
         run.state is ToolState.FAILED and run.error == last[0].error for run in last

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import bindparam, func, literal
+from sqlalchemy import ColumnElement, bindparam, case, func, literal
 from sqlmodel import col, or_, select, update
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.errors import NotFound
-from maestro.domain.jobs import OPEN, Ending, Job, JobStatus, JobStep, StepState
+from maestro.domain.errors import NotFound, WaitReason
+from maestro.domain.jobs import OPEN, Ending, Job, JobStatus, JobStep, StepState, Wait
 from maestro.domain.messages import LaneKey
 from maestro.store.repository import Repository
 
@@ -29,8 +29,9 @@ class Standing:
 class Jobs(Repository):
     """The ``queue`` table."""
 
+    # Who runs keeps the lane from everybody, also from a job that comes back to an earlier place after a wait.
     _HEADS = (
-        select(Job.lane, func.min(Job.turn).label("turn"))
+        select(Job.lane, func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn"))
         .where(col(Job.status).in_(HOLDS_A_PLACE), col(Job.lane).is_not(None))
         .group_by(Job.lane)
         .subquery()
@@ -52,8 +53,27 @@ class Jobs(Repository):
     )
     _INSIDE = select(JobStep.id).where(JobStep.job_id == Job.id, JobStep.state == StepState.RUNNING).exists()
     _STOPPED_WHILE_WAITING = select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~_INSIDE)
+    _DUE = (
+        col(Job.status) == JobStatus.WAITING,
+        # A wait that begins in the future is one of a clock that was set back.
+        or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
+    )
+    _ANY_DUE = select(Job.id).where(*_DUE).limit(1)
+    _GO_ON = (
+        update(Job)
+        .where(*_DUE)
+        .values(
+            status=JobStatus.PENDING,
+            run=col(Job.run) + 1,
+            attempts=0,
+            recoveries=0,
+            claimed_at=None,
+            waits_for=None,
+            waits_since=None,
+            wake_at=None,
+        )
+    )
     _PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
-
     _WAITING = _PENDING.where(col(Job.lane) == bindparam("its_lane"))
     _LAST_TURN = select(func.max(Job.turn))
     _STANDING = select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
@@ -127,7 +147,15 @@ class Jobs(Repository):
         ended = self._run(
             update(Job)
             .where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
-            .values(status=ending.status, error=ending.error, reason=ending.reason, completed_at=self._now)
+            .values(
+                status=ending.status,
+                error=ending.error,
+                reason=ending.reason,
+                completed_at=self._now,
+                waits_for=None,
+                waits_since=None,
+                wake_at=None,
+            )
         )
         return ended.rowcount > 0
 
@@ -138,7 +166,8 @@ class Jobs(Repository):
         job.attempts = job.recoveries = 0
         job.error = job.reason = ""
         job.stop_requested = False
-        job.claimed_at = job.completed_at = None
+        job.claimed_at = job.completed_at = job.wake_at = job.waits_since = job.waits_for = None
+        job.told_to_wait = False
         job.turn = self._next_turn()
         self._session.add(job)
         return job
@@ -154,6 +183,44 @@ class Jobs(Repository):
     def update(self, job_id: str, **values: object) -> None:
         """Set columns of a job."""
         self._run(update(Job).where(col(Job.id) == job_id).values(**values))
+
+    def park(self, job_id: str, wait: Wait) -> None:
+        """Let a running job wait: it gives its place back and keeps its turn, so that it is next when it goes on.
+
+        It goes on at ``wait.wake_at``, or sooner if ``wake`` was called since the last time it went on.
+        """
+        waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
+        sooner = (
+            case((col(Job.wake_at) < wait.wake_at, col(Job.wake_at)), else_=literal(wait.wake_at, UtcDateTime))
+            if wait.wake_at
+            else col(Job.wake_at)
+        )
+        self._run(
+            waits.values(
+                status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
+            )
+        )
+
+    def wake(self, job_id: str) -> None:
+        """Let a job go on that waits, or is about to; one that does neither is not disturbed."""
+        self._wake(col(Job.id) == job_id)
+
+    def wake_for_accounts(self) -> None:
+        """Let the jobs go on that wait for an account, or are about to, because one may be free now."""
+        self._wake(or_(col(Job.waits_for) == WaitReason.ACCOUNT, col(Job.status) == JobStatus.RUNNING))
+
+    def any_due(self) -> bool:
+        """Say whether a job has waited long enough."""
+        return self._run(self._ANY_DUE, present=self._now).first() is not None
+
+    def go_on(self) -> None:
+        """Make every job that has waited long enough pending again, in its old turn, for a new run."""
+        self._run(self._GO_ON, present=self._now)
+
+    def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
+        """Return the jobs of a lane that gave their place back, newest first."""
+        found = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
+        return self._session.exec(found.order_by(col(Job.turn).desc())).all()
 
     def request_stop(self, job_id: str) -> bool:
         """Ask an open job to stop; false when it had ended already."""
@@ -173,8 +240,9 @@ class Jobs(Repository):
 
     def head_of(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or takes it next."""
+        holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_A_PLACE))
         return self._session.exec(
-            select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_A_PLACE)).order_by(col(Job.turn)).limit(1)
+            holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1)
         ).first()
 
     def running_in(self, lane: LaneKey) -> Sequence[str]:
@@ -201,3 +269,7 @@ class Jobs(Repository):
     def _next_turn(self) -> int:
         last: int | None = self._run(self._LAST_TURN).scalar_one()
         return (last or 0) + 1
+
+    def _wake(self, which: ColumnElement[bool]) -> None:
+        open_ones = col(Job.status).in_((JobStatus.RUNNING, JobStatus.WAITING))
+        self._run(update(Job).where(which, open_ones).values(wake_at=self._now))

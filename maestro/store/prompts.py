@@ -2,7 +2,7 @@
 
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
@@ -11,7 +11,7 @@ from sqlmodel import col, select
 from maestro.domain.calls import Prompt, PromptPart
 from maestro.domain.conversations import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
-from maestro.domain.prompts import PromptMessage, Turn
+from maestro.domain.prompts import TOOL_CALLS, PromptMessage, Turn
 from maestro.store.repository import Repository
 
 
@@ -41,28 +41,12 @@ class Prompts(Repository):
 
     def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
         """Turn a prompt into references, keeping every text that no message row holds."""
-        return tuple(
-            Turn(
-                role=message.role,
-                images=message.images,
-                message_id=message.message_id,
-                digest="" if message.message_id is not None else self.keep(message.content),
-            )
-            for message in messages
-        )
+        return tuple(map(self._packed, messages))
 
     def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
         """Turn references back into the very same prompt."""
         said = self._said([turn.message_id for turn in turns if turn.message_id is not None])
-        return tuple(
-            PromptMessage(
-                role=turn.role,
-                images=turn.images,
-                message_id=turn.message_id,
-                content=said[turn.message_id] if turn.message_id is not None else self.text(turn.digest),
-            )
-            for turn in turns
-        )
+        return tuple(self._unpacked(turn, said) for turn in turns)
 
     def add(self, prompt: Prompt) -> Prompt:
         """Store the prompt of a job."""
@@ -76,6 +60,30 @@ class Prompts(Repository):
         if prompt is None:
             raise NotFound(f"job {job_id} has no prompt yet")
         return prompt
+
+    def _packed(self, message: PromptMessage) -> Turn:
+        return Turn(
+            role=message.role,
+            images=message.images,
+            message_id=message.message_id,
+            digest="" if message.message_id is not None else self.keep(message.content),
+            calls=self.keep(TOOL_CALLS.dump_json(message.tool_calls).decode()) if message.tool_calls else "",
+            call_id=message.call_id,
+            tool=message.tool,
+            cache=message.cache,
+        )
+
+    def _unpacked(self, turn: Turn, said: Mapping[int, str]) -> PromptMessage:
+        return PromptMessage(
+            role=turn.role,
+            images=turn.images,
+            message_id=turn.message_id,
+            content=said[turn.message_id] if turn.message_id is not None else self.text(turn.digest),
+            tool_calls=TOOL_CALLS.validate_json(self.text(turn.calls)) if turn.calls else (),
+            call_id=turn.call_id,
+            tool=turn.tool,
+            cache=turn.cache,
+        )
 
     def _said(self, ids: Sequence[int]) -> dict[int, str]:
         """Return the texts of messages by id, archived ones too; raises ``NotFound`` when one was deleted."""

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, bindparam, func, insert
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
-from maestro.domain.jobs import JobStep, StepRef, StepState
+from maestro.domain.jobs import JobStep, StepRef, StepState, Wait
 from maestro.store.repository import Repository
 
 Result = TypeVar("Result", bound=BaseModel)
@@ -117,6 +117,25 @@ class Steps(Repository):
         An attempt that was refused before it began, as after a stop, has no row and leaves none.
         """
         self._close(ref, state=StepState.FAILED, error=error, detail=detail)
+
+    def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
+        """Note that the attempt cannot go on before something happens outside."""
+        self._close(ref, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
+
+    def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
+        """Return what these steps of a job wait for, by their newest attempts."""
+        found = self._session.exec(
+            select(JobStep.result)
+            .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
+            .order_by(col(JobStep.id).desc())
+            .limit(len(steps))
+        )
+        return [Wait.model_validate_json(result) for result in found]
+
+    def last_error(self, job_id: str) -> str:
+        """Return the class of the error that a step of this job failed with last, empty when none did."""
+        failed = select(JobStep.error).where(JobStep.job_id == job_id, JobStep.state == StepState.FAILED)
+        return self._session.exec(failed.order_by(col(JobStep.id).desc()).limit(1)).first() or ""
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark what another step of this job left running: nothing it still does may count."""

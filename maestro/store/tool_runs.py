@@ -1,7 +1,41 @@
 """Tool calls: begun before they act, kept with what came of them."""
 
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+
+from maestro.domain.errors import NotFound
+from maestro.domain.tools import ToolRun, ToolState
 from maestro.store.repository import Repository
 
 
 class ToolRuns(Repository):
     """The rows of ``tool_calls``."""
+
+    def of(self, job_id: str) -> Sequence[ToolRun]:
+        """Return the calls of a job in the order the model asked for them."""
+        return self._session.exec(
+            select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
+        ).all()
+
+    def get(self, job_id: str, number: int, place: int) -> ToolRun:
+        """Return a call that must exist; raises ``NotFound``."""
+        run = self._session.exec(
+            select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
+        ).first()
+        if run is None:
+            raise NotFound(f"job {job_id} has no tool call {place} of answer {number}")
+        return run
+
+    def put(self, run: ToolRun) -> ToolRun:
+        """Add or change a call."""
+        run.finished_at = self._now if run.state.ended else None
+        self._session.add(run)
+        self._session.flush()
+        return run
+
+    def begin(self, run: ToolRun) -> ToolRun:
+        """Note that the call is made now."""
+        run.state = ToolState.STARTED
+        run.attempts += 1
+        return self.put(run)

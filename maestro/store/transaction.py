@@ -1,11 +1,14 @@
 """A transaction and the repositories that work inside it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 
 from sqlmodel import Session
 
 from maestro.domain.jobs import Ending
+from maestro.domain.questions import Answer
 from maestro.store.accounts import Accounts
 from maestro.store.agents import Agents
 from maestro.store.audit import Audit
@@ -43,6 +46,25 @@ class Transaction:
         self.deliveries.abandon(job_id)
         self.deliveries.leave_lanes(job_id)
         return self.jobs.end(job_id, ending)
+
+    def answer(self, answer: Answer, by: str) -> bool:
+        """Keep what a person, ``platform:userId`` or the operator, says to a question, and let its job go on.
+
+        Returns false, and changes nothing, when the question is not open any more.
+        """
+        kept = self.questions.settle(answer, by)
+        if kept:
+            self.jobs.wake(answer.question.job_id)
+            self.audit.add(by, answer.action, str(answer.question.id))
+        return kept
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Take back what the block did, and only that, when it raises."""
+        self._session.flush()
+        with self._session.begin_nested():
+            yield
+            self._session.flush()
 
     @cached_property
     def inbox(self) -> Inbox:

@@ -111,7 +111,9 @@ async def broken_row(maestro: Instance) -> None:
 
 async def malformed(client: Client) -> None:
     """Start a workflow whose input is none, and one for a job that does not exist."""
-    nobody = JobRef(job_id="message-nobody", run=1, heartbeat_seconds=3, model_seconds=10)
+    nobody = JobRef(
+        job_id="message-nobody", run=1, heartbeat_seconds=3, model_seconds=10, tool_seconds=10, tool_rounds=5
+    )
     for workflow_id, given in (("by-hand", {"job_id": {"text": HAND}, "said": HAND}), ("nobody", nobody)):
         with pytest.raises(WorkflowFailureError):
             await client.execute_workflow("MessageWorkflow", given, id=workflow_id, task_queue="maestro")

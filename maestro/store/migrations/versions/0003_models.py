@@ -15,6 +15,7 @@ def upgrade() -> None:
     _spending()
     _tools()
     op.add_column("queue", sa.Column("client_id", sa.Integer(), nullable=True))
+    op.add_column("queue", sa.Column("waits_for", sa.String(), nullable=True))
     op.add_column("queue", sa.Column("waits_since", UtcDateTime(), nullable=True))
     op.add_column("queue", sa.Column("wake_at", UtcDateTime(), nullable=True))
     op.add_column("queue", sa.Column("told_to_wait", sa.Boolean(), nullable=False, server_default=sa.false()))
@@ -42,7 +43,7 @@ def downgrade() -> None:
         ("media", ("transcript",)),
         ("agents", ("daily_budget_usd", "client_id", "tools", "fallbacks")),
         ("llm_calls", ("cache_write_tokens", "cached_tokens", "tool_calls")),
-        ("queue", ("told_to_wait", "wake_at", "waits_since", "client_id")),
+        ("queue", ("told_to_wait", "wake_at", "waits_since", "waits_for", "client_id")),
     ):
         for column in columns:
             op.drop_column(table, column)

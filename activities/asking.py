@@ -1,0 +1,81 @@
+"""A tool call that needs a person: the question is put once, and what came of it is read (decision 16)."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+
+from ulid import ULID
+
+from maestro.domain.flow import ToolStep
+from maestro.domain.jobs import Job, notice_of
+from maestro.domain.prompts import ToolCall
+from maestro.domain.questions import Question, QuestionKind, QuestionStatus
+from maestro.store.transaction import Transaction
+from maestro.tools.base import Asked
+
+ARGUMENT_CHARS = 1_000
+"""Characters of a call's arguments that an approver sees; more would bury the question."""
+
+
+@dataclass(frozen=True)
+class AskingRules:
+    """How long a question waits, which tools need a yes, and who may give it besides owners (``platform:userId``)."""
+
+    expiry: timedelta
+    approval: Collection[str] = ()
+    approvers: tuple[str, ...] = ()
+
+
+def asked(tx: Transaction, job: Job, step: ToolStep, what: Asked, rules: AskingRules) -> Question:
+    """Return the question of this call, put to the person now if it was not before."""
+    known = _known(tx, step)
+    if known is not None:
+        return known
+    question = _question(tx, job, step, rules)
+    question.kind, question.text, question.context = QuestionKind.QUESTION, what.text, what.context
+    text = f"{what.context}\n\n{what.text}" if what.context else what.text
+    return _put(tx, job, question, text)
+
+
+def approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
+    """Return the question whether this call may be made, put to the channel now if it was not before."""
+    known = _known(tx, step)
+    if known is not None:
+        return known
+    question = _question(tx, job, step, rules)
+    question.kind, question.tool, question.approvers = QuestionKind.APPROVAL, call.name, " ".join(rules.approvers)
+    question.text = f"May I call the tool {call.name}?"
+    question.context = call.arguments[:ARGUMENT_CHARS]
+    tx.questions.ask(question)
+    text = f"{question.text} It would get:\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}."
+    return _put(tx, job, question, text)
+
+
+def _known(tx: Transaction, step: ToolStep) -> Question | None:
+    """Return the question of this call if there is one; it has expired if its time is over."""
+    question = tx.questions.of(step.job_id, step.number, step.place)
+    if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
+        question.status = QuestionStatus.EXPIRED
+    return question
+
+
+def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
+    return Question(
+        job_id=job.id,
+        number=step.number,
+        place=step.place,
+        agent_id=job.agent_id,
+        kind=QuestionKind.QUESTION,
+        text="",
+        lane=job.lane,
+        asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
+        asked_at=tx.now,
+        expires_at=tx.now + rules.expiry,
+    )
+
+
+def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:
+    """Keep the question, and have a job without a lane say it."""
+    tx.questions.ask(question)
+    tx.jobs.add(notice_of(job, f"{job.kind}-{ULID()}", text, tx.now))
+    return question

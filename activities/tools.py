@@ -1,0 +1,184 @@
+"""Step 9 of a message: one tool call, whose effect happens once."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from temporalio import activity
+
+from activities.asking import AskingRules, approval, asked
+from maestro.domain.errors import WaitsForPerson
+from maestro.domain.flow import ToolOutcome, ToolStep
+from maestro.domain.jobs import Job
+from maestro.domain.prompts import TOOL_CALLS, CallKey, ToolCall
+from maestro.domain.questions import Question, QuestionKind, QuestionStatus
+from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
+from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, run, understand
+from maestro.tools.base import Acts, Asks, Caller, Runs
+
+CUT_MARK = "\n[cut: the result was longer]"
+
+
+@dataclass(frozen=True)
+class ToolRules:
+    """Seconds one call may take, characters of its longest result, and the folder of the conversations' folders."""
+
+    seconds: float
+    max_result_chars: int
+    folder: Path
+    asking: AskingRules
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a call, and what the model reads of it."""
+
+    state: ToolState
+    text: str
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A call about to be made; with a ``verdict`` there is nothing to make, with a ``question`` it waits for a person."""
+
+    caller: Caller
+    wanted: Understood | None = None
+    verdict: Verdict | None = None
+    question: Question | None = None
+
+
+class ToolActivities:
+    """Makes the calls that a model asked for (specification 003, step 10)."""
+
+    def __init__(
+        self, store: Store, toolbox: Toolbox, rules: ToolRules, watch: StopWatch, asked: Callable[[], None]
+    ) -> None:
+        """``asked`` is called when a question waits to be said."""
+        self._store = store
+        self._toolbox = toolbox
+        self._rules = rules
+        self._watch = watch
+        self._asked = asked
+
+    @activity.defn
+    async def call_tool(self, step: ToolStep) -> ToolOutcome:
+        """Make the call, or find out why not; its result is in the store before this returns.
+
+        A call that was begun by a process that died is made again only if its tool says that this does no harm. Raises
+        ``WaitsForPerson`` while its question is open.
+        """
+        begun = await asyncio.to_thread(self._begin, step)
+        if begun.question is not None:
+            self._asked()
+            waits = WaitsForPerson(f"question {begun.question.id} is open")
+            waits.wake_at = begun.question.expires_at
+            raise waits
+        verdict = begun.verdict
+        if begun.wanted is not None and isinstance(begun.wanted.tool, Runs):
+            verdict = _verdict(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))
+        return await asyncio.to_thread(self._end, step, begun, verdict)
+
+    async def _run(self, wanted: Understood, caller: Caller) -> Said:
+        assert isinstance(wanted.tool, Runs)
+        return await run(wanted.tool, wanted.arguments, caller, self._rules.seconds)
+
+    def _begin(self, step: ToolStep) -> Begun:
+        with self._store.begin() as tx:
+            job, call = tx.jobs.get(step.job_id), _call(tx, step)
+            runs = tx.tool_runs.of(job.id)
+            row = next((run for run in runs if (run.number, run.place) == (step.number, step.place)), None)
+            row = row or ToolRun(
+                job_id=job.id,
+                number=step.number,
+                place=step.place,
+                tool=call.name,
+                arguments=tx.prompts.keep(call.arguments),
+                state=ToolState.WAITING,
+                started_at=tx.now,
+            )
+            begun = self._judge(tx, job, step, row)
+            if begun.verdict is None and worn_out([run for run in runs if run.number < step.number], row):
+                begun = Begun(begun.caller, verdict=Verdict(ToolState.REFUSED, GIVE_UP))
+            made = begun.verdict is None and begun.question is None
+            tx.tool_runs.begin(row) if made else tx.tool_runs.put(row)
+            return begun
+
+    def _judge(self, tx: Transaction, job: Job, step: ToolStep, row: ToolRun) -> Begun:
+        """Decide whether the call can be made, and ask a person where one has to be asked."""
+        call, caller = _call(tx, step), self._caller(job)
+        agent = tx.agents.get(job.agent_id)
+        wanted = understand(self._toolbox, call, agent.tools.split() if agent.tools is not None else None)
+        if isinstance(wanted, Said):
+            return Begun(caller, verdict=_verdict(wanted))
+        if row.state is ToolState.STARTED and isinstance(wanted.tool, Runs) and not wanted.tool.idempotent:
+            return Begun(caller, verdict=Verdict(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
+        if isinstance(wanted.tool, Asks):
+            return self._asking(tx, job, step, wanted)
+        if call.name in self._rules.asking.approval:
+            question = approval(tx, job, step, call, self._rules.asking)
+            if question.status is not QuestionStatus.ANSWERED:
+                return _answered(caller, question)
+        return Begun(caller, wanted)
+
+    def _asking(self, tx: Transaction, job: Job, step: ToolStep, wanted: Understood) -> Begun:
+        assert isinstance(wanted.tool, Asks)
+        what = ask(wanted.tool, wanted.arguments)
+        if isinstance(what, Said):
+            return Begun(self._caller(job), verdict=_verdict(what))
+        return _answered(self._caller(job), asked(tx, job, step, what, self._rules.asking))
+
+    def _end(self, step: ToolStep, begun: Begun, verdict: Verdict | None) -> ToolOutcome:
+        """Keep the result; what a tool changes in the store is changed in this very transaction."""
+        with self._store.begin() as tx:
+            if verdict is None:
+                assert begun.wanted is not None
+                assert isinstance(begun.wanted.tool, Acts)
+                verdict = _verdict(act(begun.wanted.tool, tx, begun.wanted.arguments, begun.caller))
+            row = tx.tool_runs.get(step.job_id, step.number, step.place)
+            text = self._capped(verdict.text)
+            row.state, row.result = verdict.state, tx.prompts.keep(text)
+            row.error = row.result if verdict.state is ToolState.FAILED else ""
+            tx.tool_runs.put(row)
+            return tx.steps.done(step, ToolOutcome(state=verdict.state))
+
+    def _capped(self, text: str) -> str:
+        limit = self._rules.max_result_chars
+        return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
+
+    def _caller(self, job: Job) -> Caller:
+        conversation = job.conversation_id or 0
+        return Caller(
+            job_id=job.id,
+            agent_id=job.agent_id or 0,
+            conversation_id=conversation,
+            folder=self._rules.folder / (str(conversation) if conversation else job.id),
+        )
+
+
+def _call(tx: Transaction, step: ToolStep) -> ToolCall:
+    answer = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
+
+
+def _verdict(said: Said) -> Verdict:
+    return Verdict(ToolState.FAILED if said.failed else ToolState.DONE, said.text)
+
+
+def _answered(caller: Caller, question: Question) -> Begun:
+    """Return what a question leads to: the wait for its answer, or what the model reads."""
+    match question.status:
+        case QuestionStatus.OPEN:
+            return Begun(caller, question=question)
+        case QuestionStatus.ANSWERED:
+            return Begun(caller, verdict=Verdict(ToolState.DONE, question.answer))
+        case QuestionStatus.DENIED:
+            return Begun(caller, verdict=Verdict(ToolState.REFUSED, "A person said no: this call was not made."))
+        case QuestionStatus.EXPIRED | QuestionStatus.CANCELLED:
+            nobody = "Nobody answered in time" + (
+                ": this call was not made." if question.kind is QuestionKind.APPROVAL else "."
+            )
+            return Begun(caller, verdict=Verdict(ToolState.REFUSED, nobody))

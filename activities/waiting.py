@@ -1,0 +1,53 @@
+"""A job that cannot go on gives its place back and waits, without a workflow, until something wakes it."""
+
+from collections.abc import Callable, Sequence
+
+from temporalio import activity
+from ulid import ULID
+
+from activities.routing import Typing
+from maestro.domain.errors import WaitReason
+from maestro.domain.flow import ParkOutcome, ParkStep
+from maestro.domain.jobs import WAITING_NOTICE, Ending, Job, JobStatus, Wait, notice_of
+from maestro.domain.messages import LaneKey
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+class WaitingActivities:
+    """Parks jobs (design invariant 7, decisions 9 and 16)."""
+
+    def __init__(self, store: Store, typing: Typing, released: Callable[[], None]) -> None:
+        self._store = store
+        self._typing = typing
+        self._released = released
+
+    @activity.defn
+    def park_job(self, step: ParkStep) -> ParkOutcome:
+        """Let the job wait for what its steps wait for; one that a person stopped meanwhile ends instead."""
+        self._typing.stop(step.job_id)
+        with self._store.begin() as tx:
+            job = tx.jobs.get(step.job_id)
+            if job.stop_requested:
+                tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason="stopped by a person"))
+            elif not job.status.ended:
+                _park(tx, job, tx.steps.waits(job.id, step.steps))
+            outcome = tx.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
+        self._released()
+        return outcome
+
+
+def _park(tx: Transaction, job: Job, waits: Sequence[Wait]) -> None:
+    reason = WaitReason.ACCOUNT if any(wait.reason is WaitReason.ACCOUNT for wait in waits) else WaitReason.PERSON
+    soonest = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
+    if reason is WaitReason.ACCOUNT and _is_news(tx, job):
+        tx.jobs.add(notice_of(job, f"{job.kind}-{ULID()}", WAITING_NOTICE, tx.now))
+        tx.jobs.update(job.id, told_to_wait=True)
+    tx.jobs.park(job.id, Wait(reason=reason, wake_at=soonest))
+
+
+def _is_news(tx: Transaction, job: Job) -> bool:
+    """Say whether the person does not know yet: one notice for all that wait in a channel (decision 9)."""
+    if job.inbox_id is None or job.told_to_wait:
+        return False
+    return job.lane is None or not any(other.told_to_wait for other in tx.jobs.waiting_jobs_in(LaneKey(job.lane)))

@@ -1,0 +1,185 @@
+"""Jobs that wait: they give their place back, keep their turn, and go on when it is time or somebody wakes them."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.errors import WaitReason
+from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, Wait
+from maestro.domain.messages import LaneKey
+from maestro.store.store import Store
+from tests.support.job_rows import Clock
+
+LANE = LaneKey("web/default/c")
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    store = Store.open(tmp_path / "maestro.db", clock)
+    yield store
+    store.close()
+
+
+def add(store: Store, *names: str) -> None:
+    with store.begin() as tx:
+        for name in names:
+            tx.jobs.add(Job(id=name, lane=LANE, platform="web", account="default", channel="c", created_at=tx.now))
+
+
+def claim(store: Store) -> list[str]:
+    """Do what a dispatcher does at each look, and let what was claimed run."""
+    with store.begin() as tx:
+        tx.jobs.go_on()
+        claimed = [job.id for job in tx.jobs.claim(10, tx.now - MINUTE)]
+        for name in claimed:
+            tx.jobs.started(name)
+    return claimed
+
+
+def park(store: Store, name: str, wake_at: datetime | None, reason: WaitReason = WaitReason.ACCOUNT) -> None:
+    with store.begin() as tx:
+        tx.jobs.park(name, Wait(reason=reason, wake_at=wake_at))
+
+
+def end(store: Store, name: str) -> None:
+    with store.begin() as tx:
+        tx.close_job(name, Ending(status=JobStatus.COMPLETED))
+
+
+def job(store: Store, name: str) -> Job:
+    with store.view() as tx:
+        return tx.jobs.get(name)
+
+
+def test_a_waiting_job_leaves_its_lane_to_the_next(store: Store, clock: Clock) -> None:
+    add(store, "first", "second")
+    assert claim(store) == ["first"]
+    park(store, "first", clock.now + MINUTE)
+    assert claim(store) == ["second"]
+    assert job(store, "first").status is JobStatus.WAITING
+
+
+def test_it_goes_on_when_it_is_time_as_a_new_run_before_those_that_came_after_it(store: Store, clock: Clock) -> None:
+    add(store, "first", "second", "third")
+    claim(store)
+    park(store, "first", clock.now + MINUTE)
+    assert claim(store) == ["second"]
+    clock.go(seconds=59)
+    assert claim(store) == []
+    clock.go(seconds=1)
+    assert claim(store) == [], "the second still runs"
+    end(store, "second")
+    assert claim(store) == ["first"]
+    assert job(store, "first").run == 2
+    end(store, "first")
+    assert claim(store) == ["third"]
+
+
+def test_never_do_two_jobs_of_a_lane_run_at_once(store: Store, clock: Clock) -> None:
+    add(store, "first", "second")
+    claim(store)
+    park(store, "first", clock.now)
+    with store.begin() as tx:
+        assert [one.id for one in tx.jobs.claim(10, tx.now - MINUTE)] == ["second"]
+        tx.jobs.started("second")
+    assert claim(store) == []
+    with store.view() as tx:
+        head = tx.jobs.head_of(LANE)
+    assert head is not None
+    assert head.id == "second", "who runs is at the head, though the other has an earlier turn"
+
+
+def test_an_answer_wakes_it_at_once(store: Store, clock: Clock) -> None:
+    add(store, "first")
+    claim(store)
+    park(store, "first", clock.now + timedelta(days=7), WaitReason.PERSON)
+    with store.begin() as tx:
+        tx.jobs.wake("first")
+    assert claim(store) == ["first"]
+
+
+def test_an_answer_that_comes_before_it_waits_is_not_missed(store: Store, clock: Clock) -> None:
+    add(store, "first")
+    claim(store)
+    with store.begin() as tx:
+        tx.jobs.wake("first")
+    clock.go(seconds=1)
+    park(store, "first", clock.now + timedelta(days=7), WaitReason.PERSON)
+    assert claim(store) == ["first"]
+
+
+def test_a_job_without_a_time_waits_for_its_event_alone(store: Store, clock: Clock) -> None:
+    add(store, "first")
+    claim(store)
+    park(store, "first", None, WaitReason.PERSON)
+    clock.go(days=400)
+    assert claim(store) == []
+
+
+def test_an_account_that_is_free_again_wakes_those_that_wait_for_one_and_nobody_else(
+    store: Store, clock: Clock
+) -> None:
+    add(store, "first", "second")
+    claim(store)
+    park(store, "first", clock.now + MINUTE, WaitReason.ACCOUNT)
+    claim(store)
+    park(store, "second", clock.now + MINUTE, WaitReason.PERSON)
+    with store.begin() as tx:
+        tx.jobs.wake_for_accounts()
+    assert claim(store) == ["first"]
+
+
+def test_a_clock_that_is_set_back_does_not_prolong_a_wait(store: Store, clock: Clock) -> None:
+    add(store, "first")
+    claim(store)
+    park(store, "first", clock.now + MINUTE)
+    clock.go(hours=-5)
+    assert claim(store) == ["first"]
+
+
+def test_midnight_is_no_border(store: Store, clock: Clock) -> None:
+    clock.now = clock.now.replace(hour=23, minute=59, second=30)
+    add(store, "first")
+    claim(store)
+    park(store, "first", clock.now + MINUTE)
+    clock.go(seconds=59)
+    assert claim(store) == []
+    clock.go(seconds=1)
+    assert clock.now.hour == 0
+    assert claim(store) == ["first"]
+
+
+def test_an_ended_job_is_not_woken(store: Store, clock: Clock) -> None:
+    add(store, "first")
+    claim(store)
+    park(store, "first", clock.now + MINUTE)
+    end(store, "first")
+    with store.begin() as tx:
+        tx.jobs.wake("first")
+        tx.jobs.wake_for_accounts()
+    assert claim(store) == []
+    assert job(store, "first").wake_at is None
+
+
+def test_a_step_says_what_it_waits_for(store: Store, clock: Clock) -> None:
+    add(store, "first")
+    steps = [StepRef(job_id="first", step=name) for name in ("tool-1-0", "tool-1-1")]
+    waits = [
+        Wait(reason=WaitReason.PERSON, wake_at=clock.now + MINUTE),
+        Wait(reason=WaitReason.PERSON, wake_at=clock.now + 2 * MINUTE),
+    ]
+    with store.begin() as tx:
+        for step, wait in zip(steps, waits, strict=True):
+            tx.steps.start(step, "call_tool", 1)
+            tx.steps.suspended(step, "WaitsForPerson", "question 1 is open", wait)
+        assert set(tx.steps.waits("first", ["tool-1-0", "tool-1-1"])) == set(waits)
+        assert tx.steps.past(steps[0]).result is None
+        assert tx.steps.past(steps[0]).crashes(1) == 0

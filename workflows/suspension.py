@@ -1,0 +1,12 @@
+"""What ends a run of a job without ending the job: steps that wait for something outside."""
+
+SUSPENSIONS = frozenset({"WaitsForPerson", "AccountsExhausted"})
+"""The classes of errors by which an activity says that it has to wait."""
+
+
+class Suspended(Exception):
+    """These steps cannot go on now; the job is parked and goes on with a new run (docs/adr/0008)."""
+
+    def __init__(self, *steps: str) -> None:
+        super().__init__(*steps)
+        self.steps = steps
