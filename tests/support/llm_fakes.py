@@ -37,7 +37,7 @@ class Held:
         return sum(not call.done() for call in self.calls)
 
     async def complete(self, _: LLMRequest) -> LLMResponse:
-        call = asyncio.get_running_loop().create_future()
+        call: asyncio.Future[LLMResponse] = asyncio.get_running_loop().create_future()
         self.calls.append(call)
         return await call
 

@@ -1,11 +1,13 @@
 """An event loop whose time passes only when everything in it waits: a minute takes no time, and always the same."""
 
 import asyncio
+import functools
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
 Result = TypeVar("Result")
+Given = ParamSpec("Given")
 
 
 class _Jump(selectors.DefaultSelector):
@@ -39,6 +41,16 @@ def in_virtual_time(scenario: Coroutine[Any, Any, Result]) -> Result:
     """Run a scenario that touches neither threads nor the network."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(scenario)
+
+
+def virtual_time(test: Callable[Given, Coroutine[Any, Any, None]]) -> Callable[Given, None]:
+    """Let a test run in virtual time."""
+
+    @functools.wraps(test)
+    def run(*args: Given.args, **kwargs: Given.kwargs) -> None:
+        in_virtual_time(test(*args, **kwargs))
+
+    return run
 
 
 def seconds() -> float:

@@ -1,0 +1,163 @@
+"""Room for requests to one account: so many a minute, so many tokens a minute, so many at once."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+
+FILL = 0.9
+"""The share of a minute's limit that may be used at once: our count of tokens is an estimate."""
+
+ROUNDING = 1e-6
+"""What a bucket may lack: time is a fraction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What an account may take: requests and tokens a minute, 0 for any number, and requests at once.
+
+    ``background`` says how many of these may be such that no person waits for.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    concurrency: int = 100
+    background: int = 90
+
+
+class Bucket:
+    """How much of a limit per minute is used; it flows back evenly. Time is that of the event loop, in seconds."""
+
+    def __init__(self) -> None:
+        self._used = 0.0
+        self._at = 0.0
+
+    def seconds_until(self, need: float, per_minute: int, now: float) -> float:
+        """Return after how long there is room; 0 when there is, or when nothing is limited."""
+        if not per_minute:
+            return 0.0
+        self._flow(per_minute, now)
+        lacking = self._used + need - capacity(per_minute)
+        return lacking / per_minute * 60 if lacking > ROUNDING else 0.0
+
+    def take(self, need: float) -> None:
+        """Use some of it, which has to be there."""
+        self._used += need
+
+    def _flow(self, per_minute: int, now: float) -> None:
+        self._used = max(0.0, self._used - (now - self._at) * per_minute / 60)
+        self._at = now
+
+
+def capacity(per_minute: int) -> float:
+    """Return what fits a bucket: a limit of one a minute has room for one."""
+    return max(1.0, per_minute * FILL)
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """A request's place at a gate, in line or inside; ``admitted`` is done when it is inside."""
+
+    tokens: int
+    background: bool
+    admitted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def given_up(self) -> bool:
+        """Say whether it does not wait any more."""
+        return self.admitted.cancelled()
+
+
+class Gate:
+    """Lets requests to one account through in the order they came, but people before background work.
+
+    A request takes its place and its tokens together or not at all. The place is given back when it ends, tokens never
+    are. Who is first in line holds up the others, or a large request would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self.limits = Limits()
+        self._people: deque[Place] = deque()
+        self._background: deque[Place] = deque()
+        self._inside = 0
+        self._background_inside = 0
+        self._requests = Bucket()
+        self._tokens = Bucket()
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def enter(self, tokens: int, background: bool, seconds: float) -> Place | None:
+        """Wait for room; None when there was none within so many seconds, or will be none for longer than that."""
+        place = Place(tokens, background)
+        if self._seconds_until_room(place) > seconds:
+            return None
+        self._line(place).append(place)
+        self._admit()
+        return place if await self._admitted(place, seconds) else None
+
+    def leave(self, place: Place) -> None:
+        """Give a place back."""
+        self._inside -= 1
+        self._background_inside -= place.background
+        self._admit()
+
+    async def _admitted(self, place: Place, seconds: float) -> bool:
+        if place.admitted.done():
+            return True
+        try:
+            async with asyncio.timeout(seconds):
+                await place.admitted
+        except TimeoutError:
+            self._withdraw(place)
+            return False
+        except asyncio.CancelledError:
+            self._withdraw(place)
+            raise
+        return True
+
+    def _withdraw(self, place: Place) -> None:
+        if place.given_up:
+            self._admit()  # those behind it need not wait for it any more
+        else:
+            self.leave(place)  # it was let in at that very moment
+
+    def _admit(self) -> None:
+        """Let in whom there is room for, and look again when there will be some for the next."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        while (place := self._first()) is not None and self._is_free(place):
+            if seconds := self._seconds_until_room(place):
+                self._alarm = asyncio.get_running_loop().call_later(seconds, self._admit)
+                return
+            self._let_in(place)
+
+    def _first(self) -> Place | None:
+        """Return who is next: a person as long as one waits."""
+        for line in (self._people, self._background):
+            while line and line[0].given_up:
+                line.popleft()
+            if line:
+                return line[0]
+        return None
+
+    def _is_free(self, place: Place) -> bool:
+        if place.background and self._background_inside >= self.limits.background:
+            return False
+        return self._inside < self.limits.concurrency
+
+    def _seconds_until_room(self, place: Place) -> float:
+        now = asyncio.get_running_loop().time()
+        return max(
+            self._requests.seconds_until(1, self.limits.requests, now),
+            self._tokens.seconds_until(place.tokens, self.limits.tokens, now),
+        )
+
+    def _let_in(self, place: Place) -> None:
+        self._line(place).popleft()
+        self._requests.take(1)
+        self._tokens.take(place.tokens)
+        self._inside += 1
+        self._background_inside += place.background
+        place.admitted.set_result(None)
+
+    def _line(self, place: Place) -> deque[Place]:
+        return self._background if place.background else self._people
