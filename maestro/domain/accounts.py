@@ -11,6 +11,9 @@ from sqlmodel import Field, SQLModel
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.models import bare, provider_of
 
+DEMO = "demo"
+"""The provider, account and model that answer while there is no account (decision 23)."""
+
 WHOLE_ACCOUNT = ""
 """The model of a limit that holds for every model of an account, such as a used-up quota."""
 

@@ -1,39 +1,185 @@
-"""The accounts at model providers, and which of them a call goes to."""
+"""The accounts of one process: what the store says of them, joined with the keys that this process has."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+import structlog
 from pydantic import SecretStr
 
-from maestro.domain.models import bare, provider_of
+from maestro.domain.accounts import (
+    DEMO,
+    WHOLE_ACCOUNT,
+    AccountModel,
+    AccountSource,
+    AccountStatus,
+    AccountType,
+    Choice,
+    ModelAccount,
+    choose,
+    soonest,
+)
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm_errors import (
+    AccountsExhausted,
+    AuthenticationFailed,
+    LLMFailure,
+    ModelTimeout,
+    NoAccount,
+    ProviderUnavailable,
+    QuotaExhausted,
+    RateLimited,
+)
+from maestro.llm.protocols import Account
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+log = structlog.get_logger(__name__)
+
+Ladder = Callable[[], Sequence[timedelta]]
+"""How long a model is left alone after its first, second, ... limit in a row; asked at each limit."""
+
+Reveal = Callable[[str], SecretStr]
+"""Turns what the store holds of a key into the key; raises ``ConfigurationError`` with the fix, and without the key."""
+
+DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
-    """One account at a provider.
+@dataclass(frozen=True)
+class Roster:
+    """Every account at one moment: ``usable`` are those whose key this process has."""
 
-    ``model`` is the one it answers with unless another of the same provider is asked for, ``base_url`` is empty for
-    the provider's own address, and of several accounts the one with the lowest ``priority`` is asked.
+    now: datetime
+    known: Sequence[ModelAccount]
+    usable: Sequence[ModelAccount]
+    limited: Mapping[AccountModel, datetime]
+
+    def choose(
+        self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
+    ) -> Choice | None:
+        """Return whom to ask; the demo model while there is no account at all (decision 23)."""
+        accounts = self.usable if self.known else (_demo(self.now),)
+        return choose(accounts, wanted, self.limited, tried, underway)
+
+    def none_left(self, wanted: Sequence[str], *, limited: bool) -> LLMFailure:
+        """Return why nobody can be asked; ``limited`` says that somebody was limited just now.
+
+        Then the limit may have ended already, and the job goes on at once.
+        """
+        wake_at = soonest(self.usable, wanted, self.limited) or (self.now if limited else None)
+        if wake_at is None:
+            return NoAccount(f"{NoAccount.public} {self._fix()}")
+        failure = AccountsExhausted(
+            f"{AccountsExhausted.public} The first of them may be asked again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
+            "another account would answer sooner."
+        )
+        failure.wake_at = wake_at
+        return failure
+
+    def _fix(self) -> str:
+        active = [account.name for account in self.known if account.status is AccountStatus.ACTIVE]
+        if not active:
+            return "Every account is disabled: give one a working key, or enable it with `maestro accounts enable`."
+        return f"This process has no key for {', '.join(active)}: start it with the same configuration as the others."
+
+
+class AccountBook:
+    """Knows whom this process can call, and writes down what becomes of those who are called.
+
+    ``own`` are the accounts of configuration and environment, whose keys never enter the store. Those that the API made
+    have theirs in the store; they are found while Maestro runs.
     """
 
-    name: str
-    provider: str
-    model: str
-    api_key: SecretStr = field(default=SecretStr(""))
-    base_url: str = ""
-    priority: int = 20
+    def __init__(self, store: Store, own: Iterable[Account], reveal: Reveal, ladder: Ladder) -> None:
+        self._store = store
+        self._own = {account.name: account for account in own}
+        self._reveal = reveal
+        self._ladder = ladder
+        self._revealed: dict[str, tuple[datetime, Account | None]] = {}
+        self._found: Mapping[str, Account] = {}
+
+    def find(self, name: str) -> Account | None:
+        """Return an account that was in the roster when it was last read; never blocks."""
+        found = self._found.get(name)
+        return DEMO_ACCOUNT if found is None and name == DEMO else found
+
+    def read(self) -> Roster:
+        """Return the accounts as they are now."""
+        with self._store.view() as tx:
+            known, limited, now = tx.accounts.all(), tx.accounts.limits(), tx.now
+        here = {row.name: account for row in known if (account := self._account(row)) is not None}
+        # Who has left may still be asked by a call that chose it a moment ago.
+        self._found = {**self._found, **here}
+        return Roster(now, known, [row for row in known if row.name in here], limited)
+
+    def report(self, choice: Choice, failure: LLMFailure) -> None:
+        """Commit what a failure means for the account that was asked; of our own limits it knows nothing."""
+        effect = _EFFECTS.get(type(failure))
+        if effect is None:
+            return
+        with self._store.begin() as tx:
+            said = effect(tx, choice, failure, self._ladder)
+        for event, facts in said.items():
+            log.warning(event, account=choice.account.name, error=type(failure).__name__, **facts)
+
+    def _account(self, row: ModelAccount) -> Account | None:
+        """Return what it takes to call an account, None when this process cannot."""
+        if row.source is not AccountSource.API:
+            own = self._own.get(row.name)
+            return own if own is not None and own.provider == row.provider else None
+        version, account = self._revealed.get(row.name, (None, None))
+        if version != row.updated_at:
+            account = self._opened(row)
+            self._revealed[row.name] = row.updated_at, account
+        return account
+
+    def _opened(self, row: ModelAccount) -> Account | None:
+        try:
+            api_key = self._reveal(row.secret) if row.secret else SecretStr("")
+        except ConfigurationError as error:
+            log.warning("account left out", account=row.name, reason=str(error))
+            return None
+        shared = {"name", "provider", "model", "type", "base_url", "home_dir", "priority"}
+        limits = {"requests_per_minute", "tokens_per_minute", "concurrency"}
+        return Account(**row.model_dump(include=shared | limits), api_key=api_key)
 
 
-def choose(accounts: Sequence[Account], wanted: str) -> Account | None:
-    """Return the account to call, its ``model`` being the one to call; None when there is no account.
+Effect = Callable[[Transaction, Choice, LLMFailure, Ladder], Mapping[str, Mapping[str, object]]]
+"""Writes down a failure and returns what is to be said of it in the log, by event."""
 
-    ``wanted`` is ``provider/model``, a model's name or empty. An account of the wanted provider is preferred and
-    calls the wanted model; failing that, any account answers with its own model (decision 10). The lowest priority
-    wins, then the order given.
-    """
-    by_priority = sorted(accounts, key=lambda account: account.priority)
-    fitting = [account for account in by_priority if account.provider == provider_of(wanted)]
-    same_model = [account for account in by_priority if wanted and account.model == wanted]
-    if fitting:
-        return replace(fitting[0], model=bare(wanted))
-    return next(iter([*same_model, *by_priority]), None)
+
+def _limit(tx: Transaction, choice: Choice, failure: LLMFailure, ladder: Ladder) -> Mapping[str, Mapping[str, object]]:
+    # A subscription has one limit for all its models.
+    model = WHOLE_ACCOUNT if choice.account.type is AccountType.CLI else choice.model
+    until = tx.accounts.limited(choice.account.name, model, failure.retry_after, ladder())
+    return {"account limited": {"model": choice.model, "until": until and until.isoformat()}}
+
+
+def _use_up(tx: Transaction, choice: Choice, failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
+    until = tx.accounts.quota(choice.account.name, failure.retry_after)
+    return {"account out of credit": {"until": until and until.isoformat()}}
+
+
+def _refuse(tx: Transaction, choice: Choice, _failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
+    return {"account disabled: its key is refused": {}} if tx.accounts.refused(choice.account) else {}
+
+
+def _note(tx: Transaction, choice: Choice, failure: LLMFailure, _: Ladder) -> Mapping[str, Mapping[str, object]]:
+    tx.accounts.failed(choice.account.name, type(failure).__name__)
+    return {"account failed": {"model": choice.model}}
+
+
+_EFFECTS: Mapping[type[LLMFailure], Effect] = {
+    RateLimited: _limit,
+    QuotaExhausted: _use_up,
+    AuthenticationFailed: _refuse,
+    ProviderUnavailable: _note,
+    ModelTimeout: _note,
+}
+
+
+def _demo(now: datetime) -> ModelAccount:
+    """Return the row that the demo model would have."""
+    return ModelAccount(
+        name=DEMO, provider=DEMO, model=DEMO, source=AccountSource.CONFIGURATION, created_at=now, updated_at=now
+    )

@@ -3,8 +3,8 @@
 from maestro.domain.llm_errors import NoAccount
 from maestro.domain.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.domain.tokens import estimate, estimate_messages
+from maestro.llm.protocols import Account
 
-DEMO = "demo"
 WEB = "web"
 QUOTE_LENGTH = 120
 """Characters of the user's message that are quoted back."""
@@ -20,19 +20,19 @@ class DemoClient:
     def __init__(self, *, loopback: bool) -> None:
         self._loopback = loopback
 
-    async def complete(self, request: LLMRequest) -> LLMResponse:
+    async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
         """Answer from the request alone; raises ``NoAccount`` anywhere but on the local web page."""
         if not (self._loopback and request.platform == WEB):
             raise NoAccount(
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
-                "Set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart."
+                "Add one with `maestro accounts add`, or set ANTHROPIC_API_KEY or llm.accounts and restart."
             )
         content = _answer(request)
         return LLMResponse(
             content=content,
-            model=DEMO,
-            provider=DEMO,
-            account=DEMO,
+            model=account.model,
+            provider=account.provider,
+            account=account.name,
             input_tokens=estimate_messages(request.messages),
             output_tokens=estimate(content),
             cost_usd=0.0,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from maestro.llm.accounts import Account
+from maestro.llm.protocols import Account
 
 NO_KEY = "no-key"
 """Sent where an account has no key: without one litellm would look in the environment and could send a key it finds

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from maestro.llm.accounts import Account
+from maestro.llm.protocols import Account
 from maestro.llm.providers import base_url
 
 

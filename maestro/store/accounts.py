@@ -7,6 +7,7 @@ from sqlalchemy import bindparam
 from sqlmodel import col, delete, or_, select, update
 
 from maestro.domain.accounts import (
+    DEMO,
     QUOTA_WAIT,
     WHOLE_ACCOUNT,
     AccountLimit,
@@ -20,9 +21,6 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.llm_errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
-
-NO_ACCOUNT_MODEL = "demo"
-"""The model that answers while there is no account (decision 23)."""
 
 _DESCRIBED = (
     "type",
@@ -52,7 +50,7 @@ class Accounts(Repository):
     )
     _BEST = (
         select(ModelAccount.provider, ModelAccount.model)
-        .order_by(ModelAccount.status != AccountStatus.ACTIVE, col(ModelAccount.priority), col(ModelAccount.id))
+        .order_by(col(ModelAccount.status) != AccountStatus.ACTIVE, col(ModelAccount.priority), col(ModelAccount.id))
         .limit(1)
     )
     _OF_NAME = col(ModelAccount.name) == bindparam("of_name")
@@ -96,7 +94,7 @@ class Accounts(Repository):
         While all are disabled it is one of those: conversations are not to be cut down to fit a stand-in.
         """
         best = self._run(self._BEST).first()
-        return f"{best.provider}/{best.model}" if best else NO_ACCOUNT_MODEL
+        return f"{best.provider}/{best.model}" if best else DEMO
 
     def enter(self, accounts: Sequence[ModelAccount]) -> None:
         """Make the store say what configuration and environment say; what they no longer name goes with its limits.

@@ -47,7 +47,7 @@ ALL = (LOCAL, SPARE, CLAUDE, ROUTER, GPT)
 def chosen(*wanted: str, **how: object) -> tuple[str, str] | None:
     """Return the name of the account and its model."""
     one = choose(how.pop("accounts", ALL), wanted, how.pop("limited", {}), **how)  # type: ignore[arg-type]
-    return one and (one.account.name, one.model)
+    return (one.account.name, one.model) if one else None
 
 
 # Who is asked

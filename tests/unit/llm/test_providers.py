@@ -3,12 +3,12 @@
 import pytest
 from pydantic import SecretStr
 
-from maestro.llm.accounts import Account
+from maestro.llm.protocols import Account
 from maestro.llm.providers import NO_KEY, base_url, key, model_name
 
 
 def account(provider: str, model: str = "m", url: str = "", secret: str = "") -> Account:
-    return Account("main", provider, model, SecretStr(secret), url)
+    return Account("main", provider, model, api_key=SecretStr(secret), base_url=url)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,150 @@
+"""Asks one account after the other until one answers: a failover is no retry (design invariant 6, decision 10)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import structlog
+
+from maestro.domain.accounts import AccountModel, Choice
+from maestro.domain.llm_errors import (
+    AccountsExhausted,
+    AuthenticationFailed,
+    CallSite,
+    CircuitOpen,
+    LimiterBusy,
+    LLMFailure,
+    ModelTimeout,
+    NoAccount,
+    ProviderUnavailable,
+    QuotaExhausted,
+    RateLimited,
+    RequestTooLarge,
+)
+from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.llm.accounts import AccountBook
+from maestro.llm.protocols import LLMClient
+from maestro.uninterrupted import uninterrupted
+
+log = structlog.get_logger(__name__)
+
+LIMITS = (RateLimited, QuotaExhausted)
+MOVES_ON = (
+    *LIMITS,
+    AuthenticationFailed,
+    ProviderUnavailable,
+    ModelTimeout,
+    CircuitOpen,
+    LimiterBusy,
+    RequestTooLarge,
+    NoAccount,
+)
+"""What another account may do better. What is wrong with the request itself, or a person's wish, passes."""
+
+OF_THE_WHOLE_ACCOUNT = (QuotaExhausted, AuthenticationFailed, NoAccount)
+"""What every other model of the same account would meet with too."""
+
+TIMEOUTS = 2
+"""After so many timeouts in one attempt nobody else is asked: people have waited long enough to hear of it."""
+
+REQUESTS = 2
+"""An account is asked only in the time that so many whole requests take, so that all of it takes one more at most."""
+
+
+@dataclass
+class Walk:
+    """How one attempt went so far; ``until`` is a moment of the event loop's clock."""
+
+    wanted: Sequence[str]
+    until: float
+    tried: set[AccountModel] = field(default_factory=set)
+    failures: list[LLMFailure] = field(default_factory=list)
+
+    def note(self, choice: Choice, failure: LLMFailure) -> None:
+        """Remember who failed, so that nobody is asked the same twice."""
+        whole, model = choice.keys
+        self.tried.add(whole if isinstance(failure, OF_THE_WHOLE_ACCOUNT) else model)
+        self.failures.append(failure)
+
+    def may_go_on(self, now: float) -> bool:
+        """Say whether there is patience left."""
+        return now < self.until and self.count(ModelTimeout) < TIMEOUTS
+
+    def count(self, *kinds: type[LLMFailure]) -> int:
+        """Count the failures of these kinds."""
+        return len(self.of(*kinds))
+
+    def of(self, *kinds: type[LLMFailure]) -> list[LLMFailure]:
+        """Return the failures of these kinds."""
+        return [failure for failure in self.failures if isinstance(failure, kinds)]
+
+    @property
+    def repeatable(self) -> list[LLMFailure]:
+        """Return the failures after which the same may be tried again soon."""
+        return [failure for failure in self.failures if failure.retryable and not isinstance(failure, LIMITS)]
+
+
+class Failover:
+    """Puts the account, and that account's own name of the model, into each request (decision 10)."""
+
+    def __init__(self, inner: LLMClient, book: AccountBook, request_time: Callable[[], timedelta]) -> None:
+        """``request_time`` is how long one request to one account may take; it is asked for at each call."""
+        self._inner = inner
+        self._book = book
+        self._request_time = request_time
+        self._underway: Counter[int] = Counter()
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer by the best account that can.
+
+        Raises ``AccountsExhausted`` when all that could answer only wait for their limits, else the last failure worth
+        repeating, else why nobody can be asked. What a failure means for an account is committed before the next is
+        asked.
+        """
+        outcome = await self._ask_around(request)
+        if isinstance(outcome, LLMFailure):
+            # Raised out here, where no other exception is being handled.
+            raise outcome
+        return outcome
+
+    async def _ask_around(self, request: LLMRequest) -> LLMResponse | LLMFailure:
+        clock = asyncio.get_running_loop()
+        patience = REQUESTS * self._request_time().total_seconds()
+        walk = Walk((request.model, *request.fallbacks), clock.time() + patience)
+        while walk.may_go_on(clock.time()):
+            roster = await asyncio.to_thread(self._book.read)
+            choice = roster.choose(walk.wanted, walk.tried, self._underway)
+            if choice is None:
+                break
+            outcome = await self._ask(choice, request)
+            if isinstance(outcome, LLMResponse):
+                return outcome
+            walk.note(choice, outcome)
+            await uninterrupted(asyncio.to_thread(self._book.report, choice, outcome))
+        return await asyncio.to_thread(self._verdict, walk)
+
+    async def _ask(self, choice: Choice, request: LLMRequest) -> LLMResponse | LLMFailure:
+        """Ask one account; what another may do better is returned."""
+        account = choice.account
+        chosen = request.model_copy(update={"account": account.name, "model": choice.model})
+        (account_id, _), _ = choice.keys
+        self._underway[account_id] += 1
+        try:
+            return await self._inner.complete(chosen)
+        except MOVES_ON as failure:
+            failure.site = failure.site or CallSite(account.provider, account.name, choice.model)
+            return failure
+        finally:
+            self._underway[account_id] -= 1
+
+    def _verdict(self, walk: Walk) -> LLMFailure:
+        """Return what to raise when nobody else is asked."""
+        if walk.repeatable:
+            return walk.repeatable[-1]
+        nobody = self._book.read().none_left(walk.wanted, limited=bool(walk.of(*LIMITS)))
+        if isinstance(nobody, AccountsExhausted):
+            log.warning("all accounts limited", until=nobody.wake_at and nobody.wake_at.isoformat())
+            return nobody
+        return next(reversed(walk.of(AuthenticationFailed) or walk.failures), nobody)

@@ -1,0 +1,38 @@
+"""The end of the chain: hands a request to who can reach its account."""
+
+from dataclasses import dataclass
+
+from maestro.domain.accounts import DEMO, AccountType
+from maestro.domain.llm_errors import NoAccount
+from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.llm.protocols import Account, AccountClient, Directory
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Who reaches an account: over HTTP, through the command of a subscription, or without any."""
+
+    http: AccountClient
+    command: AccountClient
+    demo: AccountClient
+
+    def of(self, account: Account) -> AccountClient:
+        """Return who reaches this account."""
+        if account.provider == DEMO:
+            return self.demo
+        return self.command if account.type is AccountType.CLI else self.http
+
+
+class Transport:
+    """Asks the account that was chosen, once."""
+
+    def __init__(self, directory: Directory, clients: Clients) -> None:
+        self._directory = directory
+        self._clients = clients
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer the request; raises ``NoAccount`` when its account left after it was chosen."""
+        account = self._directory.find(request.account)
+        if account is None:
+            raise NoAccount(f"This process has no account {request.account!r}; see `maestro accounts list`.")
+        return await self._clients.of(account).ask(account, request)
