@@ -2,15 +2,26 @@
 
 from datetime import timedelta
 
+from maestro.domain.models import price
+from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
 from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.validator import Validator
-from maestro.llm.protocols import LLMClient, chain
+from maestro.llm.protocols import Account, LLMClient, chain
 from maestro.settings import Settings
 from maestro.store.store import Store
+
+
+class Nobody:
+    """A directory without accounts."""
+
+    def find(self, name: str) -> Account | None:
+        """Find nobody."""
+        del name
+        return None
 
 
 def build_chain(transport: LLMClient, default_model: str, store: Store, settings: Settings) -> LLMClient:
@@ -27,7 +38,7 @@ def build_chain(transport: LLMClient, default_model: str, store: Store, settings
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
         Validator,
-        lambda inner: Recorder(inner, store, default_model),
+        lambda inner: Recorder(inner, store, Estimates(Nobody(), price)),
         RefuseEmpty,
         deadline(lambda: limit),
     )

@@ -1,97 +1,134 @@
 """Commits every request before it leaves and every answer before anybody sees it (design invariant 5)."""
 
 import asyncio
+import time
+from dataclasses import dataclass, field
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
-from maestro.domain.calls import CallEstimate
-from maestro.domain.models import bare, price, provider_of
-from maestro.domain.prompts import LLMRequest, LLMResponse, Turn
-from maestro.domain.tokens import estimate_messages
+from maestro.domain.calls import NO_TOKENS, Expense
+from maestro.domain.llm_errors import LLMFailure
+from maestro.domain.prompts import LLMRequest, LLMResponse, ToolSpec, Turn
 from maestro.domain.values import Value
+from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
 
+TOOLS = TypeAdapter(tuple[ToolSpec, ...])
+
 
 class KeptRequest(Value):
-    """A request as it is stored: its texts by reference."""
+    """A request as it is stored: its texts by reference, ``tools`` as the digest of their JSON, empty without any."""
 
     platform: str
     model: str
+    account: str = ""
     max_output_tokens: int = Field(gt=0)
     turns: tuple[Turn, ...]
+    tools: str = ""
+    final: bool = False
+    never_empty: bool = False
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A request that leaves, the number of the attempt, and when it began, by a clock that is never set."""
+
+    number: int
+    request: LLMRequest
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def milliseconds(self) -> int:
+        """Return how long it has taken."""
+        return round((time.monotonic() - self.began) * 1000)
 
 
 class Recorder:
-    """The last step before the transport: what it passes on is exactly what it has committed.
+    """What it passes on is exactly what it has committed: nothing inside of it may change a request.
 
-    ``default_model`` is the one that answers a request which names none; an interrupted call is costed by it.
+    Each attempt ends in one transaction: its row, its row in the usage log, the account's count and the budgets.
     """
 
-    def __init__(self, inner: LLMClient, store: Store, default_model: str) -> None:
+    def __init__(self, inner: LLMClient, store: Store, estimates: Estimates) -> None:
         self._inner = inner
         self._store = store
-        self._default_model = default_model
+        self._estimates = estimates
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Send what an earlier attempt sent, if it was cut off, and keep what comes back."""
-        attempt, kept = await asyncio.to_thread(self._send, request)
+        """Send what an earlier attempt sent, if it was cut off, to the account chosen now, and keep what comes back."""
+        attempt = await asyncio.to_thread(self._send, request)
         try:
-            response = await self._inner.complete(kept)
+            response = await self._inner.complete(attempt.request)
         except asyncio.CancelledError:
-            await uninterrupted(asyncio.to_thread(self._interrupted, request, attempt))
+            await uninterrupted(asyncio.to_thread(self._interrupted, attempt))
             raise
         # Design invariant 3: no attempt stays open in the books, whatever ended it.
         except Exception as error:
-            await uninterrupted(asyncio.to_thread(self._failed, request, attempt, type(error).__name__))
+            await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
             raise
-        await uninterrupted(asyncio.to_thread(self._answered, request, attempt, response))
+        await uninterrupted(asyncio.to_thread(self._answered, attempt, response))
         return response
 
-    def _send(self, request: LLMRequest) -> tuple[int, LLMRequest]:
+    def _send(self, request: LLMRequest) -> Attempt:
+        estimate = self._estimates.least(request)  # it reads the whole prompt: not while others wait to write
         with self._store.begin() as tx:
-            digest = tx.calls.cut_off_request(request.key) or _keep(tx, request)
-            sent = _restore(tx, request, digest)
-            return tx.calls.sent(request.key, digest, self._estimate(sent)), sent
+            cut_off = tx.calls.cut_off_request(request.key)
+            if cut_off is not None:
+                request = _restore(tx, request, cut_off)
+                estimate = self._estimates.least(request)
+            digest = _keep(tx, request)
+            return Attempt(tx.calls.sent(request.key, digest, estimate), _restore(tx, request, digest))
 
-    def _estimate(self, request: LLMRequest) -> CallEstimate:
-        """Return what the call costs at least should nobody ever hear of its answer: its input."""
-        model = request.model or self._default_model
-        tokens = estimate_messages(request.messages)
-        known = price(model)
-        return CallEstimate(provider_of(model), bare(model), tokens, known.cost(tokens, 0) if known else None)
-
-    def _answered(self, request: LLMRequest, attempt: int, response: LLMResponse) -> None:
+    def _answered(self, attempt: Attempt, response: LLMResponse) -> None:
+        request = attempt.request
         with self._store.begin() as tx:
-            tx.calls.keep_answer(request.key, attempt, response)
+            tx.calls.keep_answer(request.key, attempt.number, response)
+            tx.accounts.succeeded(request.account, request.model, response.cost_usd)
 
-    def _interrupted(self, request: LLMRequest, attempt: int) -> None:
+    def _interrupted(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:
-            tx.calls.interrupted(request.key, attempt)
+            tx.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
 
-    def _failed(self, request: LLMRequest, attempt: int, error: str) -> None:
+    def _failed(self, attempt: Attempt, error: Exception) -> None:
+        expense = _expense(error, attempt.milliseconds)
         with self._store.begin() as tx:
-            tx.calls.failed(request.key, attempt, error)
+            tx.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
+
+
+def _expense(error: Exception, milliseconds: int) -> Expense:
+    """Return what a failed attempt took: an answer of nothing is paid all the same."""
+    if not isinstance(error, LLMFailure):
+        return Expense(duration_ms=milliseconds)
+    return Expense(error.usage or NO_TOKENS, error.cost_usd, milliseconds)
 
 
 def _keep(tx: Transaction, request: LLMRequest) -> str:
     kept = KeptRequest(
         platform=request.platform,
         model=request.model,
+        account=request.account,
         max_output_tokens=request.max_output_tokens,
         turns=tx.prompts.pack(request.messages),
+        tools=tx.prompts.keep(TOOLS.dump_json(request.tools).decode()) if request.tools else "",
+        final=request.final,
+        never_empty=request.never_empty,
     )
     return tx.prompts.keep(kept.model_dump_json())
 
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
+    """Return the request with all that is kept under the digest, but for the account and its model."""
     kept = KeptRequest.model_validate_json(tx.prompts.text(digest))
-    return LLMRequest(
-        key=request.key,
-        platform=kept.platform,
-        model=kept.model,
-        max_output_tokens=kept.max_output_tokens,
-        messages=tx.prompts.unpack(kept.turns),
+    return request.model_copy(
+        update={
+            "platform": kept.platform,
+            "max_output_tokens": kept.max_output_tokens,
+            "messages": tx.prompts.unpack(kept.turns),
+            "tools": TOOLS.validate_json(tx.prompts.text(kept.tools)) if kept.tools else (),
+            "final": kept.final,
+            "never_empty": kept.never_empty,
+        }
     )

@@ -1,0 +1,114 @@
+"""Refuses a call whose budget is used up, and sets aside what every other one may cost (decision 3)."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from maestro.domain.accounts import AccountStatus, choose
+from maestro.domain.budgets import BudgetScope, DailyBudgets, Limit, Payer, limits_of
+from maestro.domain.llm_errors import BudgetExceeded
+from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.tokens import estimate_input
+from maestro.llm.estimates import Estimates
+from maestro.llm.protocols import LLMClient
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+from maestro.uninterrupted import uninterrupted
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call has to keep to, and the most it may cost; None when the price is unknown.
+
+    ``used_up`` is the limit that was used up when this was looked up.
+    """
+
+    payer: Payer
+    limits: tuple[Limit, ...] = ()
+    used_up: Limit | None = None
+    usd: float | None = None
+    cheaper_usd: float | None = None
+
+
+class Budget:
+    """Reserves before a call and releases after one that failed; what answers it settles it, with the answer.
+
+    ``budgets`` is asked at each call. A call is let through while anything is left of every limit, and what calls
+    under way may cost counts as spent, so that a budget is overspent by at most one call's estimate. Without a limit
+    nothing is written; nor for a call whose price is unknown or nothing, though a budget that is used up stops it too.
+    """
+
+    def __init__(
+        self, inner: LLMClient, store: Store, estimates: Estimates, budgets: Callable[[], DailyBudgets]
+    ) -> None:
+        self._inner = inner
+        self._store = store
+        self._estimates = estimates
+        self._budgets = budgets
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Pass the request on, to the cheaper model if there is one for this; else raises ``BudgetExceeded``."""
+        admitted, reserved = await asyncio.to_thread(self._admit, request)
+        answered = False
+        try:
+            response = await self._inner.complete(admitted)
+            answered = True
+        finally:
+            if reserved and not answered:
+                await uninterrupted(asyncio.to_thread(self._release, request))
+        return response
+
+    def _admit(self, request: LLMRequest) -> tuple[LLMRequest, bool]:
+        """Return the request to go on with and whether anything is reserved for it."""
+        budgets = self._budgets()
+        plan = self._plan(request, budgets)
+        if not plan.limits:
+            return request, False
+        used_up, reserved = self._reserve(request, plan, cheaper=bool(budgets.fallback_model))
+        if used_up is None:
+            return request, reserved
+        if used_up.scope is BudgetScope.DAY or not budgets.fallback_model:
+            raise BudgetExceeded(f"{used_up} is used up; it is counted anew from midnight UTC")
+        return _with_model(request, budgets.fallback_model), reserved
+
+    def _plan(self, request: LLMRequest, budgets: DailyBudgets) -> Plan:
+        tokens = estimate_input(request)
+
+        def most(tx: Transaction, model: str, *fallbacks: str) -> float | None:
+            free = [account for account in tx.accounts.all() if account.status is AccountStatus.ACTIVE]
+            choice = choose(free, (model, *fallbacks), tx.accounts.limits())
+            return self._estimates.most(choice, tokens, request.max_output_tokens) if choice is not None else None
+
+        with self._store.view() as tx:
+            payer = tx.budgets.payer(request.key.job_id)
+            limits = limits_of(payer, budgets)
+            if not limits:
+                return Plan(payer)
+            cheaper = most(tx, budgets.fallback_model) if budgets.fallback_model else None
+            used_up = tx.budgets.exceeded(limits)
+            return Plan(payer, limits, used_up, most(tx, request.model, *request.fallbacks), cheaper)
+
+    def _reserve(self, request: LLMRequest, plan: Plan, *, cheaper: bool) -> tuple[Limit | None, bool]:
+        """Return the limit that is used up, if one is, and whether anything is reserved now.
+
+        What an attempt that died had reserved is given back first: a call reserves once. Beyond the limit of an agent,
+        a client or a conversation a cheaper call still counts, against the limit of everybody together.
+        """
+        if not (plan.usd or plan.cheaper_usd):
+            return plan.used_up, False
+        with self._store.begin() as tx:
+            tx.budgets.release(request.key)
+            used_up = tx.budgets.exceeded(plan.limits)
+            usd = plan.usd if used_up is None else plan.cheaper_usd
+            admitted = used_up is None or (cheaper and used_up.scope is not BudgetScope.DAY)
+            if admitted and usd:
+                tx.budgets.reserve(request.key, plan.payer, usd)
+            return used_up, bool(admitted and usd)
+
+    def _release(self, request: LLMRequest) -> None:
+        with self._store.begin() as tx:
+            tx.budgets.release(request.key)
+
+
+def _with_model(request: LLMRequest, model: str) -> LLMRequest:
+    return request.model_copy(update={"model": model, "fallbacks": ()})
