@@ -117,6 +117,7 @@ class BudgetExceeded(LLMFailure):
     """The budget is used up; the message names which."""
 
     public = "The budget is used up."
+    notice = "Sorry, today's budget for answers is used up. Please ask again tomorrow, or tell the operators."
 
 
 class AccountsExhausted(Suspension, LLMFailure):
