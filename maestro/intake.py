@@ -1,6 +1,6 @@
 """Accepts a message: one transaction, and only then may the platform be told that we have it (design section 4)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ulid import ULID
@@ -12,6 +12,17 @@ from maestro.domain.jobs import Ending, Job, JobStatus, Priority
 from maestro.domain.lanes import lane_of
 from maestro.domain.messages import Accepted, IncomingMessage, LaneKey
 from maestro.domain.owners import PersonId
+from maestro.domain.questions import (
+    Answer,
+    Question,
+    Refusal,
+    Said,
+    Speaker,
+    meant_for,
+    meant_from_afar,
+    meant_here,
+    said,
+)
 from maestro.domain.routing import may_talk
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -40,6 +51,11 @@ class Arrival:
     alone: str | None
     refusal: str | None
 
+    @property
+    def speaker(self) -> Speaker:
+        """Who sent it."""
+        return Speaker(PersonId(self.message.address.platform, self.message.user_id), self.message.is_owner)
+
 
 class Intake:
     """The only way in: every message of every connector passes here once."""
@@ -67,15 +83,10 @@ class Intake:
             return Accepted(message_id=message.id, job_id=known.job_id, duplicate=True)
         arrival = _arrival(tx, message.model_copy(update={"is_owner": self._is_owner(tx, message)}))
         word, backlog = control_word(message.content), self._backlog(tx)
-        stops = word is ControlWord.STOP and arrival.refusal is None and _can_stop(tx.jobs.head_of(arrival.lane))
+        stops = word is ControlWord.STOP and arrival.refusal is None and _can_stop(_stoppable(tx, arrival.lane))
         if backlog is not None and not stops:
             raise backlog
-        if word is None:
-            job = _keep(tx, arrival)
-        elif arrival.refusal is not None:
-            job = _refuse(tx, arrival, arrival.refusal)
-        else:
-            job = _obey(tx, arrival, word)
+        job = _take(tx, arrival, word)
         if backlog is not None:
             tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=UNSAID))
         return Accepted(message_id=message.id, job_id=job.id, duplicate=False)
@@ -112,6 +123,38 @@ def _arrival(tx: Transaction, message: IncomingMessage) -> Arrival:
     return Arrival(message, lane_of(message.address, alone), alone, may_talk(message, binding))
 
 
+def _take(tx: Transaction, arrival: Arrival, word: ControlWord | None) -> Job:
+    """Obey a control word, settle a question, or else give the message its place in the lane."""
+    meant = word or _meaning(tx, arrival)
+    if meant is None:
+        return _keep(tx, arrival)
+    if arrival.refusal is not None:
+        return _refuse(tx, arrival, arrival.refusal)
+    if isinstance(meant, ControlWord):
+        return _obey(tx, arrival, meant)
+    return _settle(tx, arrival, meant) if isinstance(meant, Answer) else _reply(tx, arrival, meant)
+
+
+def _meaning(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
+    """Read a message as an answer to an open question (decision 16); None makes it an ordinary one, as files do."""
+    if arrival.message.attachments:
+        return None
+    what, waiting = said(arrival.message.content), tx.questions.open_in(arrival.lane)
+    pointed = _pointed(tx, arrival, what, waiting)
+    if pointed is not None and pointed.lane == arrival.lane:
+        return meant_for(what, arrival.speaker, pointed, tx.now)
+    elsewhere = meant_from_afar(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
+    return elsewhere or meant_here(what, arrival.speaker, waiting)
+
+
+def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Question]) -> Question | None:
+    """Return the question that a message names by its number, or to which it replies."""
+    if what.number is not None:
+        return tx.questions.find(what.number)
+    replies = arrival.message.reply_to
+    return tx.questions.put_in(waiting, replies) if replies else None
+
+
 def _keep(tx: Transaction, arrival: Arrival) -> Job:
     """Give a message the last place in its lane."""
     job = _job(tx, arrival, lane=arrival.lane)
@@ -119,8 +162,31 @@ def _keep(tx: Transaction, arrival: Arrival) -> Job:
     return tx.jobs.add(job)
 
 
+def _settle(tx: Transaction, arrival: Arrival, answer: Answer) -> Job:
+    """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
+    job = _job(tx, arrival)
+    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
+    tx.answer(answer, str(arrival.speaker.person))
+    if answer.approves is not None:
+        job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
+        return tx.jobs.add(job)
+    tx.jobs.add(job)
+    tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
+    return job
+
+
+def _reply(tx: Transaction, arrival: Arrival, refusal: Refusal) -> Job:
+    """Say why a message is no answer."""
+    job = _job(tx, arrival)
+    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
+    job.notice = refusal.reply
+    if refusal.withheld is not None:
+        tx.audit.add(str(arrival.speaker.person), "question.refused", str(refusal.withheld.id))
+    return tx.jobs.add(job)
+
+
 def _refuse(tx: Transaction, arrival: Arrival, reason: str) -> Job:
-    """Drop the control word of somebody who may not talk here; any other message of theirs is dropped by routing."""
+    """Drop what somebody says who may not talk here; an ordinary message of theirs is dropped by routing."""
     job = _job(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
     tx.jobs.add(job)
@@ -149,25 +215,41 @@ def _job(tx: Transaction, arrival: Arrival, lane: LaneKey | None = None) -> Job:
 def _effect(tx: Transaction, arrival: Arrival, word: ControlWord, row: InboxRow) -> str:
     """Do it and return what to say."""
     if word is ControlWord.STOP:
-        return _stop(tx, tx.jobs.head_of(arrival.lane))
+        return _stop(tx, _stoppable(tx, arrival.lane))
     if word is ControlWord.STATUS:
-        running = tx.jobs.running_in(arrival.lane)
-        waiting = tx.jobs.waiting_in(arrival.lane)
-        working = "I am working on an answer" if running else "Nothing is running here"
-        return f"{working}; {waiting} more waiting." if waiting else f"{working}."
+        return _status(tx, arrival.lane)
     tx.conversations.close_all(arrival.message.address, arrival.alone, row.id or 0)
     return "A new conversation begins with your next message."
 
 
-def _can_stop(head: Job | None) -> bool:
-    return head is not None and not head.stop_requested
+def _status(tx: Transaction, lane: LaneKey) -> str:
+    working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
+    behind = tx.jobs.waiting_in(lane)
+    asked = [
+        f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}." for one in tx.questions.open_in(lane)
+    ]
+    return " ".join([f"{working}; {behind} more waiting." if behind else f"{working}.", *asked])
 
 
-def _stop(tx: Transaction, head: Job | None) -> str:
-    """Stop what is being answered, or about to be: who takes a message back at once is quicker than its start."""
-    if head is None:
+def _stoppable(tx: Transaction, lane: LaneKey) -> Job | None:
+    """Return what is being answered, or about to be; else the newest job that waits outside the lane."""
+    head = tx.jobs.head_of(lane)
+    if _can_stop(head):
+        return head
+    return next(iter(tx.jobs.waiting_jobs_in(lane)), head)
+
+
+def _can_stop(job: Job | None) -> bool:
+    return job is not None and not job.stop_requested
+
+
+def _stop(tx: Transaction, job: Job | None) -> str:
+    """Stop a job; one that is inside no step ends at once: who takes a message back is quicker than its start."""
+    if job is None:
         return "Nothing is running here."
-    tx.jobs.request_stop(head.id)
-    if head.status is JobStatus.PENDING:
-        tx.close_job(head.id, Ending(status=JobStatus.CANCELLED, reason="stopped before it began"))
+    tx.jobs.request_stop(job.id)
+    if job.status is JobStatus.PENDING:
+        tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped before it began"))
+    if job.status is JobStatus.WAITING:
+        tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped while it waited"))
     return "Stopped."

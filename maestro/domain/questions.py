@@ -9,6 +9,7 @@ from enum import StrEnum
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.errors import Conflict, InvalidMessage
 from maestro.domain.owners import PersonId
 
 YES = frozenset({"yes", "y", "ok", "approve"})
@@ -102,19 +103,27 @@ class Said:
 
 @dataclass(frozen=True)
 class Answer:
-    """A message answers a question; ``approves`` is None for one that asks for words."""
+    """What a person says to a question; ``approves`` is None for one that asks for words."""
 
     question: Question
     words: str
     approves: bool | None = None
 
+    @property
+    def action(self) -> str:
+        """The name of this in the audit log."""
+        return "question." + ("answer" if self.approves is None else "approve" if self.approves else "deny")
+
 
 @dataclass(frozen=True)
 class Refusal:
-    """A message is meant as an answer and is none: what its sender is told, and the reason for operators."""
+    """A message is meant as an answer and is none: what its sender is told.
+
+    ``withheld`` is the question that the sender may not decide about, if that is why.
+    """
 
     reply: str
-    reason: str
+    withheld: Question | None = None
 
 
 def said(content: str) -> Said:
@@ -184,6 +193,23 @@ def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Ans
     return Answer(asked[0], what.text) if asked and what.text else None
 
 
+def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> Answer:
+    """Return the answer of an operator, who counts as an owner: ``words`` for a question, ``approves`` for an approval.
+
+    Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else.
+    """
+    standing = question.standing(now)
+    if standing is not QuestionStatus.OPEN:
+        raise Conflict(f"question {question.id} is {standing} already; there is nothing to answer")
+    if question.approval and approves is None:
+        raise InvalidMessage(f"question {question.id} is an approval: approve or deny it")
+    if not question.approval and not (words or "").strip():
+        raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
+    if question.approval:
+        return Answer(question, "yes" if approves else "no", approves)
+    return Answer(question, (words or "").strip())
+
+
 def notice_id(question: Question, unique: str) -> str:
     """Return the id of the job that puts this question to people; ``unique`` tells it from every other job's."""
     return f"question-{question.id}-{unique}"
@@ -195,24 +221,18 @@ def _approves(words: str) -> bool | None:
 
 
 def _not_allowed(question: Question) -> Refusal:
-    return Refusal(
-        f"Only an owner or an approver may decide about #{question.id}.",
-        f"the sender may not decide about question #{question.id}",
-    )
+    return Refusal(f"Only an owner or an approver may decide about #{question.id}.", question)
 
 
 def _late(question: Question, standing: QuestionStatus) -> Refusal:
     ended = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "is not asked any more"}
     why = ended.get(standing, "was answered already")
-    return Refusal(
-        f"#{question.id} {why}. To say this to the agent, send it without the number.", f"question #{question.id} {why}"
-    )
+    return Refusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")
 
 
 def _which(several: Sequence[Question]) -> Refusal:
     numbers = sorted(one.id or 0 for one in several)
     listed = ", ".join(f"#{number}" for number in numbers)
     return Refusal(
-        f"Several things wait for an answer here: {listed}. Say which one you mean, such as: yes #{numbers[0]}",
-        f"the answer did not say which of {listed} it is for",
+        f"Several things wait for an answer here: {listed}. Say which one you mean, such as: yes #{numbers[0]}"
     )

@@ -12,7 +12,7 @@ from maestro.domain.deliveries import Delivery
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions import Question, QuestionStatus, notice_id
+from maestro.domain.questions import Answer, Question, QuestionStatus, notice_id
 from maestro.store.repository import Repository
 
 # Written out, and not as a parameter, so that the index of just the open ones is used.
@@ -94,13 +94,13 @@ class Questions(Repository):
                 return question
         return None
 
-    def answer(self, question_id: int, answer: str, by: str) -> bool:
-        """Keep a person's answer to an open question, or their yes; false when it is not open any more."""
-        return self._close(question_id, QuestionStatus.ANSWERED, answer, by)
-
-    def deny(self, question_id: int, by: str) -> bool:
-        """Keep a person's no to an open approval; false when it is not open any more."""
-        return self._close(question_id, QuestionStatus.DENIED, "no", by)
+    def settle(self, answer: Answer, by: str) -> bool:
+        """Keep what a person says to an open question; false when it is not open any more."""
+        denied = answer.approves is False
+        status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
+        still_open = (IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
+        kept = {"status": status, "answer": answer.words, "answered_by": by, "answered_at": self._now}
+        return self._run(update(Question).where(*still_open).values(**kept)).rowcount > 0
 
     def expire(self) -> Sequence[str]:
         """Close the questions whose time is over and return their jobs."""
@@ -126,11 +126,6 @@ class Questions(Repository):
             page = page.where(or_(*map(self._stands, wanted)))
         found = [Asked(*row) for row in self._session.exec(page)]
         return found[:limit], found[limit - 1].question.id if len(found) > limit else None
-
-    def _close(self, question_id: int, status: QuestionStatus, answer: str, by: str) -> bool:
-        still_open = (IS_OPEN, col(Question.id) == question_id, col(Question.expires_at) > self._now)
-        how = {"status": status, "answer": answer, "answered_by": by, "answered_at": self._now}
-        return self._run(update(Question).where(*still_open).values(**how)).rowcount > 0
 
     def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
         """Return the condition of a status, as ``Question.standing`` sees it."""
