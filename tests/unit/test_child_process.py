@@ -3,15 +3,13 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
-import psutil
 import pytest
 
 from maestro import child_process
 from maestro.child_process import Bounds, Command, Ended, Outcome, plain_environment, run
-from tests.support.instance import until
+from tests.support.left_behind import nobody_left, nobody_stays, noted, pids
 
 BOUNDS = Bounds(seconds=30, output_bytes=1024 * 1024)
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -20,29 +18,6 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 def shell(folder: Path, script: str, said: bytes = b"") -> Command:
     """A shell that first says who it is, in a file."""
     return Command(("/bin/sh", "-c", f"echo $$ > pid; {script}"), folder, ENVIRONMENT, said)
-
-
-def pids(folder: Path) -> Sequence[int]:
-    """Return the shell and, where it wrote them down, those it left behind."""
-    return [int(file.read_text()) for file in folder.glob("*pid")]
-
-
-def alive(pid: int) -> bool:
-    """Tell whether a process is there and not only waiting to be buried."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-async def noted(file: Path) -> None:
-    """Return when the shell has written this down."""
-    await until(lambda: file.exists() and bool(file.read_text().strip()), what=file.name)
-
-
-def nobody_left(folder: Path) -> bool:
-    """Tell that something ran and nothing does any more."""
-    return bool(pids(folder)) and not any(map(alive, pids(folder)))
 
 
 async def test_a_program_reads_what_it_is_told_and_is_heard(tmp_path: Path) -> None:
@@ -111,7 +86,7 @@ async def test_a_second_cancellation_waits_for_no_grace(tmp_path: Path, monkeypa
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    await until(lambda: nobody_left(tmp_path), what="the end of the group")
+    await nobody_stays(tmp_path)
 
 
 async def test_what_is_cancelled_before_it_began_never_begins(tmp_path: Path) -> None:

@@ -1,0 +1,197 @@
+"""Asks a subscription through the command ``claude`` (specification 003, step 10)."""
+
+import asyncio
+import hashlib
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import structlog
+
+from maestro.child_process import Bounds, Command, Ended, plain_environment, run
+from maestro.domain.llm_errors import CallSite, LLMFailure, ProviderUnavailable
+from maestro.domain.models import bare
+from maestro.domain.prompts import CallPurpose, LLMRequest, LLMResponse, Usage
+from maestro.domain.tokens import estimate, estimate_messages
+from maestro.llm.cli_answers import Said, failure, has_no_session, knows_no_option, read
+from maestro.llm.cli_prompt import prompt_of
+from maestro.llm.protocols import Account
+
+CLAUDE = "claude"
+SECONDS = 180.0
+"""How long the command may take in all (specification 003, step 10)."""
+OUTPUT_BYTES = 8 * 1024 * 1024
+"""More than any model writes in one answer."""
+LOGGED_CHARS = 2_000
+_WINDOW, _STEP = 16, 8
+
+# Whatever else is in our environment stays with us: with a key of the API there, the call would be billed to it.
+_PASSED_ON = frozenset(
+    (
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+        *("NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "SSL_CERT_DIR"),
+        *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"),
+        *("CLAUDE_CONFIG_DIR", "CLAUDE_CODE_OAUTH_TOKEN"),
+    )
+)
+_QUIET = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+# Whatever the user's own settings allow: nothing that would need a person's permission is done.
+_EXTRA_OPTIONS = ("--output-format", "json", "--permission-mode", "default")
+
+log = structlog.get_logger(__name__)
+
+
+def utc_now() -> datetime:
+    """Return the time of day, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    """One call: how the command is started, and the file that says that there is something to continue."""
+
+    command: Command
+    marker: Path
+    continues: bool
+
+
+class CliRunner:
+    """Runs the command once for a call; what it costs is 0, for the subscription is paid whether it is used or not.
+
+    ``sessions`` holds a folder for each conversation, in which the command keeps it apart from the others;
+    ``environment`` is ours, of which the command gets what it needs. Tools and images are not for it: its prompt is
+    text, and says so where something is missing.
+    """
+
+    def __init__(
+        self,
+        sessions: Path,
+        environment: Mapping[str, str],
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._sessions = sessions
+        self._environment = environment
+        self._clock = clock
+        self._seconds = seconds
+        self._knows_options = True
+
+    async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
+        """Answer the request with one call of the model; raises an ``LLMFailure`` without any text of the call.
+
+        However it ends, cancelled or not, no process of it is left.
+        """
+        site = CallSite(account.provider, account.name, request.model)
+        session = await asyncio.to_thread(self._open, account, request)
+        started = time.monotonic()
+        ended, said = await self._run(session, site)
+        failed = failure(ended, said, site, self._clock())
+        await asyncio.to_thread(self._close, session, ended, failed)
+        if failed is not None:
+            raise failed
+        return _response(site, request, said, timedelta(seconds=time.monotonic() - started))
+
+    async def _run(self, session: _Session, site: CallSite) -> tuple[Ended, Said]:
+        """Return what became of the command, started again where it refused before it asked the model anything."""
+        until = time.monotonic() + self._seconds
+        continues = session.continues
+        while True:
+            options = _EXTRA_OPTIONS if self._knows_options else ()
+            words = (*session.command.words, *(("--continue",) if continues else ()), *options)
+            ended = await self._started(replace(session.command, words=words), until - time.monotonic(), site)
+            said = read(ended, as_json=bool(options))
+            if continues and has_no_session(ended, said):
+                continues = False
+            elif options and knows_no_option(ended, said):
+                self._knows_options = False
+            else:
+                return ended, said
+
+    async def _started(self, command: Command, seconds: float, site: CallSite) -> Ended:
+        try:
+            return await run(command, Bounds(seconds, OUTPUT_BYTES))
+        except OSError as error:
+            failed = _not_started(site, f"it cannot be started ({error.strerror})")
+        raise failed
+
+    def _open(self, account: Account, request: LLMRequest) -> _Session:
+        """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when there is no command.
+
+        What a call adds to the session is certain only when it has succeeded: until then the session counts as gone,
+        so that a repeat begins a new one instead of telling the old one the same twice.
+        """
+        site = CallSite(account.provider, account.name, request.model)
+        program = shutil.which(CLAUDE, path=self._environment.get("PATH", ""))
+        if program is None:
+            raise _not_started(site, "it is not on the PATH of Maestro")
+        folder = self._folder(request)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        marker = folder / f".session-{hashlib.sha256(account.name.encode()).hexdigest()[:16]}"
+        continues = marker.exists()
+        marker.unlink(missing_ok=True)
+        command = Command(
+            words=(str(Path(program).absolute()), "--print", "--model", bare(request.model)),
+            folder=folder,
+            environment=self._environment_of(account),
+            said=prompt_of(request.messages).encode(),
+        )
+        return _Session(command, marker, continues)
+
+    def _close(self, session: _Session, ended: Ended, failed: LLMFailure | None) -> None:
+        if failed is None:
+            session.marker.touch()
+        errors = _loggable(ended.errors.decode(errors="replace"), session.command.said.decode())
+        if errors:
+            log.warning("the command claude wrote to its error output", exit=ended.code, text=errors)
+
+    def _folder(self, request: LLMRequest) -> Path:
+        """Return the folder of the conversation, else of the job; what is no answer must not be continued by one."""
+        name = str(request.conversation_id or request.key.job_id)
+        purpose = request.key.purpose
+        return self._sessions / (name if purpose is CallPurpose.ANSWER else f"{name}-{purpose}")
+
+    def _environment_of(self, account: Account) -> dict[str, str]:
+        environment = plain_environment(self._environment) | _QUIET
+        environment |= {name: value for name, value in self._environment.items() if name in _PASSED_ON}
+        if account.home_dir:
+            environment["CLAUDE_CONFIG_DIR"] = str(Path(account.home_dir).expanduser().absolute())
+            environment.pop("CLAUDE_CODE_OAUTH_TOKEN", None)  # the login of another account than the folder's
+        return environment
+
+
+def _response(site: CallSite, request: LLMRequest, said: Said, duration: timedelta) -> LLMResponse:
+    guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(said.text))
+    return LLMResponse(
+        **(said.usage or guess).model_dump(),
+        content=said.text,
+        model=site.model,
+        provider=site.provider,
+        account=site.account,
+        cost_usd=0.0,
+        duration_ms=round(duration / timedelta(milliseconds=1)),
+        finish_reason="stop",
+    )
+
+
+def _not_started(site: CallSite, why: str) -> LLMFailure:
+    failed = ProviderUnavailable(
+        f"command claude of account {site.account!r}: {why}. Install Claude Code and log in as the user that runs "
+        "Maestro, or remove the account."
+    )
+    failed.site = site
+    return failed
+
+
+def _loggable(errors: str, prompt: str) -> str:
+    """Return the beginning of what the command complained of, without the lines that quote the prompt."""
+    lines = (line.strip() for line in errors[:LOGGED_CHARS].splitlines())
+    return "\n".join(line for line in lines if line and not _quotes(line, prompt))
+
+
+def _quotes(line: str, prompt: str) -> bool:
+    starts = range(0, max(1, len(line) - _WINDOW + 1), _STEP)
+    return any(line[start : start + _WINDOW] in prompt for start in starts)
