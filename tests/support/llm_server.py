@@ -15,8 +15,14 @@ is killed. The same API over HTTP: ``POST /_script`` (the fields of ``Script``; 
 
 Without a script every request is answered at once with ``answer to: <last user message>``. The newest matching
 script wins. Wires: OpenAI chat/completions (``/v1``), Anthropic ``/v1/messages``, Gemini ``generateContent``
-(``/v1beta``), Ollama ``/api/chat``. Error bodies echo the sender's key and last message on purpose, as some providers
-do, so that a leak shows.
+(``/v1beta``), Ollama ``/api/chat``; and ``/v1/audio/transcriptions``, where the name of the file counts as what was
+said. Error bodies echo the sender's key and last message on purpose, as some providers do, so that a leak shows.
+
+Tools, and two accounts at one server::
+
+    server.script(match="weather", calls=[("web_search", {"query": "weather"})], rounds=0)
+    server.script(match="weather", reply="It says: {results}", rounds=1)
+    server.script(account="sk-first", failure=Failure.limited(2), times=1)
 """
 
 import argparse
@@ -27,114 +33,27 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any
 
 from aiohttp import web
 
-from tests.support.llm_wires import ANTHROPIC, CONTEXT_MESSAGES, GEMINI, OLLAMA, OPENAI, Json, Wire
+from tests.support.llm_script import Failure, Recorded, Script
+from tests.support.llm_wires import (
+    ANTHROPIC,
+    CONTEXT_MESSAGES,
+    CREDIT_MESSAGES,
+    GEMINI,
+    OLLAMA,
+    OPENAI,
+    TRANSCRIPTION,
+    Json,
+    Reply,
+    ToolCalls,
+    Wire,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """How a request goes wrong; use the named constructors."""
-
-    kind: str
-    code: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: str | None = None
-    every: float = 0.3
-
-    @classmethod
-    def status(cls, code: int, headers: Mapping[str, str] | None = None, body: str | None = None) -> "Failure":
-        """An HTTP error; without a body the provider's own shape is used."""
-        return cls("status", code, headers or {}, body)
-
-    @classmethod
-    def context(cls) -> "Failure":
-        """A 400 in the provider's own words for a prompt that does not fit."""
-        return cls("context", 400)
-
-    @classmethod
-    def reset(cls) -> "Failure":
-        """The connection is reset before any byte of an answer."""
-        return cls("reset")
-
-    @classmethod
-    def silence(cls) -> "Failure":
-        """The request is accepted and never answered."""
-        return cls("silence")
-
-    @classmethod
-    def dribble(cls, every: float = 0.3) -> "Failure":
-        """A good answer, 4 bytes at a time, with ``every`` seconds between."""
-        return cls("dribble", every=every)
-
-    @classmethod
-    def malformed(cls) -> "Failure":
-        """Status 200 with a body that breaks off in the middle of its JSON."""
-        return cls("malformed")
-
-    @classmethod
-    def empty_body(cls) -> "Failure":
-        """Status 200 and no body at all."""
-        return cls("raw", body="")
-
-    @classmethod
-    def raw(cls, body: str) -> "Failure":
-        """Status 200 and this body."""
-        return cls("raw", body=body)
-
-    @classmethod
-    def empty_content(cls) -> "Failure":
-        """A proper success whose content is empty."""
-        return cls("empty_content")
-
-
-@dataclass(slots=True)
-class Script:
-    """What to do with requests whose last user message contains ``match`` (any, when empty)."""
-
-    match: str = ""
-    delay: float = 0.0
-    """Seconds before the answer or the failure."""
-    reply: str | None = None
-    """The answer's text; ``{last}`` stands for the last user message."""
-    failure: Failure | None = None
-    times: int | None = None
-    """How many requests it serves; None for all."""
-
-
-@dataclass(slots=True)
-class Recorded:
-    """One request as the server saw it; times are seconds of the system-wide monotonic clock."""
-
-    number: int
-    wire: str
-    path: str
-    headers: dict[str, str]
-    body: Json
-    texts: list[str]
-    """The prompt's texts in order, the system's first where there is one."""
-    received: float
-    answered: float | None = None
-    """When the last byte was handed over or the client went away; None while in flight."""
-    outcome: str = "in flight"
-    """``answered``, ``failed`` (a scripted failure) or ``gone`` (the client or the server went away first)."""
-
-    @property
-    def last_user(self) -> str:
-        """The last message of the prompt, which is the user's."""
-        return self.texts[-1] if self.texts else ""
-
-    def overlaps(self, other: "Recorded") -> bool:
-        """Tell whether both requests were in flight at the same time."""
-        return self.in_flight_at(other.received) or other.in_flight_at(self.received)
-
-    def in_flight_at(self, moment: float) -> bool:
-        """Tell whether the request was being served at a moment of the monotonic clock."""
-        return self.received <= moment and (self.answered is None or moment < self.answered)
+__all__ = ["Failure", "LLMServer", "Recorded", "Script"]
 
 
 class LLMServer:
@@ -214,10 +133,17 @@ class LLMServer:
         reply: str | None = None,
         failure: Failure | None = None,
         times: int | None = None,
+        account: str = "",
+        wire: str = "",
+        rounds: int | None = None,
+        calls: ToolCalls = (),
+        cached: int = 0,
+        written: int = 0,
     ) -> None:
-        """Add a script; the newest that matches and is not used up serves a request."""
+        """Add a script, by the fields of ``Script``; the newest that matches and is not used up serves a request."""
+        script = Script(match, delay, reply, failure, times, account, wire, rounds, calls, cached, written)
         with self._lock:
-            self._scripts.append(Script(match, delay, reply, failure, times))
+            self._scripts.append(script)
 
     def reset(self) -> None:
         """Forget all scripts and requests."""
@@ -243,6 +169,7 @@ class LLMServer:
         app.router.add_post("/v1/messages", self._model_call(ANTHROPIC))
         app.router.add_post(r"/v1beta/models/{model:[^:]+}:generateContent", self._model_call(GEMINI))
         app.router.add_post("/api/chat", self._model_call(OLLAMA))
+        app.router.add_post("/v1/audio/transcriptions", self._model_call(TRANSCRIPTION))
         return app
 
     async def _post_script(self, request: web.Request) -> web.Response:
@@ -258,11 +185,12 @@ class LLMServer:
         return web.json_response({"ok": True})
 
     async def _get_requests(self, _: web.Request) -> web.Response:
-        return web.json_response([asdict(recorded) | {"last_user": recorded.last_user} for recorded in self.requests])
+        return web.json_response([recorded.told() for recorded in self.requests])
 
     def _model_call(self, wire: Wire) -> Callable[[web.Request], Any]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            recorded, script = self._record(wire, request, json.loads(await request.read()))
+            body, audio = await _form(request) if wire is TRANSCRIPTION else (json.loads(await request.read()), b"")
+            recorded, script = self._record(wire, request, body, audio)
             try:
                 await asyncio.sleep(script.delay)
                 response = await _respond(wire, request, recorded, script)
@@ -277,14 +205,14 @@ class LLMServer:
 
         return handle
 
-    def _record(self, wire: Wire, request: web.Request, body: Json) -> tuple[Recorded, Script]:
+    def _record(self, wire: Wire, request: web.Request, body: Json, audio: bytes) -> tuple[Recorded, Script]:
         """Note a request and choose what happens to it."""
+        headers = {name.lower(): value for name, value in request.headers.items()}
         with self._lock:
-            texts, number = wire.prompt(body), len(self._requests) + 1
-            headers = {name.lower(): value for name, value in request.headers.items()}
-            recorded = Recorded(number, wire.name, request.path_qs, headers, body, texts, time.monotonic())
+            number, now = len(self._requests) + 1, time.monotonic()
+            recorded = Recorded(number, wire.name, request.path_qs, headers, body, wire.asked(body), now, audio=audio)
             self._requests.append(recorded)
-            fitting = [s for s in self._scripts if s.match in recorded.last_user and s.times != 0]
+            fitting = [script for script in self._scripts if script.serves(recorded)]
             script = fitting[-1] if fitting else Script()
             if script.times is not None:
                 script.times -= 1
@@ -293,10 +221,8 @@ class LLMServer:
 
 async def _respond(wire: Wire, request: web.Request, recorded: Recorded, script: Script) -> web.StreamResponse:
     """Answer or fail as the script says."""
-    model = str(recorded.body.get("model") or request.match_info.get("model", ""))
-    reply = "answer to: {last}" if script.reply is None else script.reply
-    answer = json.dumps(wire.answer(model, reply.replace("{last}", recorded.last_user)))
-    failure = script.failure or Failure.raw(answer)
+    answer = json.dumps(wire.answer(recorded.model, script.answer(recorded)))
+    failure, code = script.failure or Failure.raw(answer), 200
     match failure.kind:
         case "reset":
             return _reset(request)
@@ -307,22 +233,37 @@ async def _respond(wire: Wire, request: web.Request, recorded: Recorded, script:
         case "malformed":
             answer = answer[: len(answer) // 2]
         case "empty_content":
-            answer = json.dumps(wire.answer(model, ""))
-        case "status" | "context":
-            answer = _error_body(wire, recorded, failure)
+            answer = json.dumps(wire.answer(recorded.model, Reply("")))
+        case "status" | "context" | "credit":
+            code, answer = _error(wire, recorded, failure)
         case "raw":
             answer = failure.body or ""
     headers = {"content-type": "application/json", **failure.headers}
-    return web.Response(status=failure.code, body=answer.encode(), headers=headers)
+    return web.Response(status=code, body=answer.encode(), headers=headers)
 
 
-def _error_body(wire: Wire, recorded: Recorded, failure: Failure) -> str:
-    """Write an error body that quotes the key and the prompt, the way the worst provider would."""
+def _error(wire: Wire, recorded: Recorded, failure: Failure) -> tuple[int, str]:
+    """Return status and body of an error; the body quotes the key and the prompt, as the worst provider would."""
     if failure.body is not None:
-        return failure.body
-    keys = [recorded.headers.get(name, "") for name in ("authorization", "x-api-key", "x-goog-api-key")]
-    said = CONTEXT_MESSAGES[wire.name] if failure.kind == "context" else f"scripted failure {failure.code}"
-    return json.dumps(wire.error(failure.code, f"{said} [key {''.join(keys)}] [prompt {recorded.last_user}]"))
+        return failure.code, failure.body
+    code, said = failure.code, f"scripted failure {failure.code}"
+    if failure.kind == "context":
+        said = CONTEXT_MESSAGES[wire.name]
+    elif failure.kind == "credit":
+        code, said = CREDIT_MESSAGES[wire.name]
+    return code, json.dumps(wire.error(code, f"{said} [key {recorded.key}] [prompt {recorded.last_user}]"))
+
+
+async def _form(request: web.Request) -> tuple[Json, bytes]:
+    """Read a form: its fields, of a file its name, and the bytes of the file."""
+    fields: Json = {}
+    audio = b""
+    for name, value in (await request.post()).items():
+        if isinstance(value, web.FileField):
+            fields[name], audio = value.filename, value.file.read()
+        else:
+            fields[name] = value
+    return fields, audio
 
 
 def _reset(request: web.Request) -> web.Response:

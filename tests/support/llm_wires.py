@@ -1,98 +1,121 @@
 """The wire formats of four model providers, as the test server speaks them: what was asked, what is answered."""
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-Json = dict[str, Any]
+from tests.support.llm_asked import Asked, Json, Turn, of_anthropic, of_chat, of_gemini, of_ollama
+
+__all__ = ["INPUT_TOKENS", "OUTPUT_TOKENS", "Json", "Reply", "ToolCalls", "Wire"]
 
 INPUT_TOKENS = 11
 OUTPUT_TOKENS = 7
 
 
+ToolCalls = Sequence[tuple[str, Any]]
+"""Name and arguments of each tool call: a mapping, or a text that is sent as it is, also where it is no JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the model says: a text, empty for nothing, the tools it calls, and what of the input was cached."""
+
+    text: str
+    calls: ToolCalls = ()
+    cached: int = 0
+    written: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One provider's format: where the prompt is in a request, and how answers and errors look."""
+    """One provider's format: what a request asks, and how answers and errors look."""
 
     name: str
-    prompt: Callable[[Json], list[str]]
-    """The texts of a request in order, system first, the last user message last."""
-    answer: Callable[[str, str], Json]
-    """(model, text) to the body of a success; an empty text is what the provider sends for nothing."""
+    asked: Callable[[Json], Asked]
+    answer: Callable[[str, Reply], Json]
+    """(model, reply) to the body of a success; an empty text is what the provider sends for nothing."""
     error: Callable[[int, str], Json]
     """(HTTP status, message) to the body of a failure."""
 
 
-def _text(content: object) -> str:
-    """Flatten a message's content, a string or a list of parts, to its text."""
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
-
-
-def _chat_prompt(body: Json) -> list[str]:
-    return [_text(message.get("content")) for message in body.get("messages", [])]
-
-
-def _anthropic_prompt(body: Json) -> list[str]:
-    return [_text(body.get("system", "")), *_chat_prompt(body)]
-
-
-def _gemini_prompt(body: Json) -> list[str]:
-    system = body.get("system_instruction") or body.get("systemInstruction") or {}
-    return [_text(system.get("parts")), *(_text(turn.get("parts")) for turn in body.get("contents", []))]
-
-
-def _openai_answer(model: str, text: str) -> Json:
-    message = {"role": "assistant", "content": text}
+def _openai_answer(model: str, reply: Reply) -> Json:
+    message: Json = {"role": "assistant", "content": reply.text}
+    if reply.calls:
+        message["content"] = reply.text or None
+        message["tool_calls"] = [
+            {"id": f"call_{number}x", "type": "function", "function": {"name": name, "arguments": _as_text(arguments)}}
+            for number, (name, arguments) in enumerate(reply.calls)
+        ]
     usage = {"prompt_tokens": INPUT_TOKENS, "completion_tokens": OUTPUT_TOKENS}
+    details = {"prompt_tokens_details": {"cached_tokens": reply.cached}} if reply.cached else {}
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_700_000_000,
         "model": model,
-        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-        "usage": {**usage, "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS},
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if reply.calls else "stop"}],
+        "usage": {**usage, "total_tokens": INPUT_TOKENS + OUTPUT_TOKENS, **details},
     }
 
 
-def _anthropic_answer(model: str, text: str) -> Json:
+def _anthropic_answer(model: str, reply: Reply) -> Json:
+    uses = [
+        {"type": "tool_use", "id": f"toolu_{number}x", "name": name, "input": arguments}
+        for number, (name, arguments) in enumerate(reply.calls)
+    ]
+    cache = {"cache_read_input_tokens": reply.cached, "cache_creation_input_tokens": reply.written}
     return {
         "id": "msg_1",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [{"type": "text", "text": text}] if text else [],
-        "stop_reason": "end_turn",
+        "content": [*([{"type": "text", "text": reply.text}] if reply.text else []), *uses],
+        "stop_reason": "tool_use" if uses else "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS},
+        "usage": {
+            "input_tokens": INPUT_TOKENS - reply.cached - reply.written,
+            "output_tokens": OUTPUT_TOKENS,
+            **(cache if any(cache.values()) else {}),
+        },
     }
 
 
-def _gemini_answer(model: str, text: str) -> Json:
-    parts = [{"text": text}] if text else []
+def _gemini_answer(model: str, reply: Reply) -> Json:
+    calls = [{"functionCall": {"name": name, "args": arguments}} for name, arguments in reply.calls]
+    parts = [*([{"text": reply.text}] if reply.text else []), *calls]
+    cache = {"cachedContentTokenCount": reply.cached} if reply.cached else {}
     return {
         "candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}],
         "usageMetadata": {
             "promptTokenCount": INPUT_TOKENS,
             "candidatesTokenCount": OUTPUT_TOKENS,
             "totalTokenCount": INPUT_TOKENS + OUTPUT_TOKENS,
+            **cache,
         },
         "modelVersion": model,
     }
 
 
-def _ollama_answer(model: str, text: str) -> Json:
+def _ollama_answer(model: str, reply: Reply) -> Json:
+    calls = [{"function": {"name": name, "arguments": arguments}} for name, arguments in reply.calls]
     return {
         "model": model,
         "created_at": "2026-01-01T00:00:00Z",
-        "message": {"role": "assistant", "content": text},
+        "message": {"role": "assistant", "content": reply.text, **({"tool_calls": calls} if calls else {})},
         "done": True,
         "done_reason": "stop",
         "prompt_eval_count": INPUT_TOKENS,
         "eval_count": OUTPUT_TOKENS,
     }
+
+
+def _as_text(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+
+def _transcript(model: str, reply: Reply) -> Json:
+    return {"text": reply.text}
 
 
 _OPENAI_TYPES: Mapping[int, str] = {401: "invalid_request_error", 429: "rate_limit_exceeded"}
@@ -132,10 +155,16 @@ def _ollama_error(status: int, message: str) -> Json:
     return {"error": message}
 
 
-OPENAI = Wire("openai", _chat_prompt, _openai_answer, _openai_error)
-ANTHROPIC = Wire("anthropic", _anthropic_prompt, _anthropic_answer, _anthropic_error)
-GEMINI = Wire("gemini", _gemini_prompt, _gemini_answer, _gemini_error)
-OLLAMA = Wire("ollama", _chat_prompt, _ollama_answer, _ollama_error)
+def _of_voice(form: Json) -> Asked:
+    return Asked([Turn("user", str(form.get("file", "")))])
+
+
+OPENAI = Wire("openai", of_chat, _openai_answer, _openai_error)
+ANTHROPIC = Wire("anthropic", of_anthropic, _anthropic_answer, _anthropic_error)
+GEMINI = Wire("gemini", of_gemini, _gemini_answer, _gemini_error)
+OLLAMA = Wire("ollama", of_ollama, _ollama_answer, _ollama_error)
+TRANSCRIPTION = Wire("transcription", _of_voice, _transcript, _openai_error)
+"""Voice to text: the form's fields are the body, the name of the file stands for what was said."""
 
 CONTEXT_MESSAGES: Mapping[str, str] = {
     "openai": "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.",
@@ -144,3 +173,12 @@ CONTEXT_MESSAGES: Mapping[str, str] = {
     "ollama": "the prompt is longer than the context length of the model: input length exceeds the context length",
 }
 """What each provider says to a prompt that is too long."""
+
+CREDIT_MESSAGES: Mapping[str, tuple[int, str]] = {
+    "openai": (429, "You exceeded your current quota, please check your plan and billing details."),
+    "anthropic": (400, "Your credit balance is too low to access the Anthropic API."),
+    "gemini": (429, "You exceeded your current quota, please check your plan and billing details."),
+    "ollama": (402, "Payment required"),
+    "transcription": (429, "You exceeded your current quota, please check your plan and billing details."),
+}
+"""Status and words of each provider when an account has no credit left."""
