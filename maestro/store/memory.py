@@ -13,6 +13,9 @@ from maestro.store.repository import Repository
 EXTRACTED_CONFIDENCE = 0.8
 """How sure we are of what a model read out of a conversation."""
 
+MOST_FACTS = 5000
+"""How many facts of an agent a search looks through."""
+
 
 class Memory(Repository):
     """The facts of all agents."""
@@ -52,6 +55,11 @@ class Memory(Repository):
         sticky = of_agent.where(MemoryFact.category == FactCategory.STICKY)
         rest = of_agent.where(MemoryFact.category != FactCategory.STICKY).limit(others)
         return list(chain(self._session.exec(sticky), self._session.exec(rest)))
+
+    def known(self, agent_id: int) -> Sequence[MemoryFact]:
+        """Return what an agent knows, the newest facts first, and no more than can be looked through at once."""
+        of_agent = select(MemoryFact).where(MemoryFact.agent_id == agent_id)
+        return self._session.exec(of_agent.order_by(col(MemoryFact.id).desc()).limit(MOST_FACTS)).all()
 
     def told(self, facts: Sequence[MemoryFact]) -> None:
         """Note that a model hears these facts now."""

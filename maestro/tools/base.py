@@ -1,6 +1,7 @@
 """What a tool is: a description for the model, and one of three ways to act."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -73,3 +74,26 @@ class Asks(Protocol):
     def question(self, arguments: Arguments) -> Asked:
         """Return what to ask; raises ``ToolFailure``."""
         ...
+
+
+def tool_spec(name: str, description: str, properties: Mapping[str, object], required: Sequence[str] = ()) -> ToolSpec:
+    """Return what a model is told of a tool with these arguments, each a JSON schema; any other is refused."""
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+    return ToolSpec(name=name, description=description, parameters=canonical(schema))
+
+
+def canonical(value: object) -> str:
+    """Return JSON that is the same for equal values, byte for byte, so that a provider's cache of prompts is hit."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text of at most so many characters and a mark that says how many are missing."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n[... {len(text) - most:,} more characters were left out]"

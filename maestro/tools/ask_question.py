@@ -1,0 +1,33 @@
+"""The tool ``ask_question``: ask a person, and wait for the answer."""
+
+from maestro.tools.base import Arguments, Asked, ToolFailure, tool_spec
+
+MAX_CHARS = 2000
+
+
+class AskQuestion:
+    """Puts a question to the person the agent works for."""
+
+    spec = tool_spec(
+        "ask_question",
+        "Ask the person you work for a question and wait for the answer, which is what this returns. It may take days. "
+        "Use it only when you cannot go on without a decision or a fact that only a person has; ask one clear thing.",
+        {
+            "question": {"type": "string", "minLength": 1, "maxLength": MAX_CHARS, "description": "the question"},
+            "context": {
+                "type": "string",
+                "maxLength": MAX_CHARS,
+                "description": "what the person should know before they answer, if anything",
+            },
+        },
+        ["question"],
+    )
+    idempotent = True
+    read_only = False
+
+    def question(self, arguments: Arguments) -> Asked:
+        """Return the question; raises ``ToolFailure`` for one of blanks."""
+        text = arguments["question"].strip()
+        if not text:
+            raise ToolFailure("The question is empty. Write what you want to know.")
+        return Asked(text, arguments.get("context", "").strip())

@@ -1,0 +1,137 @@
+"""The tool ``calculate``: arithmetic, exact for whole numbers, without ever running code."""
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+
+from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
+
+MAX_CHARS = 1000
+MAX_BITS = 14_000
+"""Of the largest whole number; Python writes no number of more than 4,300 digits."""
+
+Number = int | float
+
+_AS_WRITTEN = str.maketrans({"^": "**", "×": "*", "·": "*", "÷": "/", "−": "-"})
+_CONSTANTS = {"pi": math.pi, "e": math.e}
+
+
+class Calculate:
+    """Evaluates an expression."""
+
+    spec = tool_spec(
+        "calculate",
+        "Evaluate an arithmetic expression and return the result. Use it for every calculation instead of doing it in "
+        "your head. It knows + - * / // (whole division) % (remainder) ** or ^ (power), parentheses, the constants pi "
+        "and e, and the functions sqrt, abs, round(x, digits), min, max, log (natural, or log(x, base)), exp, sin, "
+        "cos, tan (radians), floor and ceil. Whole numbers are exact. Example: (15 * 8) / 3",
+        {"expression": {"type": "string", "description": "the expression, such as 2 ** 10 or sqrt(2) / 3"}},
+        ["expression"],
+    )
+    idempotent = True
+    read_only = True
+
+    async def run(self, arguments: Arguments, caller: Caller) -> str:  # noqa: ARG002 - every tool is told who calls
+        """Return the value."""
+        return evaluate(arguments["expression"])
+
+
+def evaluate(expression: str) -> str:
+    """Return the value of an expression as text; raises ``ToolFailure`` that says what cannot be computed."""
+    if len(expression) > MAX_CHARS:
+        raise ToolFailure(f"The expression is longer than {MAX_CHARS} characters. Compute it in parts.")
+    try:
+        tree = ast.parse(expression.translate(_AS_WRITTEN).strip(), mode="eval")
+        return _text(_value(tree.body))
+    except ZeroDivisionError:
+        raise ToolFailure("Division by zero.") from None
+    except OverflowError:
+        raise _too_large() from None
+    except (RecursionError, MemoryError):
+        raise ToolFailure("The expression is nested too deeply. Compute it in parts.") from None
+    except SyntaxError as error:
+        raise ToolFailure(f"This is not an arithmetic expression ({error.msg}): {expression[:100]}") from None
+    except (ValueError, TypeError) as error:
+        raise ToolFailure(f"This cannot be computed: {error}.") from None
+
+
+def _value(node: ast.expr) -> Number:
+    match node:
+        case ast.Constant(value=bool()):
+            pass
+        case ast.Constant(value=int() | float() as number):
+            return _bounded(number)
+        case ast.Name(id=name) if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        case ast.UnaryOp(op=operation, operand=operand) if type(operation) in _SIGNS:
+            return _bounded(_SIGNS[type(operation)](_value(operand)))
+        case ast.BinOp(left=left, op=operation, right=right) if type(operation) in _OPERATIONS:
+            return _bounded(_OPERATIONS[type(operation)](_value(left), _value(right)))
+        case ast.Call(func=ast.Name(id=name), args=values, keywords=[]) if name in _FUNCTIONS:
+            return _bounded(_FUNCTIONS[name](*map(_value, values)))
+    raise ToolFailure(
+        f"Only numbers, + - * / // % ** and parentheses, {', '.join(_CONSTANTS)} and the functions "
+        f"{', '.join(_FUNCTIONS)} can be used; this cannot: {ast.unparse(node)[:100]}"
+    )
+
+
+def _bounded(value: object) -> Number:
+    if isinstance(value, complex):
+        raise ToolFailure("The result is not a real number.")
+    assert isinstance(value, int | float)
+    fits = value.bit_length() <= MAX_BITS if isinstance(value, int) else math.isfinite(value)
+    if not fits:
+        raise _too_large()
+    return value
+
+
+def _power(base: Number, exponent: Number) -> object:
+    # How large the power of a whole number becomes is known before it is computed, which may take for ever.
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * exponent > MAX_BITS + abs(exponent):
+        raise _too_large()
+    return base**exponent
+
+
+def _quotient(dividend: Number, divisor: Number) -> Number:
+    """Divide; what divides evenly stays a whole number, and so exact."""
+    if isinstance(dividend, int) and isinstance(divisor, int) and divisor and dividend % divisor == 0:
+        return dividend // divisor
+    return dividend / divisor
+
+
+def _too_large() -> ToolFailure:
+    return ToolFailure("The result is too large to compute.")
+
+
+def _text(value: Number) -> str:
+    if isinstance(value, int):
+        return str(value)
+    text = format(value, ".15g")
+    return text if float(text) == value or abs(value - float(text)) <= abs(value) * 1e-14 else repr(value)
+
+
+_SIGNS: Mapping[type[ast.unaryop], Callable[[Number], Number]] = {ast.UAdd: operator.pos, ast.USub: operator.neg}
+_OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _quotient,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: _power,
+}
+_FUNCTIONS: Mapping[str, Callable[..., object]] = {
+    "sqrt": math.sqrt,
+    "abs": abs,
+    "round": round,
+    "min": min,
+    "max": max,
+    "log": math.log,
+    "exp": math.exp,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tan": math.tan,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}
