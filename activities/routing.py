@@ -51,7 +51,8 @@ class RoutingActivities:
         refusal = may_talk(message, binding)
         if chosen.agent is None or refusal is not None:
             return RouteOutcome(action=RouteAction.DROP, reason=refusal or chosen.reason)
-        tx.jobs.update(job.id, agent_id=chosen.agent.id)
+        payer = binding.client_id if binding is not None else None
+        tx.jobs.update(job.id, agent_id=chosen.agent.id, client_id=payer or chosen.agent.client_id)
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=chosen.agent.slug,

@@ -3,10 +3,14 @@
 import os
 import secrets
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+from cryptography.fernet import Fernet
+
 from connectors.web import uploads
+from maestro.bootstrap.clients import Clients, enter_clients
 from maestro.bootstrap.locks import FileLock
 from maestro.domain.agents import Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.errors import ConfigurationError
@@ -71,12 +75,21 @@ def sweep(settings: Settings, older_than: timedelta = timedelta()) -> None:
 
 def signing_key(settings: Settings) -> bytes:
     """Return the key that signs sessions and resume tokens; made once, readable by its owner only."""
-    path = _key_file(settings)
+    return _kept(settings, _key_file(settings), lambda: secrets.token_bytes(KEY_BYTES))
+
+
+def encryption_key(settings: Settings) -> bytes:
+    """Return the key under which keys of accounts are encrypted (decision 22); made once, for its owner's eyes."""
+    return _kept(settings, settings.data_dir / "secrets.key", Fernet.generate_key)
+
+
+def _kept(settings: Settings, path: Path, make: Callable[[], bytes]) -> bytes:
+    """Return what a file holds, made if it is not there; processes that start together make it once."""
     with FileLock(settings.data_dir / "start.lock").held():
         if not path.exists():
             fresh = path.with_suffix(".new")
             with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
+                file.write(make())
             fresh.replace(path)
     return path.read_bytes()
 
@@ -95,20 +108,21 @@ def _enter(tx: Transaction, settings: Settings) -> None:
     An agent that is gone from it is archived, because its conversations stay; a binding is deleted. What was made in
     another way is not touched.
     """
+    clients = enter_clients(tx, settings.clients)
     named = {agent.slug for agent in settings.agents}
     for agent in settings.agents:
-        _enter_agent(tx, agent)
+        _enter_agent(tx, agent, clients)
     for gone in tx.agents.all():
         if gone.configured and gone.slug not in named:
             gone.status, gone.configured = AgentStatus.ARCHIVED, False
             tx.agents.put(gone)
-    kept = {_bind(tx, binding) for binding in settings.channels}
+    kept = {_bind(tx, binding, clients) for binding in settings.channels}
     for former in tx.agents.bindings():
         if former.configured and former.id not in kept:
             tx.agents.unbind(former)
 
 
-def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
+def _enter_agent(tx: Transaction, settings: AgentSettings, clients: Clients) -> None:
     agent = tx.agents.by_slug(settings.slug) or Agent(
         slug=settings.slug, name=settings.display_name, created_at=tx.now, updated_at=tx.now
     )
@@ -116,13 +130,17 @@ def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     agent.role = settings.role
     agent.description = settings.description
     agent.model = settings.model
+    agent.fallbacks = " ".join(settings.fallbacks)
+    agent.tools = " ".join(settings.tools) if settings.tools is not None else None
+    agent.client_id = clients.id_of(settings.client, f"agents: {settings.slug}")
+    agent.daily_budget_usd = settings.daily_budget_usd
     agent.system_prompt = settings.system_prompt
     if not agent.configured:  # new, or back: while it stays configured, who paused it decides
         agent.status, agent.configured = AgentStatus.ACTIVE, True
     tx.agents.put(agent)
 
 
-def _bind(tx: Transaction, settings: ChannelSettings) -> int | None:
+def _bind(tx: Transaction, settings: ChannelSettings, clients: Clients) -> int | None:
     """Enter a binding and return its id."""
     agent = tx.agents.by_slug(settings.agent)
     if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
@@ -137,6 +155,7 @@ def _bind(tx: Transaction, settings: ChannelSettings) -> int | None:
     binding.agent_id = agent.id or 0
     binding.permission = Permission(settings.permissions)
     binding.key_by_user = settings.key_by_user
+    binding.client_id = clients.id_of(settings.client, f"channels: {settings.platform}/{settings.channel}")
     binding.configured = True
     tx.agents.bind(binding)
     return binding.id
