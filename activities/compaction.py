@@ -1,7 +1,7 @@
 """Step 7 of a message: a conversation too long for its model gives up its older part, facts first."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from temporalio import activity
@@ -25,7 +25,6 @@ from maestro.domain.media import prompt_text
 from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest
 from maestro.domain.tokens import estimate
 from maestro.llm.middleware.recorder import KeptRequest
-from maestro.llm.model_map import context_window
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -62,9 +61,9 @@ class Gist:
 
 @dataclass(frozen=True)
 class CompactionLimits:
-    """The model of an agent that names none, and the tokens of the longest answer."""
+    """What says the tokens of a model's window, and the tokens of the longest answer."""
 
-    default_model: str
+    window: Callable[[str], int]
     max_output_tokens: int
 
 
@@ -94,7 +93,7 @@ class CompactionActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = context_window(agent.model or self._limits.default_model)
+            tokens = self._limits.window(agent.model or tx.accounts.default_model())
             going = _excerpt(tx, job, excerpt_budget(tokens))
             return Plan(
                 job=job,

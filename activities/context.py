@@ -1,5 +1,7 @@
 """Step 8 of a message: the prompt, stored as references."""
 
+from collections.abc import Callable
+
 from temporalio import activity
 
 from maestro.domain.agents import Agent
@@ -20,17 +22,16 @@ from maestro.domain.jobs import Job, StepRef
 from maestro.domain.models import prompt_budget
 from maestro.domain.prompts import PROMPT_TURNS, PromptMessage
 from maestro.domain.tokens import estimate_messages
-from maestro.llm.model_map import context_window
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
 class ContextActivities:
-    """Builds what the model will see (specification 003, step 6); ``default_model`` is the account's own."""
+    """Builds what the model will see (specification 003, step 6); ``window`` says the tokens of a model's window."""
 
-    def __init__(self, store: Store, default_model: str) -> None:
+    def __init__(self, store: Store, window: Callable[[str], int]) -> None:
         self._store = store
-        self._default_model = default_model
+        self._window = window
 
     @activity.defn
     def build_context(self, ref: StepRef) -> ContextOutcome:
@@ -40,7 +41,8 @@ class ContextActivities:
             tx.steps.interrupt_others(ref)
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            messages = _prompt(tx, job, agent, prompt_budget(context_window(agent.model or self._default_model)))
+            tokens_of_window = self._window(agent.model or tx.accounts.default_model())
+            messages = _prompt(tx, job, agent, prompt_budget(tokens_of_window))
             turns = tx.prompts.pack(messages)
             tokens = estimate_messages(messages)
             prompt = tx.prompts.add(

@@ -1,5 +1,7 @@
 """Step 6 of a message: the conversation exists and holds the user's message once."""
 
+from collections.abc import Callable
+
 from temporalio import activity
 
 from maestro.domain.agents import Agent
@@ -10,17 +12,16 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.prompts import Role
 from maestro.domain.tokens import estimate
-from maestro.llm.model_map import context_window
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
 class ConversationActivities:
-    """Records what the user said (specification 003, step 4); ``default_model`` is the account's own."""
+    """Records what the user said (specification 003, step 4); ``window`` says the tokens of a model's window."""
 
-    def __init__(self, store: Store, default_model: str) -> None:
+    def __init__(self, store: Store, window: Callable[[str], int]) -> None:
         self._store = store
-        self._default_model = default_model
+        self._window = window
 
     @activity.defn
     def record_message(self, ref: StepRef) -> ConversationOutcome:
@@ -30,7 +31,7 @@ class ConversationActivities:
             agent = tx.agents.get(job.agent_id)
             message = tx.conversations.recall(job.inbox_id) or _record(tx, job, agent)
             tx.jobs.update(job.id, conversation_id=message.conversation_id)
-            tokens = context_window(agent.model or self._default_model)
+            tokens = self._window(agent.model or tx.accounts.default_model())
             return tx.steps.done(
                 ref,
                 ConversationOutcome(

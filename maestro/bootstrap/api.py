@@ -5,12 +5,11 @@ import asyncio
 from maestro.bootstrap.api_server import ApiServer, api_parts
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.health import process_metrics
-from maestro.bootstrap.models import real_accounts
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, workers_elsewhere
 from maestro.bootstrap.supervision import Services
+from maestro.domain.accounts import DEMO
 from maestro.domain.health import Vitals
-from maestro.settings import found_accounts, read_environment
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl
 from temporal.engine import Engine
@@ -28,7 +27,7 @@ class Api(SeparateProcess):
         metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
-        demo = not real_accounts(self.settings, found_accounts(read_environment()))
+        demo = await asyncio.to_thread(_has_no_account, store)
         server = ApiServer(self.settings, api_parts(self.settings, store, control, vitals, demo))
         services = Services(stop)
         services.add(server.run(), engine.run())
@@ -38,3 +37,8 @@ class Api(SeparateProcess):
         await server.started()
         webui = self.settings.webui
         self.say(f"The API is ready: http://{webui.host}:{webui.port}")
+
+
+def _has_no_account(store: Store) -> bool:
+    with store.view() as tx:
+        return tx.accounts.default_model() == DEMO

@@ -1,44 +1,70 @@
 """The order of the middleware around every model call; it is written here and nowhere else."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
-from maestro.domain.models import price
+from maestro.bootstrap.models import Models
+from maestro.domain.budgets import DailyBudgets
 from maestro.llm.estimates import Estimates
+from maestro.llm.middleware.breaker import Breaker, BreakerRules
+from maestro.llm.middleware.budget import Budget
+from maestro.llm.middleware.cache_markers import CacheMarkers
 from maestro.llm.middleware.deadline import deadline
+from maestro.llm.middleware.failover import Failover
+from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
 from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.validator import Validator
-from maestro.llm.protocols import Account, LLMClient, chain
+from maestro.llm.protocols import LLMClient, chain
 from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-class Nobody:
-    """A directory without accounts."""
-
-    def find(self, name: str) -> Account | None:
-        """Find nobody."""
-        del name
-        return None
-
-
-def build_chain(transport: LLMClient, default_model: str, store: Store, settings: Settings) -> LLMClient:
+def build_chain(models: Models, store: Store, settings: Settings, watch: StopWatch) -> LLMClient:
     """Return the client that activities call.
 
-    An answer that we hold is returned before anything else happens. Then a person can stop the call. What the
-    recorder commits is exactly what goes out, so nothing that changes a request may stand inside of it; what refuses
-    an answer must stand there, or a bad answer would be held for good.
+    An answer that we hold is returned before anything else happens. Then a person can stop the call, whatever it does
+    or waits for, and the budget is asked once for it, however many accounts it takes. What failover hands on is a
+    request to one account: the validator, the breaker and the limits see one attempt at one account each. What changes
+    a request for good comes before the recorder, because what that commits is exactly what goes out; what refuses an
+    answer stands inside of it, or a bad answer would be held for good, though it was paid.
     """
-    watch = StopWatch(store, settings.jobs.stop_poll_seconds)
-    limit = timedelta(seconds=settings.llm.total_timeout_seconds)
+    estimates = Estimates(models.book, models.table.price)
+    request_time = timedelta(seconds=settings.llm.total_timeout_seconds)
     return chain(
-        transport,
+        models.transport,
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
+        lambda inner: Budget(inner, store, estimates, _daily_budgets(settings)),
+        lambda inner: Failover(inner, models.book, lambda: request_time),
         Validator,
-        lambda inner: Recorder(inner, store, Estimates(Nobody(), price)),
+        lambda inner: Breaker(inner, models.book, _breaker_rules(settings)),
+        lambda inner: RateLimit(inner, models.book, _limiter_rules(settings)),
+        lambda inner: CacheMarkers(inner, models.book, lambda: settings.llm.cache),
+        lambda inner: Recorder(inner, store, estimates),
         RefuseEmpty,
-        deadline(lambda: limit),
+        deadline(lambda: request_time),
     )
+
+
+def _daily_budgets(settings: Settings) -> Callable[[], DailyBudgets]:
+    budgets = settings.budgets
+    return lambda: DailyBudgets(
+        day_usd=budgets.day_usd,
+        agent_usd=budgets.agent_day_usd,
+        client_usd=budgets.client_day_usd,
+        conversation_usd=budgets.conversation_day_usd,
+        fallback_model=budgets.fallback_model if budgets.on_limit == "fallback" else "",
+    )
+
+
+def _breaker_rules(settings: Settings) -> Callable[[], BreakerRules]:
+    breaker = settings.llm.breaker
+    return lambda: BreakerRules(breaker.failures, breaker.open_seconds, breaker.successes)
+
+
+def _limiter_rules(settings: Settings) -> Callable[[], LimiterRules]:
+    llm = settings.llm
+    return lambda: LimiterRules(llm.concurrency, llm.reserved_for_people, llm.limiter_wait_seconds)

@@ -22,6 +22,7 @@ from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files
 from maestro.domain.jobs import RetryRules
+from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.settings import Settings
 from maestro.store.files import Files
 from maestro.store.store import Store
@@ -121,16 +122,17 @@ def _is_open(store: Store, job_id: str) -> bool:
 def _local_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
     return [
         RoutingActivities(flow.store, flow.typing, settings.routing.fallback_agent).choose_agent,
-        ConversationActivities(flow.store, models.default_model).record_message,
-        ContextActivities(flow.store, models.default_model).build_context,
+        ConversationActivities(flow.store, models.table.context_window).record_message,
+        ContextActivities(flow.store, models.table.context_window).build_context,
         TagActivities(flow.store).record_answer,
         ClosingActivities(flow.store, flow.typing, flow.released).close_job,
     ]
 
 
 def _model_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
-    llm = build_chain(models.transport, models.default_model, flow.store, settings)
-    limits = CompactionLimits(models.default_model, settings.llm.max_output_tokens)
+    watch = StopWatch(flow.store, settings.jobs.stop_poll_seconds)
+    llm = build_chain(models, flow.store, settings, watch)
+    limits = CompactionLimits(models.table.context_window, settings.llm.max_output_tokens)
     return [
         CompactionActivities(flow.store, llm, limits).compact_conversation,
         LLMActivities(flow.store, llm, flow.typing, settings.llm.max_output_tokens).call_model,

@@ -1,54 +1,72 @@
-"""The transport to the models: the configured accounts, those found in the environment, or the demo model."""
+"""The models of a process: its accounts, those of the store included, and what reaches each of them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
+from maestro.bootstrap.keys import Keys, last4, open_keys
+from maestro.bootstrap.storage import open_files
+from maestro.domain.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.domain.models import ModelTable, bare, provider_of
 from maestro.domain.prompts import ImageRef
-from maestro.llm.accounts import Account
-from maestro.llm.demo import DEMO, DemoClient
+from maestro.llm.accounts import AccountBook
+from maestro.llm.cli_runner import CliRunner
+from maestro.llm.demo import DemoClient
 from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.protocols import LLMClient
-from maestro.settings import AccountSettings, Settings, is_loopback
-from maestro.store.files import Files
+from maestro.llm.litellm_library import Library
+from maestro.llm.model_map import model_table
+from maestro.llm.protocols import Account, LLMClient
+from maestro.llm.transport import Clients, Transport
+from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
+from maestro.store.store import Store
+
+NO_ACCOUNT = (
+    "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
+    "and restart to talk to a real one, or add an account with `maestro accounts add`."
+)
+_SOURCES = {
+    AccountSource.CONFIGURATION: "llm.accounts",
+    AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
+    AccountSource.API: "an account that was added while Maestro ran",
+}
 
 
 @dataclass(frozen=True)
 class Models:
-    """Who answers: the client, the model of its first account, and a sentence for people (decision 23)."""
+    """Who answers: the end of the chain, the accounts, what is known of models, and a sentence for people.
+
+    ``demo`` says that there was no account when the process started (decision 23).
+    """
 
     transport: LLMClient
-    default_model: str
+    book: AccountBook
+    table: ModelTable
+    library: Library
     demo: bool
     announcement: str
     close: Callable[[], Awaitable[None]]
 
 
-def build_models(settings: Settings, found: tuple[AccountSettings, ...], files: Files) -> Models:
-    """Choose the transport; accounts from the environment count only when none is configured."""
-    real = real_accounts(settings, found)
-    if not real:
-        return Models(
-            DemoClient(loopback=is_loopback(settings.web.host)),
-            default_model=DEMO,
-            demo=True,
-            announcement="No model account found: the built-in demo model answers. "
-            "Set ANTHROPIC_API_KEY or llm.accounts in maestro.json and restart to talk to a real one.",
-            close=_nothing,
-        )
+def build_models(settings: Settings, environment: Mapping[str, str], store: Store) -> Models:
+    """Enter the accounts into the store and return who answers; touches the store.
 
-    def load_image(image: ImageRef) -> bytes:
-        return files.read(image.digest)
-
-    client = LiteLLMClient([account_of(account) for account in real], load_image)
-    client.warm_up()
-    first = min(real, key=lambda account: account.priority)
-    source = "llm.accounts" if settings.llm.accounts else "a key found in the environment; calls to it are paid"
+    Accounts from the environment count only when none is configured.
+    """
+    keys, own = open_keys(settings, environment), real_accounts(settings, found_accounts(environment))
+    known = _enter(store, settings, keys, own)
+    ladder = tuple(timedelta(minutes=minutes) for minutes in settings.llm.cooldown_minutes)
+    book = AccountBook(store, map(account_of, own), keys.reveal, lambda: ladder)
+    table, library = model_table(settings.llm.models), Library()
+    if any(account.type is AccountType.API_KEY for account in known):
+        library.warm_up()
     return Models(
-        client,
-        default_model=f"{first.provider}/{first.model}",
-        demo=False,
-        announcement=f"Answers come from {first.provider}/{first.model} ({source}).",
-        close=client.close,
+        transport=Transport(book, _clients(settings, environment, table, library)),
+        book=book,
+        table=table,
+        library=library,
+        demo=not known,
+        announcement=_announcement(known),
+        close=library.close,
     )
 
 
@@ -57,17 +75,77 @@ def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> lis
     return [account for account in settings.llm.accounts or found if account.provider != DEMO]
 
 
-async def _nothing() -> None:
-    """Close nothing: the demo model holds no connection."""
-
-
 def account_of(settings: AccountSettings) -> Account:
     """Return the account that an entry of the configuration describes."""
     return Account(
         name=settings.name,
         provider=settings.provider,
-        model=settings.model,
+        model=_own_name(settings.provider, settings.model),
+        type=AccountType(settings.type),
         api_key=settings.api_key,
         base_url=settings.base_url,
+        home_dir=settings.home_dir,
         priority=settings.priority,
+        requests_per_minute=settings.requests_per_minute,
+        tokens_per_minute=settings.tokens_per_minute,
+        concurrency=settings.concurrency,
     )
+
+
+def _clients(settings: Settings, environment: Mapping[str, str], table: ModelTable, library: Library) -> Clients:
+    files = open_files(settings)
+
+    def load_image(image: ImageRef) -> bytes:
+        return files.read(image.digest)
+
+    return Clients(
+        http=LiteLLMClient(load_image, table, library),
+        command=CliRunner(settings.data_dir / "sessions", environment),
+        demo=DemoClient(loopback=is_loopback(settings.web.host)),
+    )
+
+
+def _enter(store: Store, settings: Settings, keys: Keys, own: Sequence[AccountSettings]) -> Sequence[ModelAccount]:
+    """Make the store say who there is, and return everybody."""
+    source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
+    with store.begin() as tx:
+        tx.accounts.enter([_row(account, source, keys, tx.now) for account in own])
+        return tx.accounts.all()
+
+
+def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: datetime) -> ModelAccount:
+    """Return what the store is told of an account: everything but its key."""
+    key = settings.api_key.get_secret_value()
+    account = account_of(settings)
+    return ModelAccount(
+        name=account.name,
+        type=account.type,
+        provider=account.provider,
+        model=account.model,
+        models=" ".join(_own_name(settings.provider, model) for model in settings.models),
+        base_url=account.base_url,
+        home_dir=account.home_dir,
+        priority=account.priority,
+        source=source,
+        fingerprint=keys.fingerprint(account.provider, account.base_url, account.home_dir, key),
+        last4=last4(key),
+        requests_per_minute=account.requests_per_minute,
+        tokens_per_minute=account.tokens_per_minute,
+        concurrency=account.concurrency,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _own_name(provider: str, model: str) -> str:
+    """Return a model's name as its provider knows it."""
+    return bare(model) if provider_of(model) == provider else model
+
+
+def _announcement(known: Sequence[ModelAccount]) -> str:
+    """Say who answers, before the first call that costs anything (decision 23)."""
+    if not known:
+        return NO_ACCOUNT
+    first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))
+    others = f" {len(known) - 1} more may answer in its place." if len(known) > 1 else ""
+    return f"Answers come from {first.provider}/{first.model} ({_SOURCES[first.source]}).{others}"

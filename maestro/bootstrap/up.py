@@ -20,10 +20,9 @@ from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
-from maestro.bootstrap.storage import open_files
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
 from maestro.domain.health import Vitals
-from maestro.settings import found_accounts, read_environment
+from maestro.settings import read_environment
 from maestro.store.store import Store
 from temporal.client import Endpoint
 from temporal.control import TemporalJobControl
@@ -39,9 +38,9 @@ READY = "Maestro is ready."
 class Up(Process):
     """Everything in one process; the methods that open a store, a transport and connectors may be overridden."""
 
-    def build_models(self) -> Models:
-        """Return who answers."""
-        return build_models(self.settings, found_accounts(read_environment()), open_files(self.settings))
+    def build_models(self, store: Store) -> Models:
+        """Return who answers; touches the store."""
+        return build_models(self.settings, read_environment(), store)
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return the connectors to run."""
@@ -82,7 +81,7 @@ class Up(Process):
             await server.stop()
 
     async def _run(self, store: Store, endpoint: Endpoint, stop: asyncio.Event) -> None:
-        models = self.build_models()
+        models = await asyncio.to_thread(self.build_models, store)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)

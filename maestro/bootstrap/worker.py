@@ -8,10 +8,9 @@ from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, own_workers
-from maestro.bootstrap.storage import open_files
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.domain.health import Vitals
-from maestro.settings import found_accounts, read_environment
+from maestro.settings import read_environment
 from maestro.store.store import Store
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
@@ -23,13 +22,13 @@ class Worker(SeparateProcess):
 
     command = "worker"
 
-    def build_models(self) -> Models:
-        """Return who answers."""
-        return build_models(self.settings, found_accounts(read_environment()), open_files(self.settings))
+    def build_models(self, store: Store) -> Models:
+        """Return who answers; touches the store."""
+        return build_models(self.settings, read_environment(), store)
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
-        models = self.build_models()
+        models = await asyncio.to_thread(self.build_models, store)
         dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)

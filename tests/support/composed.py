@@ -54,9 +54,9 @@ class CrashingUp(Up):
         super().open_store().close()
         return CrashingStore(Path(self.settings.database_url.removeprefix("sqlite:///")), utc_now, self._fuse)
 
-    def build_models(self) -> Models:
+    def build_models(self, store: Store) -> Models:
         """Wrap the transport."""
-        models = super().build_models()
+        models = super().build_models(store)
         return replace(models, transport=CrashingClient(models.transport, self._fuse))
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
