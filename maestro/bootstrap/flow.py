@@ -12,7 +12,7 @@ from activities.compaction import CompactionActivities, CompactionLimits
 from activities.context import ContextActivities
 from activities.conversations import ConversationActivities
 from activities.delivery import DeliveryActivities
-from activities.llm import LLMActivities
+from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
 from activities.routing import RoutingActivities, TypingActivities
 from activities.tags import TagActivities
@@ -26,6 +26,7 @@ from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.settings import Settings
 from maestro.store.files import Files
 from maestro.store.store import Store
+from maestro.tools.registry import Tools
 from temporal.dispatcher import Pace
 from temporal.heartbeats import Heartbeats
 from temporal.journal import StepJournal
@@ -133,9 +134,10 @@ def _model_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
     watch = StopWatch(flow.store, settings.jobs.stop_poll_seconds)
     llm = build_chain(models, flow.store, settings, watch)
     limits = CompactionLimits(models.table.context_window, settings.llm.max_output_tokens)
+    rules = ModelRules(settings.llm.max_output_tokens, Tools((), ()), models.table.context_window)
     return [
         CompactionActivities(flow.store, llm, limits).compact_conversation,
-        LLMActivities(flow.store, llm, flow.typing, settings.llm.max_output_tokens).call_model,
+        LLMActivities(flow.store, llm, flow.typing, rules).call_model,
     ]
 
 
