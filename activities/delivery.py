@@ -13,8 +13,9 @@ from connectors.splitting import split
 from maestro.domain.deliveries import UNSENT, Delivery, Purpose
 from maestro.domain.errors import JobEnded
 from maestro.domain.flow import DeliverOutcome, DeliverStep
-from maestro.domain.jobs import FAILURE_NOTICE, Ending, Job, JobStatus
+from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.notices import failure_notice
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
@@ -159,9 +160,7 @@ def _finish(tx: Transaction, step: DeliverStep, sent: int) -> None:
 
 
 def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Capabilities) -> list[Delivery]:
-    text = (
-        tx.conversations.message(job.answer_id).content if purpose is Purpose.ANSWER else job.notice or FAILURE_NOTICE
-    )
+    text = _text(tx, job, purpose)
     reply_to = tx.inbox.get(job.inbox_id).message_id if job.inbox_id else ""
     return [
         tx.deliveries.add(
@@ -177,3 +176,9 @@ def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Cap
         )
         for seq, content in enumerate(split(text, capabilities.max_length, capabilities.unit))
     ]
+
+
+def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
+    if purpose is Purpose.ANSWER:
+        return tx.conversations.message(job.answer_id).content
+    return job.notice or failure_notice(tx.steps.last_error(job.id))

@@ -28,6 +28,10 @@ MARGIN = 500
 class Toolbox(Protocol):
     """The tools there are."""
 
+    async def settled(self) -> None:
+        """Return when it is known what there is, or when that takes too long."""
+        ...
+
     def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
         """Return what a model is told of the allowed tools, by name; None for those that everybody may call."""
         ...
@@ -57,6 +61,7 @@ class LLMActivities:
 
         The indicator is shown from routing on; after a restart of the process or a resume of the job, from here.
         """
+        await self._rules.toolbox.settled()
         request = await asyncio.to_thread(self._request, step)
         response = await self._llm.complete(request)
         known = {spec.name for spec in request.tools}
