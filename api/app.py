@@ -8,14 +8,15 @@ from api.dashboard import assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
-from api.routes import agents, health, jobs, openapi, tickets
+from api.routes import agents, health, jobs, openapi, questions, tickets
 
-DESCRIPTION = "Jobs, agents and tickets of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
+DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
 
 ROUTERS = (
     health.for_everybody,
     health.for_operators,
     jobs.router,
+    questions.router,
     agents.router,
     tickets.router,
     openapi.router,

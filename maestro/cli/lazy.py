@@ -16,6 +16,7 @@ COMMANDS: Mapping[str, str] = {
     "connect": "Run connectors, beside a Temporal server of your own.",
     "chat": "Talk to an agent from here.",
     "jobs": "List, show, replay and cancel jobs.",
+    "questions": "List and answer the questions of agents.",
     "agents": "List and show agents.",
     "owner": "Add, list and remove owners.",
     "migrate": "Create the database, or bring it up to this release.",

@@ -1,0 +1,188 @@
+"""``maestro questions``: what agents ask people, and an operator's answers (decision 16)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maestro.cli.opened import ACTOR, opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.cli.table import lines, plain
+from maestro.domain.question_views import QuestionPage, QuestionView, question_view
+from maestro.domain.questions import QuestionStatus, of_operator
+from maestro.store.store import Store
+
+LIMIT = 50
+MOST = 10_000
+NOTHING = "There are no such questions."
+COLUMNS = ("number", "status", "kind", "agent", "channel", "asked", "expires", "question")
+
+HELP = """List, show and answer the questions of agents.
+
+A job that asks waits for the answer, days if need be; nobody else waits for it. Listing and answering work whether
+Maestro runs or not; the running Maestro, or the next one that starts, goes on with the job.
+"""
+
+Number = Annotated[
+    str, typer.Argument(metavar="NUMBER", help="The number of the question, as `maestro questions list` shows it.")
+]
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command("list")
+def list_questions(
+    ctx: typer.Context,
+    status: Annotated[list[QuestionStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
+    cursor: Annotated[int | None, typer.Option(min=1, help="Go on where an earlier list said `next`.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """List questions, newest first."""
+    with _store(ctx, config, data_dir, debug) as store, store.view() as tx:
+        found, following = tx.questions.page(tuple(status or ()), cursor, limit)
+    items = tuple(question_view(one.question, one.agent, one.job, tx.now) for one in found)
+    page = QuestionPage(items=items, next=str(following) if following else None)
+    write(page, _listing(page), as_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    number: Number,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show a question: what is asked, of whom, and what was said to it."""
+    with _store(ctx, config, data_dir, debug) as store:
+        question = _shown(store, _parsed(number))
+    write(question, _portrait(question), as_json)
+
+
+@app.command()
+def answer(
+    ctx: typer.Context,
+    number: Number,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agent reads as the answer.")],
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Answer a question in words."""
+    with _store(ctx, config, data_dir, debug) as store:
+        _settle(store, _parsed(number), as_json, words=text)
+
+
+@app.command()
+def approve(
+    ctx: typer.Context,
+    number: Number,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Say yes to an approval: the tool is called."""
+    with _store(ctx, config, data_dir, debug) as store:
+        _settle(store, _parsed(number), as_json, approves=True)
+
+
+@app.command()
+def deny(
+    ctx: typer.Context,
+    number: Number,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Say no to an approval: the tool is not called, and the agent is told."""
+    with _store(ctx, config, data_dir, debug) as store:
+        _settle(store, _parsed(number), as_json, approves=False)
+
+
+@contextmanager
+def _store(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Store]:
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with opened(given) as at:
+        yield at.store
+
+
+def _parsed(number: str) -> int:
+    """Read a number as people copy it, with or without its ``#``; only now, for the configuration comes first."""
+    digits = number.removeprefix("#")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise typer.BadParameter(f"{number!r} is no number of a question, such as 7", param_hint="NUMBER")
+    return int(digits)
+
+
+def _settle(
+    store: Store, number: int, as_json: bool, *, words: str | None = None, approves: bool | None = None
+) -> None:
+    """Keep the operator's answer, and let the job go on."""
+    with store.begin() as tx:
+        settled = of_operator(tx.questions.get(number).question, words, approves, tx.now)
+        tx.answer(settled, ACTOR)
+    question = _shown(store, number)
+    write(question, [f"question {question.id} is {question.status}; {question.job_id} goes on"], as_json)
+
+
+def _shown(store: Store, number: int) -> QuestionView:
+    with store.view() as tx:
+        asked = tx.questions.get(number)
+    return question_view(asked.question, asked.agent, asked.job, tx.now)
+
+
+def _listing(page: QuestionPage) -> Iterator[str]:
+    if not page.items:
+        yield NOTHING
+        return
+    yield from lines(COLUMNS, [_row(question) for question in page.items])
+    if page.next is not None:
+        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+
+
+def _row(question: QuestionView) -> tuple[str, ...]:
+    return (
+        str(question.id),
+        question.status,
+        question.kind,
+        question.agent or "-",
+        f"{question.platform}/{question.channel}",
+        _moment(question.asked_at),
+        _moment(question.expires_at),
+        question.text,
+    )
+
+
+def _portrait(question: QuestionView) -> Iterator[str]:
+    yield f"{question.kind} {question.id}  {question.status}"
+    facts = (
+        ("question", question.text),
+        ("context", question.context),
+        ("agent", question.agent or ""),
+        ("job", question.job_id),
+        ("channel", "/".join(filter(None, (question.platform, question.account, question.channel, question.thread)))),
+        ("of", question.asked_of or ", ".join(question.approvers)),
+        ("asked", _moment(question.asked_at)),
+        ("expires", _moment(question.expires_at)),
+        ("answer", question.answer),
+        ("by", question.answered_by),
+        ("ended", _moment(question.answered_at)),
+    )
+    yield from (f"  {name:<13} {plain(value)}" for name, value in facts if value)
+
+
+def _moment(moment: datetime | None) -> str:
+    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
