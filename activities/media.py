@@ -64,7 +64,8 @@ class MediaActivities:
             for row in rows:
                 tx.media.put(row)
             gone = sum(not row.digest for row in rows)
-            return tx.steps.done(ref, MediaOutcome(files=wanted.held + len(rows) - gone, unavailable=gone))
+            there, voices = wanted.held + len(rows) - gone, len(tx.media.unheard(wanted.inbox_id))
+            return tx.steps.done(ref, MediaOutcome(files=there, unavailable=gone, voices=voices))
 
     def _row(self, row: MediaFile, found: Path | FetchFailure) -> MediaFile:
         if isinstance(found, FetchFailure):

@@ -21,9 +21,12 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"ID3", "audio/mpeg"),
     (0, b"\xff\xfb", "audio/mpeg"),
     (0, b"\xff\xf3", "audio/mpeg"),
+    (0, b"\xff\xf2", "audio/mpeg"),
+    (0, b"\xff\xfa", "audio/mpeg"),
     (0, b"fLaC", "audio/flac"),
     (8, b"WAVE", "audio/wav"),
     (4, b"ftypM4A", "audio/mp4"),
+    (4, b"ftypM4B", "audio/mp4"),
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1aE\xdf\xa3", "video/webm"),
 )
@@ -35,8 +38,15 @@ def by_magic(head: bytes) -> str:
     """Return the content type that a file's first bytes show, empty when they show none we know."""
     for offset, magic, content_type in _MAGIC:
         if head[offset:].startswith(magic) and (offset != 8 or head.startswith(b"RIFF")):
-            return content_type
+            return _with_codecs(content_type, head)
     return ""
+
+
+def _with_codecs(content_type: str, head: bytes) -> str:
+    """Tell sound from video where the format itself does not."""
+    if content_type == "video/webm" and b"V_" not in head and (b"A_OPUS" in head or b"A_VORBIS" in head):
+        return "audio/webm"
+    return "video/ogg" if content_type == "audio/ogg" and b"\x80theora" in head else content_type
 
 
 def is_markup(head: bytes) -> bool:

@@ -27,10 +27,18 @@ class RouteOutcome(Value):
 
 
 class MediaOutcome(Value):
-    """How many files were fetched, and how many cannot be had."""
+    """How many files were fetched, how many cannot be had, and in how many somebody speaks whom nobody has heard."""
 
     files: int
     unavailable: int = 0
+    voices: int = 0
+
+
+class VoiceOutcome(Value):
+    """How many voices there were to listen to, and of how many there is a transcript now."""
+
+    voices: int
+    transcribed: int = 0
 
 
 class ConversationOutcome(Value):

@@ -5,11 +5,17 @@ from collections.abc import Collection, Sequence
 from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from maestro.domain.prompts import ImageRef
+from maestro.domain.quoting import quoted
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What every provider we know can look at."""
 MAX_IMAGE_BYTES = 5 * 1024 * 1024
 MAX_IMAGES = 10
+VOICE_TYPES = frozenset({"audio/ogg", "audio/mpeg", "audio/mp4", "audio/wav", "audio/webm", "audio/flac"})
+"""What can be transcribed."""
+MAX_VOICE_BYTES = 25 * 1024 * 1024
+"""A larger recording is refused by the provider, and is no voice message but a file."""
+MAX_TRANSCRIPT_CHARS = 20_000
 MAX_NAME_CHARS = 120
 
 
@@ -39,6 +45,16 @@ class MediaFile(SQLModel, table=True):
         return bool(self.digest) and self.content_type in IMAGE_TYPES and self.size <= MAX_IMAGE_BYTES
 
     @property
+    def is_voice(self) -> bool:
+        """Whether somebody speaks in this file."""
+        return bool(self.digest) and self.content_type in VOICE_TYPES and self.size <= MAX_VOICE_BYTES
+
+    @property
+    def unheard(self) -> bool:
+        """Whether somebody speaks in this file and nobody has listened yet."""
+        return self.is_voice and self.transcript is None
+
+    @property
     def image(self) -> ImageRef:
         """The file as an image of a prompt."""
         return ImageRef(digest=self.digest, content_type=self.content_type)
@@ -48,10 +64,25 @@ def prompt_text(said: str, files: Sequence[MediaFile], shown: Collection[int] = 
     """Return what the model reads of a message: what was said, and a line for every file that is not shown.
 
     ``shown`` are the places (``seq``) of the files that go along as images; they are named only where the message
-    would be empty without.
+    would be empty without. What was spoken stands in the text already.
     """
-    named = [file for file in files if file.seq not in shown or not said.strip()]
+    others = [file for file in files if not file.is_voice or file.unheard]
+    named = [file for file in others if file.seq not in shown or not said.strip()]
     return "\n".join([*([said] if said.strip() or not named else []), *map(_line, named)])
+
+
+def spoken_text(said: str, files: Sequence[MediaFile]) -> str:
+    """Return a message with what was spoken in its files before what was written (specification 003, step 1).
+
+    A transcript is one quoted line, so that nothing in it can pose as anything else; where there is none, the line
+    says that there was a voice.
+    """
+    voices = [_spoken(file) for file in files if file.is_voice]
+    return "\n".join([*voices, *([said] if said.strip() or not voices else [])])
+
+
+def _spoken(file: MediaFile) -> str:
+    return f"[Voice]: {quoted(file.transcript, MAX_TRANSCRIPT_CHARS)}" if file.transcript else "[Voice message]"
 
 
 def _line(file: MediaFile) -> str:

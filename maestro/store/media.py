@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sqlmodel import col, delete, select
+from sqlmodel import col, delete, select, update
 
 from maestro.domain.inbox import InboxRow
 from maestro.domain.media import MediaFile
@@ -38,3 +38,14 @@ class Media(Repository):
             for row in rows
             if row.id is not None
         }
+
+    def unheard(self, inbox_id: int | None) -> Sequence[MediaFile]:
+        """Return the voices of a message that nobody has listened to yet, in order."""
+        kept = self._session.exec(
+            select(MediaFile).where(MediaFile.inbox_id == inbox_id).order_by(col(MediaFile.seq))
+        ).all()
+        return [file for file in kept if file.unheard]
+
+    def heard(self, file_id: int | None, transcript: str) -> None:
+        """Keep what was said in a file, empty when nobody could tell."""
+        self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
