@@ -43,7 +43,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Begun:
-    """A call about to be made; with a ``verdict`` there is nothing to make, with a ``question`` it waits for a person."""
+    """A call about to be made; with a ``verdict`` there is nothing to make, with a ``question`` it has to wait."""
 
     caller: Caller
     wanted: Understood | None = None

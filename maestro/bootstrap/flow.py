@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from activities.asking import AskingRules
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionLimits
 from activities.context import ContextActivities
@@ -16,11 +17,13 @@ from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
 from activities.routing import RoutingActivities, TypingActivities
 from activities.tags import TagActivities
+from activities.tools import ToolActivities, ToolRules
+from activities.waiting import WaitingActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.storage import open_files
+from maestro.bootstrap.storage import open_files, sessions_folder
 from maestro.domain.jobs import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.settings import Settings
@@ -69,10 +72,18 @@ def flow_parts(store: Store, settings: Settings, released: Callable[[], None], o
     )
 
 
-def worker_parts(flow: FlowParts, settings: Settings, models: Models) -> list[WorkerParts]:
+@dataclass(frozen=True)
+class Brains:
+    """What answers: the models, and the tools they may call."""
+
+    models: Models
+    tools: Tools
+
+
+def worker_parts(flow: FlowParts, settings: Settings, brains: Brains) -> list[WorkerParts]:
     """Return the workers of a process that calls models; beside an embedded server one of them does everything."""
     names = queues(settings)
-    local, calls = _local_steps(flow, settings, models), _model_steps(flow, settings, models)
+    local, calls = _local_steps(flow, settings, brains.models), _model_steps(flow, settings, brains)
     if not names.llm:
         return [_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])]
     return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=False)]
@@ -126,19 +137,35 @@ def _local_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
         ConversationActivities(flow.store, models.table.context_window).record_message,
         ContextActivities(flow.store, models.table.context_window).build_context,
         TagActivities(flow.store).record_answer,
+        WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         ClosingActivities(flow.store, flow.typing, flow.released).close_job,
     ]
 
 
-def _model_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
+def _model_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
     watch = StopWatch(flow.store, settings.jobs.stop_poll_seconds)
-    llm = build_chain(models, flow.store, settings, watch)
-    limits = CompactionLimits(models.table.context_window, settings.llm.max_output_tokens)
-    rules = ModelRules(settings.llm.max_output_tokens, Tools((), ()), models.table.context_window)
+    llm = build_chain(brains.models, flow.store, settings, watch)
+    window, longest = brains.models.table.context_window, settings.llm.max_output_tokens
+    tools = ToolActivities(flow.store, brains.tools, _tool_rules(settings), watch, flow.released)
     return [
-        CompactionActivities(flow.store, llm, limits).compact_conversation,
-        LLMActivities(flow.store, llm, flow.typing, rules).call_model,
+        CompactionActivities(flow.store, llm, CompactionLimits(window, longest)).compact_conversation,
+        LLMActivities(flow.store, llm, flow.typing, ModelRules(longest, brains.tools, window)).call_model,
+        tools.call_tool,
     ]
+
+
+def _tool_rules(settings: Settings) -> ToolRules:
+    tools = settings.tools
+    return ToolRules(
+        seconds=tools.timeout_seconds,
+        max_result_chars=tools.max_result_chars,
+        folder=sessions_folder(settings),
+        asking=AskingRules(
+            expiry=timedelta(hours=settings.questions.expiry_hours),
+            approval=frozenset(tools.approval),
+            approvers=tools.approvers,
+        ),
+    )
 
 
 def _connector_steps(flow: FlowParts) -> Steps:

@@ -61,6 +61,11 @@ def open_files(settings: Settings) -> Files:
     return Files(settings.data_dir / "media")
 
 
+def sessions_folder(settings: Settings) -> Path:
+    """Return where each conversation has a folder of its own."""
+    return settings.data_dir / "sessions"
+
+
 def upload_folder(settings: Settings) -> Path:
     """Return where files that are being uploaded wait until they are kept."""
     return settings.data_dir / "uploads"

@@ -15,12 +15,13 @@ from maestro.bootstrap.connectors import (
 )
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import endpoint_of, places
-from maestro.bootstrap.flow import flow_parts, pace, queues, worker_parts
+from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
 from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
+from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
 from maestro.settings import read_environment
 from maestro.store.store import Store
@@ -89,10 +90,11 @@ class Up(Process):
         flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
+        brains = Brains(models, build_tools(self.settings))
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(engine.run(dispatcher.run, reconciler.run))
-        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, models)))
+        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
             vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)

@@ -3,12 +3,13 @@
 import asyncio
 
 from maestro.bootstrap.endpoints import endpoint_of
-from maestro.bootstrap.flow import flow_parts, pace, queues, worker_parts
+from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
 from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.supervision import Beginnings, Services
+from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
 from maestro.settings import read_environment
 from maestro.store.store import Store
@@ -35,10 +36,11 @@ class Worker(SeparateProcess):
         metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
         vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
         flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
+        brains = Brains(models, build_tools(self.settings))
         services, begun = Services(stop), Beginnings()
         services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
         services.add(engine.run(dispatcher.run, reconciler.run))
-        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, models)))
+        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")
