@@ -15,7 +15,7 @@ def daily_budgets(settings: BudgetSettings) -> DailyBudgets:
         agent_usd=settings.agent_day_usd,
         client_usd=settings.client_day_usd,
         conversation_usd=settings.conversation_day_usd,
-        fallback_model=settings.fallback_model if settings.on_limit == OnLimit.FALLBACK else "",
+        fallback_model=settings.fallback_model if OnLimit(settings.on_limit) is OnLimit.FALLBACK else "",
     )
 
 

@@ -63,6 +63,7 @@ class Budgets(Repository):
         col(Reservation.purpose) == bindparam("its_purpose"),
         col(Reservation.number) == bindparam("its_number"),
     )
+    _RESERVE = insert(Reservation)
     _HELD = select(col(Reservation.day), col(Reservation.amount_usd), col(Reservation.scopes)).where(*_OF_KEY)
     _FREE = delete(Reservation).where(*_OF_KEY)
     _KEPT = select(col(Reservation.purpose), col(Reservation.number)).where(
@@ -90,18 +91,9 @@ class Budgets(Repository):
 
     def reserve(self, key: CallKey, payer: Payer, amount_usd: float) -> None:
         """Set aside what a call may cost until it is settled or released; it must have nothing set aside yet."""
-        scopes = payer.scopes
-        self._session.add(
-            Reservation(
-                job_id=key.job_id,
-                purpose=key.purpose,
-                number=key.number,
-                day=self.today,
-                amount_usd=amount_usd,
-                scopes=_text(scopes),
-            )
-        )
-        self._add(self.today, scopes, reserved_usd=amount_usd)
+        which = {"job_id": key.job_id, "purpose": key.purpose, "number": key.number}
+        self._run(self._RESERVE, day=self.today, amount_usd=amount_usd, scopes=_text(payer.scopes), **which)
+        self._add(self.today, payer.scopes, reserved_usd=amount_usd)
 
     def release(self, key: CallKey) -> None:
         """Give back what a call has reserved, if anything."""

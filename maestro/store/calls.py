@@ -109,6 +109,7 @@ class Calls(Repository):
                 started_at=self._now,
             )
         )
+        self._session.flush()
         return attempt
 
     def cut_off_request(self, key: CallKey) -> str | None:

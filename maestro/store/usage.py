@@ -1,6 +1,8 @@
 """What model calls took and cost: one row for each request to an account."""
 
-from sqlalchemy import bindparam, delete, insert, select
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, delete, func, insert, select
 from sqlmodel import col
 
 from maestro.domain.calls import LLMCall
@@ -59,6 +61,26 @@ class UsageLog(Repository):
     def note(self, key: CallKey, attempt: int) -> None:
         """Write what the row of an attempt says, with those it is charged to."""
         self._run(self._NOTE, at=self._now, **_values(key, attempt))
+
+    def of_job(self, job_id: str) -> Sequence[UsageRow]:
+        """Return the rows of a job in the order of its calls and their attempts."""
+        found = select(UsageRow).where(col(UsageRow.job_id) == job_id)
+        return self._session.scalars(found.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
+
+    def add(self, row: UsageRow) -> None:
+        """Write a row of a request that was no call for a text, charged to whom the job is charged to.
+
+        Its attempt is counted here: it is the next of its purpose and number.
+        """
+        before = select(func.count()).where(
+            UsageRow.job_id == row.job_id, UsageRow.purpose == row.purpose, UsageRow.number == row.number
+        )
+        row.attempt, row.at = self._session.execute(before).scalar_one() + 1, self._now
+        job = self._session.get_one(Job, row.job_id)
+        for name in _OF_JOB:
+            setattr(row, name, getattr(job, name))
+        self._session.add(row)
+        self._session.flush()
 
     def forget(self, key: CallKey, attempt: int) -> float:
         """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
