@@ -1,0 +1,95 @@
+"""``maestro questions``: what an operator sees and answers from a terminal, for people and as JSON."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from maestro.domain.jobs import JobStatus
+from maestro.domain.questions import Question
+from tests.support.job_rows import JobRows
+from tests.support.questions import ARGUMENTS, waiting_approval, waiting_question
+from tests.unit.cli.conftest import Maestro
+
+
+def goes_on(rows: JobRows, question: Question) -> bool:
+    """Say whether a dispatcher that looks now would go on with the job."""
+    rows.clock.now = datetime.now(UTC)
+    with rows.store.begin() as tx:
+        tx.jobs.go_on()
+        return tx.jobs.status(question.job_id) is JobStatus.PENDING
+
+
+def log(rows: JobRows) -> list[tuple[str, str, str]]:
+    with rows.store.view() as tx:
+        return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(10))]
+
+
+def test_the_list_is_a_table(rows: JobRows, maestro: Maestro) -> None:
+    assert maestro("questions", "list").out == "There are no such questions.\n"
+    assert maestro("questions", "list", "--json").json == {"items": [], "next": None}
+    question, approval = waiting_question(rows), waiting_approval(rows)
+    head, first, second = maestro("questions", "list").out.splitlines()
+    assert head.split() == ["NUMBER", "STATUS", "KIND", "AGENT", "CHANNEL", "ASKED", "EXPIRES", "QUESTION"]
+    assert first.split()[:5] == [str(approval.id), "open", "approval", "ada", "web/general"]
+    assert second.split()[:5] == [str(question.id), "open", "question", "ada", "web/general"]
+    assert second.endswith("Which colour?")
+
+
+def test_a_long_list_goes_on_where_it_ended(rows: JobRows, maestro: Maestro) -> None:
+    numbers = [waiting_question(rows).id for _ in range(5)]
+    page = maestro("questions", "list", "--limit", "3", "--json").json
+    rest = maestro("questions", "list", "--cursor", page["next"], "--json").json
+    assert [one["id"] for one in (*page["items"], *rest["items"])] == numbers[::-1]
+    assert rest["next"] is None
+    assert f"--cursor {page['next']}" in maestro("questions", "list", "--limit", "3").out
+
+
+def test_a_question_is_shown_whole(rows: JobRows, maestro: Maestro) -> None:
+    approval = waiting_approval(rows)
+    shown = maestro("questions", "show", f"#{approval.id}").out
+    for part in (f"approval {approval.id}  open", "May I call the tool write_file?", ARGUMENTS, "web:alan"):
+        assert part in shown
+    question = waiting_question(rows)
+    as_json = maestro("questions", "show", str(question.id), "--json").json
+    assert (as_json["askedOf"], as_json["jobId"], as_json["agent"]) == ("web:u-1", question.job_id, "ada")
+
+
+def test_an_answer_lets_the_job_go_on(rows: JobRows, maestro: Maestro) -> None:
+    question = waiting_question(rows)
+    ran = maestro("questions", "answer", str(question.id), "dark blue")
+    assert ran.out == f"question {question.id} is answered; {question.job_id} goes on\n"
+    answered = maestro("questions", "show", str(question.id), "--json").json
+    assert (answered["answer"], answered["answeredBy"]) == ("dark blue", "operator")
+    assert goes_on(rows, question)
+    assert log(rows) == [("operator", "question.answer", str(question.id))]
+
+
+@pytest.mark.parametrize(("command", "status"), [("approve", "answered"), ("deny", "denied")])
+def test_an_approval_is_decided_once(rows: JobRows, maestro: Maestro, command: str, status: str) -> None:
+    approval = waiting_approval(rows)
+    ran = maestro("questions", command, str(approval.id), "--json")
+    assert (ran.code, ran.json["status"], ran.json["answeredBy"]) == (0, status, "operator")
+    assert goes_on(rows, approval)
+    again = maestro("questions", "approve", str(approval.id))
+    assert (again.code, again.out) == (1, "")
+    assert f"question {approval.id} is {status} already" in again.err
+    assert log(rows) == [("operator", f"question.{command}", str(approval.id))]
+
+
+def test_what_does_not_fit_is_refused_with_the_fix(rows: JobRows, maestro: Maestro) -> None:
+    question, approval = waiting_question(rows), waiting_approval(rows)
+    for arguments, code, hint in (
+        (("answer", str(approval.id), "yes"), 1, "approve or deny it"),
+        (("approve", str(question.id)), 1, "answer it with a text"),
+        (("answer", str(question.id), " "), 1, "answer it with a text"),
+        (("answer", "99", "blue"), 1, "there is no question 99"),
+        (("show", "99"), 1, "there is no question 99"),
+        (("show", "seven"), 2, "'seven' is no number of a question, such as 7"),
+        (("deny", "-7"), 2, "-7"),
+        (("show", "9" * 19), 2, "is no number of a question"),
+    ):
+        ran = maestro("questions", *arguments)
+        assert (ran.code, ran.out) == (code, "")
+        assert hint in ran.err
+    assert not goes_on(rows, question)
+    assert log(rows) == []
