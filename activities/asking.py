@@ -9,7 +9,7 @@ from ulid import ULID
 from maestro.domain.flow import ToolStep
 from maestro.domain.jobs import Job, notice_of
 from maestro.domain.prompts import ToolCall
-from maestro.domain.questions import Question, QuestionKind, QuestionStatus
+from maestro.domain.questions import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Asked
 
@@ -46,17 +46,20 @@ def approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: A
     question.kind, question.tool, question.approvers = QuestionKind.APPROVAL, call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
     question.context = call.arguments[:ARGUMENT_CHARS]
-    tx.questions.ask(question)
+    question = tx.questions.ask(question)
     text = f"{question.text} It would get:\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}."
     return _put(tx, job, question, text)
 
 
 def _known(tx: Transaction, step: ToolStep) -> Question | None:
-    """Return the question of this call if there is one; it has expired if its time is over."""
+    """Return the question of this call if there is one; it has expired if its time is over.
+
+    One that was cancelled with its job is none: the job was resumed, so it is put again.
+    """
     question = tx.questions.of(step.job_id, step.number, step.place)
     if question is not None and question.status is QuestionStatus.OPEN and question.expires_at <= tx.now:
         question.status = QuestionStatus.EXPIRED
-    return question
+    return None if question is not None and question.status is QuestionStatus.CANCELLED else question
 
 
 def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> Question:
@@ -76,6 +79,6 @@ def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> 
 
 def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:
     """Keep the question, and have a job without a lane say it."""
-    tx.questions.ask(question)
-    tx.jobs.add(notice_of(job, f"{job.kind}-{ULID()}", text, tx.now))
-    return question
+    kept = tx.questions.ask(question)
+    tx.jobs.add(notice_of(job, notice_id(kept, str(ULID())), text, tx.now))
+    return kept
