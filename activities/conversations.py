@@ -10,6 +10,7 @@ from maestro.domain.conversations import Message
 from maestro.domain.flow import ConversationOutcome
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, StepRef
+from maestro.domain.media import spoken_text
 from maestro.domain.prompts import Role
 from maestro.domain.tokens import estimate
 from maestro.store.store import Store
@@ -57,12 +58,22 @@ def _record(tx: Transaction, job: Job, agent: Agent) -> Message:
     return tx.conversations.add(_message(row, job, conversation.id or 0, tx))
 
 
+def _content(row: InboxRow, tx: Transaction) -> str:
+    """Return what the user said and wrote; whom nobody has heard by now is named and not listened to any more."""
+    if not row.files():
+        return row.content
+    for voice in tx.media.unheard(row.id):
+        tx.media.heard(voice.id, "")
+    return spoken_text(row.content, tx.media.of([row.id or 0]).get(row.id or 0, ()))
+
+
 def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> Message:
+    content = _content(row, tx)
     return Message(
         conversation_id=conversation_id,
         role=Role.USER,
-        content=row.content,
-        token_estimate=estimate(row.content),
+        content=content,
+        token_estimate=estimate(content),
         inbox_id=row.id,
         job_id=job.id,
         created_at=tx.now,

@@ -18,6 +18,7 @@ from activities.media import MediaActivities
 from activities.routing import RoutingActivities, TypingActivities
 from activities.tags import TagActivities
 from activities.tools import ToolActivities, ToolRules
+from activities.voice import VoiceActivities
 from activities.waiting import WaitingActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
@@ -26,6 +27,7 @@ from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files, sessions_folder
 from maestro.domain.jobs import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.llm.transcriber import Terms, Transcriber
 from maestro.settings import Settings
 from maestro.store.files import Files
 from maestro.store.store import Store
@@ -151,7 +153,14 @@ def _model_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
         CompactionActivities(flow.store, llm, CompactionLimits(window, longest)).compact_conversation,
         LLMActivities(flow.store, llm, flow.typing, ModelRules(longest, brains.tools, window)).call_model,
         tools.call_tool,
+        VoiceActivities(flow.store, flow.files, _transcriber(settings, brains.models), watch).transcribe,
     ]
+
+
+def _transcriber(settings: Settings, models: Models) -> Transcriber | None:
+    wish = settings.llm.transcription
+    terms = Terms(wish.provider, wish.model, timedelta(seconds=wish.max_seconds))
+    return Transcriber(models.book, models.library, lambda: terms) if wish.enabled else None
 
 
 def _tool_rules(settings: Settings) -> ToolRules:

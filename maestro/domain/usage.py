@@ -7,11 +7,14 @@ from sqlmodel import Field, Index, SQLModel
 from maestro.domain.calls import CallState
 from maestro.domain.columns import UtcDateTime, text_of
 
+VOICE = "voice"
+"""The purpose of a transcription, which is no call for a text."""
+
 
 class UsageRow(SQLModel, table=True):
     """A row of ``usage_log``: one request to one account, however it ended.
 
-    ``purpose`` is that of the call, or ``voice``. ``cost_usd`` is None when the price is unknown, which is not the same
+    ``purpose`` is that of the call, or ``VOICE``. ``cost_usd`` is None when the price is unknown, which is not the same
     as free; of an interrupted call it is an estimate. Tokens are 0 where nobody said. Names stand here as they were.
     """
 

@@ -73,7 +73,9 @@ class UsageLog(Repository):
         Its attempt is counted here: it is the next of its purpose and number.
         """
         before = select(func.count()).where(
-            UsageRow.job_id == row.job_id, UsageRow.purpose == row.purpose, UsageRow.number == row.number
+            col(UsageRow.job_id) == row.job_id,
+            col(UsageRow.purpose) == row.purpose,
+            col(UsageRow.number) == row.number,
         )
         row.attempt, row.at = self._session.execute(before).scalar_one() + 1, self._now
         job = self._session.get_one(Job, row.job_id)

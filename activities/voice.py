@@ -1,0 +1,72 @@
+"""Step 5 of a message, continued: what was said in its voice messages becomes text."""
+
+import asyncio
+from functools import partial
+
+from temporalio import activity
+
+from maestro.domain.calls import CallState
+from maestro.domain.flow import VoiceOutcome
+from maestro.domain.jobs import StepRef
+from maestro.domain.media import MediaFile
+from maestro.domain.usage import VOICE, UsageRow
+from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.llm.transcriber import Attempt, Audio, Transcriber
+from maestro.store.files import Files
+from maestro.store.store import Store
+
+
+class VoiceActivities:
+    """Has voices transcribed, each once (specification 003, step 1); without a transcriber nobody listens."""
+
+    def __init__(self, store: Store, files: Files, transcriber: Transcriber | None, watch: StopWatch) -> None:
+        self._store = store
+        self._files = files
+        self._transcriber = transcriber
+        self._watch = watch
+
+    @activity.defn
+    async def transcribe(self, ref: StepRef) -> VoiceOutcome:
+        """Listen to every voice nobody has heard; each transcript is committed when it is there (invariant 5)."""
+        voices = await asyncio.to_thread(self._unheard, ref)
+        heard = 0
+        for voice in voices:
+            heard += await self._watch.until_stopped(ref.job_id, self._listen(ref, voice))
+        return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=heard))
+
+    async def _listen(self, ref: StepRef, voice: MediaFile) -> bool:
+        if self._transcriber is None:
+            return False
+        content = await asyncio.to_thread(self._files.read, voice.digest)
+        return await self._transcriber.transcribe(Audio(content, voice.content_type), partial(self._keep, ref, voice))
+
+    def _unheard(self, ref: StepRef) -> list[MediaFile]:
+        with self._store.view() as tx:
+            return list(tx.media.unheard(tx.jobs.get(ref.job_id).inbox_id))
+
+    def _keep(self, ref: StepRef, voice: MediaFile, attempt: Attempt) -> None:
+        """Keep a transcript with what it took, so that neither is lost nor bought again."""
+        site = attempt.site
+        with self._store.begin() as tx:
+            tx.usage.add(
+                UsageRow(
+                    at=tx.now,
+                    job_id=ref.job_id,
+                    purpose=VOICE,
+                    number=voice.seq + 1,
+                    attempt=0,
+                    provider=site.provider,
+                    model=site.model,
+                    account=site.account,
+                    state=attempt.state,
+                    duration_ms=attempt.duration_ms,
+                    error=attempt.error,
+                )
+            )
+            if attempt.state is CallState.ANSWERED:
+                tx.media.heard(voice.id, attempt.text)
+                tx.accounts.succeeded(site.account, site.model, None)
+
+    def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
+        with self._store.begin() as tx:
+            return tx.steps.done(ref, outcome)

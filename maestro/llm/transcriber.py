@@ -1,0 +1,153 @@
+"""Turns what somebody said into text, by the first account of the provider for that which can."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from maestro.domain.accounts import AccountType, Choice, choose
+from maestro.domain.calls import CallState
+from maestro.domain.llm_errors import CallSite, LLMFailure, ModelTimeout
+from maestro.domain.models import bare
+from maestro.llm.accounts import AccountBook, Roster
+from maestro.llm.litellm_library import Library
+from maestro.llm.middleware.failover import MOVES_ON, Walk
+from maestro.llm.protocols import Account
+from maestro.llm.providers import base_url, key
+from maestro.uninterrupted import uninterrupted
+
+# Providers tell the format by the name of the file.
+_NAMES = {
+    "audio/ogg": "voice.ogg",
+    "audio/mpeg": "voice.mp3",
+    "audio/mp4": "voice.m4a",
+    "audio/wav": "voice.wav",
+    "audio/webm": "voice.webm",
+    "audio/flac": "voice.flac",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """The provider whose accounts are asked, its model for that, and how long one transcription may take in all."""
+
+    provider: str
+    model: str
+    patience: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A recording, and its type by its own bytes."""
+
+    content: bytes
+    content_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One request to one account, however it ended; ``error`` is the name of a class."""
+
+    site: CallSite
+    state: CallState
+    duration_ms: int
+    text: str = ""
+    error: str = ""
+
+
+Keep = Callable[[Attempt], None]
+"""Commits an attempt; may block, it is called in a thread."""
+
+
+class Transcriber:
+    """Asks one account after the other, as the failover of the chain does (decision 10)."""
+
+    def __init__(self, book: AccountBook, library: Library, terms: Callable[[], Terms]) -> None:
+        """``terms`` are asked for at each recording."""
+        self._book = book
+        self._library = library
+        self._terms = terms
+
+    async def transcribe(self, audio: Audio, keep: Keep) -> bool:
+        """Have a recording transcribed; false when nobody can. Every attempt is kept before anything else happens.
+
+        Raises the last failure after which the same may be tried again soon.
+        """
+        outcome = await self._ask_around(audio, keep)
+        if isinstance(outcome, LLMFailure):
+            # Raised out here, where no other exception is being handled.
+            raise outcome
+        return outcome
+
+    async def _ask_around(self, audio: Audio, keep: Keep) -> bool | LLMFailure:
+        terms, clock = self._terms(), asyncio.get_running_loop()
+        walk = Walk((f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.patience.total_seconds())
+        while walk.may_go_on(clock.time()):
+            roster = await asyncio.to_thread(self._book.read)
+            choice = _choose(roster, terms, walk)
+            account = self._book.find(choice.account.name) if choice else None
+            if choice is None or account is None:
+                break
+            failure = await self._attempt(account, audio, keep, walk.until)
+            if failure is None:
+                return True
+            walk.note(choice, failure)
+            await uninterrupted(asyncio.to_thread(self._book.report, choice, failure))
+            if not isinstance(failure, MOVES_ON):
+                break
+        return walk.repeatable[-1] if walk.repeatable else False
+
+    async def _attempt(self, account: Account, audio: Audio, keep: Keep, until: float) -> LLMFailure | None:
+        """Ask one account and keep what came of it; a failure is returned."""
+        site = CallSite(account.provider, account.name, bare(self._terms().model))
+        started = time.monotonic()
+
+        def attempt(state: CallState, text: str = "", error: str = "") -> Attempt:
+            return Attempt(site, state, round((time.monotonic() - started) * 1000), text, error)
+
+        try:
+            text = await self._text(account, site, audio, until)
+        except LLMFailure as failure:
+            await uninterrupted(asyncio.to_thread(keep, attempt(CallState.FAILED, error=type(failure).__name__)))
+            return failure
+        except asyncio.CancelledError:
+            await uninterrupted(asyncio.to_thread(keep, attempt(CallState.INTERRUPTED)))
+            raise
+        await uninterrupted(asyncio.to_thread(keep, attempt(CallState.ANSWERED, text)))
+        return None
+
+    async def _text(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:
+        """Return what was said; raises an ``LLMFailure`` without any text."""
+        arguments = {
+            "model": f"{account.provider}/{site.model}",
+            "file": (_NAMES.get(audio.content_type, "voice"), audio.content, audio.content_type),
+            "api_key": key(account),
+            "api_base": base_url(account),
+            "max_retries": 0,
+            "num_retries": 0,
+        }
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._library.call(site, "atranscription", arguments, _said)
+        except TimeoutError:
+            failure = ModelTimeout("No whole transcript in time; see llm.transcription.maxSeconds.")
+            failure.site = site
+        raise failure
+
+
+def _choose(roster: Roster, terms: Terms, walk: Walk) -> Choice | None:
+    """Return whom to ask; unlike with texts, nobody can stand in with a model of another kind."""
+    able = [
+        account
+        for account in roster.usable
+        if account.provider == terms.provider and account.type is AccountType.API_KEY
+    ]
+    choice = choose(able, walk.wanted, roster.limited, walk.tried)
+    return choice if choice is not None and choice.model == bare(terms.model) else None
+
+
+def _said(answer: Any) -> str:
+    """Read litellm's answer, the untyped one."""
+    return str(answer.text or "").strip()
