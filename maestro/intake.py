@@ -144,7 +144,7 @@ def _meaning(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
     if pointed is not None and pointed.lane == arrival.lane:
         return meant_for(what, arrival.speaker, pointed, tx.now)
     elsewhere = meant_from_afar(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
-    return elsewhere or meant_here(what, arrival.speaker, waiting)
+    return elsewhere or meant_here(what, arrival.speaker, tx.questions.shown(waiting))
 
 
 def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Question]) -> Question | None:
@@ -152,7 +152,7 @@ def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Qu
     if what.number is not None:
         return tx.questions.find(what.number)
     replies = arrival.message.reply_to
-    return tx.questions.put_in(waiting, replies) if replies else None
+    return tx.questions.shown_by(waiting, replies) if replies else None
 
 
 def _keep(tx: Transaction, arrival: Arrival) -> Job:

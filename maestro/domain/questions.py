@@ -175,7 +175,7 @@ def meant_from_afar(what: Said, speaker: Speaker, pointed: Question, now: dateti
 
 
 def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Answer | Refusal | None:
-    """Read a message that points to no question; ``waiting`` are those open in its lane, oldest first.
+    """Read a message that points to no question; ``waiting`` are those that people see in its lane, oldest first.
 
     A yes or no decides the only approval; anything else answers the oldest question that its sender was asked. An owner
     who was not asked points to a question, so that the owner's own talk is not taken for somebody else's answer.

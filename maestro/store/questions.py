@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, or_, text
 from sqlmodel import col, select, update
 
 from maestro.domain.agents import Agent
-from maestro.domain.deliveries import Delivery
+from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.messages import LaneKey
@@ -17,6 +17,8 @@ from maestro.store.repository import Repository
 
 # Written out, and not as a parameter, so that the index of just the open ones is used.
 IS_OPEN = text("questions.status = 'open'")
+
+MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
 @dataclass(frozen=True)
@@ -85,14 +87,14 @@ class Questions(Repository):
             return ()
         return self._session.exec(select(Question).where(col(Question.id).in_(ids)).order_by(col(Question.id))).all()
 
-    def put_in(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
+    def shown(self, waiting: Sequence[Question]) -> Sequence[Question]:
+        """Return those of these questions that people may have seen: nobody answers what has not left yet."""
+        return [one for one in waiting if self._sent(one, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
+
+    def shown_by(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
         """Return the one of these questions that a message of the platform, by its id, put to people."""
-        for question in waiting:
-            first, last = notice_id(question, ""), notice_id(question, "~")
-            chunks = select(Delivery.id).where(col(Delivery.job_id).between(first, last))
-            if self._session.exec(chunks.where(Delivery.platform_message_id == platform_message_id)).first():
-                return question
-        return None
+        known = col(Delivery.platform_message_id) == platform_message_id
+        return next((one for one in waiting if self._sent(one, known)), None)
 
     def settle(self, answer: Answer, by: str) -> bool:
         """Keep what a person says to an open question; false when it is not open any more."""
@@ -126,6 +128,11 @@ class Questions(Repository):
             page = page.where(or_(*map(self._stands, wanted)))
         found = [Asked(*row) for row in self._session.exec(page)]
         return found[:limit], found[limit - 1].question.id if len(found) > limit else None
+
+    def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
+        """Say whether there is such a chunk of what puts the question to people."""
+        of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
+        return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
 
     def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
         """Return the condition of a status, as ``Question.standing`` sees it."""

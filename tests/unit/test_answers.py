@@ -47,9 +47,9 @@ class Door:
         with self.rows.store.view() as tx:
             return tx.jobs.get(job_id)
 
-    def asks(self, text: str = "Which colour?", user: str = "grace", channel: str = GENERAL) -> Question:
+    def asks(self, user: str = "grace", channel: str = GENERAL, *, shown: bool = True) -> Question:
         """Have a job of this person ask, and wait for the answer; it came with a file, so it answers nothing itself."""
-        return self._waits(self.say(text, user, channel, files=1), QuestionKind.QUESTION, user)
+        return self._waits(self.say("do it", user, channel, files=1), QuestionKind.QUESTION, user, shown=shown)
 
     def wants(self, user: str = "grace", channel: str = GENERAL, approvers: str = "web:alan") -> Question:
         """Have a job of this person wait for a yes or no."""
@@ -71,7 +71,7 @@ class Door:
         with self.rows.store.view() as tx:
             return [(entry.actor, entry.action, entry.subject) for entry in reversed(tx.audit.latest(20))]
 
-    def _waits(self, job: Job, kind: QuestionKind, user: str, approvers: str = "") -> Question:
+    def _waits(self, job: Job, kind: QuestionKind, user: str, approvers: str = "", *, shown: bool = True) -> Question:
         with self.rows.store.begin() as tx:
             question = tx.questions.ask(
                 Question(
@@ -89,8 +89,21 @@ class Door:
             )
             tx.jobs.started(job.id)
             tx.jobs.park(job.id, Wait(reason=WaitReason.PERSON, wake_at=question.expires_at))
+        if shown:
+            self.show(question)
         self.rows.clock.go(seconds=1)
         return question
+
+    def show(self, question: Question) -> None:
+        """Send the message that puts a question, in two chunks: the second is ``put-1`` for the first question."""
+        with self.rows.store.begin() as tx:
+            at = tx.jobs.get(question.job_id).address.model_dump()
+            notice = tx.jobs.add(Job(id=notice_id(question, "01K"), notice="?", created_at=tx.now, **at))
+            for seq, known_as in enumerate((f"head-{question.id}", f"put-{question.id}")):
+                purpose = Purpose.NOTICE
+                chunk = Delivery(job_id=notice.id, purpose=purpose, seq=seq, content="?", created_at=tx.now, **at)
+                tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
+            tx.close_job(notice.id, Ending(status=JobStatus.COMPLETED))
 
 
 @pytest.fixture
@@ -156,30 +169,21 @@ def test_an_answer_that_comes_twice_counts_once(door: Door) -> None:
 
 def test_a_number_or_a_reply_picks_the_question(door: Door) -> None:
     first, second, third = door.asks(), door.asks(), door.asks()
-    put(door, third, "platform-9")
     door.say(f"#{second.id} green")
-    door.say("red", reply_to="platform-9")
+    door.say("red", reply_to=f"put-{third.id}")
     door.say("blue", reply_to="some-other-message")
     answers = [door.question(one).answer for one in (first, second, third)]
     assert answers == ["blue", "green", "red"]
 
 
-def put(door: Door, question: Question, message_id: str) -> None:
-    """Send the message that puts a question, in two chunks of which the second one has this id."""
-    with door.rows.store.begin() as tx:
-        address = Address(platform="web", channel=GENERAL)
-        notice = tx.jobs.add(Job(id=notice_id(question, "01K"), notice="?", created_at=tx.now, **address.model_dump()))
-        for seq, known_as in enumerate(("other", message_id)):
-            chunk = Delivery(
-                job_id=notice.id,
-                purpose=Purpose.NOTICE,
-                seq=seq,
-                content="?",
-                created_at=tx.now,
-                **address.model_dump(),
-            )
-            tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
-        tx.close_job(notice.id, Ending(status=JobStatus.COMPLETED))
+def test_a_message_that_comes_before_the_question_has_left_is_no_answer(door: Door) -> None:
+    question = door.asks(shown=False)
+    early = door.say("and another thing")
+    assert early.lane is not None
+    assert door.question(question).status is QuestionStatus.OPEN
+    door.show(question)
+    door.say("blue")
+    assert door.question(question).answer == "blue"
 
 
 @pytest.mark.parametrize("content", ["/status", "/new"])
