@@ -59,7 +59,7 @@ def recorded(store: Store, job_id: str) -> int:
         agent = tx.agents.by_slug("ada")
         tx.jobs.update(job_id, agent_id=agent and agent.id)
         tx.steps.start(ref, "record_message", 1)
-    return ConversationActivities(store, "a-model").record_message(ref).conversation_id
+    return ConversationActivities(store, lambda _: 200_000).record_message(ref).conversation_id
 
 
 def test_what_waited_before_it_stays_in_the_older_conversation(store: Store, say: Say) -> None:

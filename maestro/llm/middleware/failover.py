@@ -113,7 +113,7 @@ class Failover:
         clock = asyncio.get_running_loop()
         patience = REQUESTS * self._request_time().total_seconds()
         walk = Walk((request.model, *request.fallbacks), clock.time() + patience)
-        while walk.may_go_on(clock.time()):
+        while not walk.failures or walk.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self._book.read)
             choice = roster.choose(walk.wanted, walk.tried, self._underway)
             if choice is None:

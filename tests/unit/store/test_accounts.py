@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.accounts import QUOTA_WAIT, WHOLE_ACCOUNT, AccountSource, AccountStatus, ModelAccount
-from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs import Job, JobStatus, Wait, WaitReason
+from maestro.domain.errors import Conflict, NotFound, WaitReason
+from maestro.domain.jobs import Job, JobStatus, Wait
 from maestro.store.store import Store
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
