@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.routing import TypingActivities
     from activities.tags import TagActivities
     from activities.tools import ToolActivities
+    from activities.voice import VoiceActivities
     from activities.waiting import WaitingActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.flow import (
@@ -89,10 +90,19 @@ class JobRun:
         self._publish()
         return self._status
 
-    async def fetch_files(self) -> None:
-        """Fetch what came with the message; what cannot be had is named to the model as missing."""
+    async def fetch_files(self) -> bool:
+        """Fetch what came with the message, and say whether there are voices nobody has heard.
+
+        What cannot be had is named to the model as missing.
+        """
         terms = Terms(once=policies.MEDIA, queue=self._ref.connector_queue)
-        await self._optional(MediaActivities.fetch_media, "media", terms, "Fetch the files of the message")
+        fetched = await self._optional(MediaActivities.fetch_media, "media", terms, "Fetch the files of the message")
+        return fetched is not None and fetched.voices > 0
+
+    async def transcribe(self) -> None:
+        """Turn voices into text; without a transcript the model hears that there was one."""
+        terms = Terms(once=policies.VOICE, in_all=policies.VOICE, queue=self._ref.llm_queue)
+        await self._optional(VoiceActivities.transcribe, "voice", terms, "Transcribe the voice messages")
 
     async def compact(self) -> None:
         """Make the conversation shorter; what fails is put off until the next message (decision 5)."""
@@ -217,14 +227,15 @@ class JobRun:
         )
         return result
 
-    async def _optional(self, activity: Callable[..., Any], step: str, terms: Terms, summary: str) -> None:
-        """Run a step that the answer can do without: its failure is told, and the flow goes on; a stop is a stop."""
+    async def _optional(self, activity: Callable[..., Any], step: str, terms: Terms, summary: str) -> Any:
+        """Run a step that the answer can do without: its failure is told and None returned; a stop is a stop."""
         try:
-            await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
+            return await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
         except (ActivityError, Suspended) as error:
             if is_cancelled_exception(error) or _kind(error) in STOPPED:
                 raise
             self.tell(f"{step} failed ({_kind(error)}): going on without it")
+            return None
 
     def _model_calls(self, count: int) -> timedelta:
         return timedelta(seconds=self._ref.model_seconds) * policies.REQUESTS_PER_CALL * count + policies.SLACK

@@ -31,8 +31,8 @@ class MessageWorkflow:
             return
         if not route.typing:
             job.show_typing()
-        if route.media:
-            await job.fetch_files()
+        if route.media and await job.fetch_files():
+            await job.transcribe()
         recorded: ConversationOutcome = await job.local(
             ConversationActivities.record_message, "conversation", "Record the user's message"
         )

@@ -27,6 +27,9 @@ NOTICE = timedelta(minutes=2)
 MEDIA = timedelta(minutes=5)
 """Fetching all files of one message; more would be a platform that dribbles."""
 
+VOICE = timedelta(minutes=2)
+"""All attempts at the voices of one message; what is heard by then is kept, and the answer does without the rest."""
+
 COMPACTION = timedelta(minutes=1)
 """All attempts at a compaction: the answer does without it, so a person must not wait long for a provider that fails.
 
