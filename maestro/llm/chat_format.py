@@ -70,10 +70,7 @@ def _says_something(message: PromptMessage) -> bool:
 def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role.value, "content": _content(message, urls)}
     if message.role is Role.TOOL:
-        turn |= {"tool_call_id": message.call_id, "name": _name(message.tool)}
-        if provider == OLLAMA:
-            # litellm hands it neither the name nor the id of the call that this is the result of.
-            turn["content"] = f"Result of {turn['name']}:\n{message.content}"
+        turn |= {"tool_call_id": message.call_id, "content": _result(provider, message)}
     if message.tool_calls:
         turn |= {"content": turn["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
     return _marked(turn) if message.cache and provider == ANTHROPIC else turn
@@ -85,6 +82,19 @@ def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str
         return message.content
     pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
     return [{"type": "text", "text": message.content}, *pictures]
+
+
+def _result(provider: str, message: PromptMessage) -> str | list[dict[str, Any]]:
+    """Return a tool's result as the provider, or litellm on the way to it, understands it."""
+    match provider:
+        case "ollama":
+            # litellm does not hand on the name of the tool, and Ollama's calls have no ids.
+            return f"Result of {_name(message.tool)}:\n{message.content}"
+        case "gemini":
+            # litellm takes a plain text that begins with data: for an image.
+            return [{"type": "text", "text": message.content}]
+        case _:
+            return message.content
 
 
 def _marked(turn: dict[str, Any]) -> dict[str, Any]:

@@ -41,11 +41,6 @@ def model_table(configured: Iterable[ConfiguredModel] = ()) -> ModelTable:
     return ModelTable({model.name: _facts_of(model) for model in configured}, library_facts)
 
 
-def context_window(model: str) -> int:
-    """Return the window where nothing is configured."""
-    return model_table().context_window(model)
-
-
 def library_facts(model: str) -> ModelFacts:
     """Return what litellm's table says of a model; it writes 0 where it does not know a price."""
     table = _table()

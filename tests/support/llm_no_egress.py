@@ -7,13 +7,16 @@ of its own because what is watched is the import of litellm too, and because an 
 import asyncio
 import json
 import sys
+from collections.abc import Awaitable
 
 from pydantic import SecretStr
 
-from maestro.domain.llm_errors import LLMFailure
+from maestro.domain.llm_errors import CallSite, LLMFailure
+from maestro.domain.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.litellm_library import Library
 from maestro.llm.protocols import Account
-from tests.support.llm_requests import KEY, MODELS, request_of
+from tests.support.llm_requests import KEY, MODELS, PICTURE, SEARCH, request_of, response_of
 from tests.support.llm_server import LLMServer
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
@@ -39,21 +42,55 @@ class OnlyLocal:
 
 
 async def call_everybody(server: LLMServer) -> list[str]:
-    """Call each provider with its usual model, and some with one whose name makes litellm think of Llama."""
+    """Call each provider with its usual model, and some with one whose name makes litellm think of Llama.
+
+    Each is shown a picture, offered a tool and then told its result; in the end a voice is transcribed.
+    """
+    library = Library()
+    client = LiteLLMClient(lambda _: PICTURE, library=library)
     models = [*MODELS.items(), ("ollama", "llama-3-8b"), ("openai", "llama-2-7b")]
-    accounts = [
-        Account("main", provider, model, api_key=SecretStr(KEY), base_url=server.base_url(provider))
-        for provider, model in models
-    ]
     answers = []
-    for account in accounts:
-        client = LiteLLMClient(lambda _: b"")
-        try:
-            answers.append((await client.ask(account, request_of())).content)
-        except LLMFailure as failure:
-            answers.append(str(failure))
-        await client.close()
+    for provider, model in models:
+        account = Account("main", provider, model, api_key=SecretStr(KEY), base_url=server.base_url(provider))
+        answers += [await answer(client.ask(account, request)) for request in conversation()]
+    answers.append(await answer(transcribed(library, server)))
+    await library.close()
     return answers
+
+
+def conversation() -> tuple[LLMRequest, LLMRequest]:
+    """Two rounds, marked for the cache."""
+    first = request_of(images=(ImageRef(digest="d", content_type="image/png"),)).model_copy(update={"tools": (SEARCH,)})
+    system, user = first.messages
+    call = ToolCall(id="call_1_0", name=SEARCH.name, arguments='{"query": "SOL"}')
+    turns = (
+        system.model_copy(update={"cache": True}),
+        user,
+        PromptMessage(role=Role.ASSISTANT, content="", tool_calls=(call,)),
+        PromptMessage(role=Role.TOOL, content="see http://192.0.2.1/a.png", call_id=call.id, tool=call.name),
+    )
+    return first, first.model_copy(update={"messages": turns})
+
+
+async def transcribed(library: Library, server: LLMServer) -> LLMResponse:
+    """Have a voice transcribed."""
+    arguments = {
+        "model": "openai/whisper-1",
+        "file": ("voice.ogg", b"OggS", "audio/ogg"),
+        "api_key": KEY,
+        "api_base": server.base_url("openai"),
+        "max_retries": 0,
+    }
+    site = CallSite("openai", "main", "whisper-1")
+    return await library.call(site, "atranscription", arguments, lambda answer: response_of(answer.text))
+
+
+async def answer(call: Awaitable[LLMResponse]) -> str:
+    """Return what was answered, or the text of the failure."""
+    try:
+        return (await call).content
+    except LLMFailure as failure:
+        return str(failure)
 
 
 def main(port: int) -> None:

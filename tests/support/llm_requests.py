@@ -4,7 +4,7 @@ import traceback
 
 from pydantic import SecretStr
 
-from maestro.domain.prompts import CallKey, ImageRef, LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.domain.prompts import CallKey, ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolSpec
 from maestro.llm.protocols import Account, AccountClient
 from tests.support.llm_server import LLMServer
 
@@ -14,6 +14,9 @@ KEY = "sk-KEY-SECRET-23"
 SECRETS = ("SYSTEM-SECRET-31", "PROMPT-SECRET-17", "KEY-SECRET-23")
 """What must not be found in any error."""
 
+PICTURE = b"\x89PNG picture"
+"""The bytes of every image."""
+
 MODELS = {
     "openai": "gpt-4o-mini",
     "anthropic": "claude-sonnet-4-6",
@@ -21,6 +24,14 @@ MODELS = {
     "ollama": "llama3.1",
     "openrouter": "anthropic/claude-sonnet-4",
 }
+
+
+SEARCH = ToolSpec(
+    name="web_search",
+    description="Search the web.",
+    parameters='{"properties":{"query":{"type":"string"}},"required":["query"],"type":"object"}',
+)
+TIME = ToolSpec(name="get_time", description="Say what time it is.", parameters='{"properties":{},"type":"object"}')
 
 
 def request_of(

@@ -1,4 +1,4 @@
-"""What a failed call means, by what was seen of it; the real wires are met in tests/acceptance/test_llm_wire.py."""
+"""What a failed call means, by what was seen of it; the real wires are met in tests/acceptance/llm."""
 
 from datetime import UTC, datetime, timedelta
 

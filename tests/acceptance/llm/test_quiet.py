@@ -12,8 +12,8 @@ import httpx
 from tests.support.llm_requests import MODELS, SAID, SECRETS
 from tests.support.llm_server import Failure, LLMServer
 
-CALLS = len(MODELS) + 2
-ROOT = Path(__file__).parents[2]
+MODEL_CALLS = 2 * (len(MODELS) + 2)
+ROOT = Path(__file__).parents[3]
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -39,8 +39,9 @@ def calls_at(server: LLMServer, **environment: str) -> tuple[dict[str, list[str]
 def test_nothing_is_reached_but_the_provider() -> None:
     with LLMServer.running() as server:
         told, noise = calls_at(server)
-        assert told == {"answers": [f"answer to: {SAID}"] * CALLS, "refused": []}
-        assert len(server.requests) == CALLS
+        answers = [*[f"answer to: {SAID}"] * MODEL_CALLS, "answer to: voice.ogg"]
+        assert told == {"answers": answers, "refused": []}
+        assert len(server.requests) == MODEL_CALLS + 1
     assert noise == ""
 
 
@@ -48,7 +49,7 @@ def test_failures_are_not_logged_with_their_text() -> None:
     with LLMServer.running() as server:
         server.script(failure=Failure.status(400))
         told, noise = calls_at(server)
-        assert len(server.requests) == CALLS
+        assert len(server.requests) == MODEL_CALLS + 1
     assert all("refused the request" in answer for answer in told["answers"])
     assert [secret for secret in SECRETS if secret in noise + str(told)] == []
     assert noise == ""

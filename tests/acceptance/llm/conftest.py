@@ -1,0 +1,47 @@
+"""Model calls through the real litellm, against a server that speaks each provider's wire format."""
+
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+
+import pytest
+
+from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.middleware.deadline import deadline
+from maestro.llm.middleware.refuse_empty import RefuseEmpty
+from maestro.llm.protocols import LLMClient, chain
+from tests.support.llm_requests import MODELS, PICTURE, OneAccount, account_at
+from tests.support.llm_server import LLMServer
+
+
+@pytest.fixture(scope="package")
+def running() -> Iterator[LLMServer]:
+    with LLMServer.running() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: LLMServer) -> LLMServer:
+    running.reset()
+    return running
+
+
+@pytest.fixture(params=sorted(MODELS))
+def provider(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def litellm() -> AsyncIterator[LiteLLMClient]:
+    client = LiteLLMClient(lambda _: PICTURE)
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def transport(litellm: LiteLLMClient, server: LLMServer, provider: str) -> LLMClient:
+    return OneAccount(litellm, account_at(server, provider))
+
+
+@pytest.fixture
+def client(transport: LLMClient) -> LLMClient:
+    return chain(transport, RefuseEmpty, deadline(lambda: timedelta(seconds=30)))
