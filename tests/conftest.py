@@ -1,6 +1,7 @@
 """What every test starts from: an environment without the developer's keys and settings, and a worker to run in."""
 
 import os
+import re
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +17,7 @@ def pytest_configure() -> None:
     """
     for name in tuple(os.environ):
         ours = name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")
-        if ours or name.endswith(("_API_KEY", "_BASE_URL")):
+        if ours or re.search(r"_(API_KEY|BASE_URL)(_\d+)?$", name):
             del os.environ[name]
 
 

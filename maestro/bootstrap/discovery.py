@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from maestro.bootstrap.models import account_of
 from maestro.llm.standing import Asked, Standing, ask
-from maestro.settings import DEFAULT_MODELS, PROVIDER_VARIABLES, AccountSettings, found_accounts
+from maestro.settings import DEFAULT_MODELS, PROVIDER_VARIABLES, AccountSettings, found_accounts, variable_of
 
 OLLAMA = "ollama"
 LOCAL_OLLAMA = "http://127.0.0.1:11434"
@@ -46,7 +46,7 @@ def choose_model(installed: Sequence[str]) -> str | None:
 
 
 def _by_key(account: AccountSettings) -> Discovery:
-    variable = PROVIDER_VARIABLES[account.provider]
+    variable = variable_of(account)
     entry = {
         "name": account.name,
         "provider": account.provider,

@@ -9,7 +9,7 @@ from maestro.settings.entries import (
     ChannelSettings,
     ClientSettings,
 )
-from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment
+from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment, variable_of
 from maestro.settings.file import find_file
 from maestro.settings.llm import BudgetSettings, LlmSettings
 from maestro.settings.loading import Loaded, ValueOrigin, load
@@ -59,4 +59,5 @@ __all__ = [
     "named_file",
     "read_environment",
     "survey",
+    "variable_of",
 ]

@@ -30,6 +30,11 @@ _PROVIDERS = (
 PROVIDER_VARIABLES = {provider: variable for variable, provider, _, _ in _PROVIDERS}
 """The usual variable of each provider that is looked for in the environment."""
 
+MORE_ACCOUNTS = 50
+"""Each of these variables also counts with a number from 1 to this behind it: ``OPENAI_API_KEY_2``."""
+
+_TAILS = ("", *(f"_{number}" for number in range(1, MORE_ACCOUNTS + 1)))
+
 
 def read_environment() -> Mapping[str, str]:
     """The environment of this process; nothing else in Maestro touches it."""
@@ -39,13 +44,22 @@ def read_environment() -> Mapping[str, str]:
 def found_accounts(environment: Mapping[str, str]) -> tuple[AccountSettings, ...]:
     """The accounts that keys in the environment stand for, the first to try first; for when none is configured.
 
+    ``OPENAI_API_KEY`` is the account ``openai``, ``OPENAI_API_KEY_2`` is ``openai-2``; numbers may be missing.
+
     Raises ``ConfigurationError`` for a variable that cannot be what its name says.
     """
     return tuple(
-        _found_account(variable, {"name": provider, "provider": provider, field: text, "priority": priority})
+        _found_account(f"{variable}{tail}", {"name": f"{provider}{tail.replace('_', '-')}", field: text, **shared})
         for variable, provider, field, priority in _PROVIDERS
-        if (text := environment.get(variable, "").strip())
+        for shared in ({"provider": provider, "priority": priority},)
+        for tail in _TAILS
+        if (text := environment.get(f"{variable}{tail}", "").strip())
     )
+
+
+def variable_of(account: AccountSettings) -> str:
+    """The variable in which an account was found."""
+    return PROVIDER_VARIABLES[account.provider] + account.name.removeprefix(account.provider).replace("-", "_")
 
 
 def _found_account(variable: str, fields: dict[str, object]) -> AccountSettings:

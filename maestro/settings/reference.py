@@ -43,7 +43,8 @@ Lists are JSON; lists of texts may also be separated by commas. Empty variables 
 
 _FOUND_KEYS = """
 If `llm.accounts` is empty, the accounts are those found in the environment, tried in this order: `ANTHROPIC_API_KEY`,
-`OPENAI_API_KEY`, `OPENROUTER_API_KEY`, `GEMINI_API_KEY`, `OLLAMA_BASE_URL`. If there are none either, the built-in
+`OPENAI_API_KEY`, `OPENROUTER_API_KEY`, `GEMINI_API_KEY`, `OLLAMA_BASE_URL`, each also with `_1` to `_50` behind it for
+further accounts. If one cannot answer, the next one does. If there are none either, the built-in
 `demo` model answers, on the web connector only.
 """
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import ConfigurationError
-from maestro.settings import AccountSettings, Settings, TemporalSettings, found_accounts, is_loopback
+from maestro.settings import AccountSettings, Settings, TemporalSettings, found_accounts, is_loopback, variable_of
 from maestro.settings.keys import KEYS
 from tests.unit.settings.configured import SECRET, loaded, problem
 
@@ -168,6 +168,14 @@ def test_accounts_are_found_in_the_environment_in_order_of_priority() -> None:
     assert accounts[-1].base_url == "http://localhost:11434"
 
 
+def test_further_keys_of_a_provider_have_numbers_behind_them() -> None:
+    names = ("OPENAI_API_KEY_1", "OPENAI_API_KEY_7", "OPENAI_API_KEY_50", "OPENAI_API_KEY", "OLLAMA_BASE_URL_2")
+    accounts = found_accounts(dict.fromkeys(names, "http://here:1") | {"OPENAI_API_KEY_51": "x"})
+    assert [account.name for account in accounts] == ["openai", "openai-1", "openai-7", "openai-50", "ollama-2"]
+    assert [account.priority for account in accounts] == [50, 50, 50, 50, 200]
+    assert {variable_of(account) for account in accounts} == set(names)
+
+
 def test_an_empty_key_is_no_account() -> None:
     assert found_accounts({"ANTHROPIC_API_KEY": " ", "OPENAI_API_KEY": ""}) == ()
 
@@ -177,3 +185,5 @@ def test_a_key_that_cannot_be_one_is_named() -> None:
         found_accounts({"OLLAMA_BASE_URL": "ftp://localhost"})
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY: a text in it is not UTF-8"):
         found_accounts({"OPENAI_API_KEY": "\udcff"})
+    with pytest.raises(ConfigurationError, match="OLLAMA_BASE_URL_3: baseUrl: expected an address"):
+        found_accounts({"OLLAMA_BASE_URL_3": "ftp://localhost"})
