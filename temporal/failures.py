@@ -8,9 +8,16 @@ from datetime import timedelta
 
 from temporalio.api.failure.v1 import Failure
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
-from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, ChildWorkflowError, FailureError
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    ApplicationErrorCategory,
+    CancelledError,
+    ChildWorkflowError,
+    FailureError,
+)
 
-from maestro.domain.errors import MaestroError
+from maestro.domain.errors import MaestroError, Suspension
 
 UNEXPECTED = "An unexpected error; the worker's log and the job's steps say more."
 
@@ -24,6 +31,10 @@ class StepFailure(ApplicationError):
             type=type(error).__name__,
             non_retryable=wait is None,
             next_retry_delay=wait,
+            # To wait is no failure: neither the log nor the figures of the SDK should say so.
+            category=ApplicationErrorCategory.BENIGN
+            if isinstance(error, Suspension)
+            else ApplicationErrorCategory.UNSPECIFIED,
         )
 
 

@@ -207,7 +207,7 @@ async def test_stop_ends_a_running_model_call(maestro: Instance, channel: str, w
 
 
 async def test_stop_reaches_a_job_that_waits_for_its_next_attempt(maestro: Instance, channel: str) -> None:
-    maestro.llm.script("come back later", failure=Failure.status(429, {"retry-after": "60"}), times=1)
+    maestro.llm.script("come back later", failure=Failure.status(503, {"retry-after": "60"}), times=1)
     async with maestro.client(channel) as client:
         await client.say("come back later")
         await maestro.until(
@@ -282,7 +282,7 @@ async def test_a_provider_that_fails_twice_is_asked_a_third_time(maestro: Instan
 
 @pytest.mark.parametrize(
     ("status", "requests", "error"),
-    [(500, 3, "ProviderUnavailable"), (400, 1, "BadRequest"), (401, 1, "AuthenticationFailed")],
+    [(500, 3, "ProviderUnavailable"), (400, 1, "BadRequest"), (404, 1, "BadRequest")],
 )
 async def test_a_message_that_cannot_be_answered_fails_with_one_notice(
     maestro: Instance, channel: str, status: int, requests: int, error: str
@@ -302,7 +302,7 @@ async def test_a_message_that_cannot_be_answered_fails_with_one_notice(
 
 
 async def test_the_wait_a_provider_asks_for_is_kept(maestro: Instance, channel: str) -> None:
-    maestro.llm.script("not so fast", failure=Failure.status(429, {"retry-after": "2"}), times=1)
+    maestro.llm.script("not so fast", failure=Failure.status(503, {"retry-after": "2"}), times=1)
     async with maestro.client(channel) as client:
         assert await client.ask("not so fast", patience=30) == "answer to: not so fast"
     first, second = maestro.llm.matching("not so fast")

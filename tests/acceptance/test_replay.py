@@ -120,7 +120,7 @@ async def test_a_platform_that_comes_back_needs_no_operator(maestro: Instance, c
 
 
 async def test_a_failed_model_call_is_resumed_at_the_call(maestro: Instance, channel: str) -> None:
-    maestro.llm.script("refused at first", failure=Failure.status(401), times=1)
+    maestro.llm.script("refused at first", failure=Failure.status(400), times=1)
     async with user(maestro, channel) as client:
         await client.say("refused at first")
         assert (await client.wait_for("message"))["content"] == FAILURE_NOTICE
@@ -135,7 +135,7 @@ async def test_a_failed_model_call_is_resumed_at_the_call(maestro: Instance, cha
 async def test_a_message_that_a_restart_has_answered_is_not_answered_by_a_resume_too(
     maestro: Instance, channel: str
 ) -> None:
-    maestro.llm.script("fails, then restarted", failure=Failure.status(401), times=1)
+    maestro.llm.script("fails, then restarted", failure=Failure.status(400), times=1)
     async with user(maestro, channel) as client:
         await client.say("fails, then restarted")
         assert (await client.wait_for("message"))["content"] == FAILURE_NOTICE
@@ -153,7 +153,7 @@ async def test_a_message_that_a_restart_has_answered_is_not_answered_by_a_resume
 
 async def test_typing_shows_again_when_a_job_is_resumed(maestro: Instance, channel: str) -> None:
     maestro.llm.script("type once more", delay=0.5)
-    maestro.llm.script("type once more", failure=Failure.status(401), times=1)
+    maestro.llm.script("type once more", failure=Failure.status(400), times=1)
     async with user(maestro, channel) as client:
         await client.say("type once more")
         assert (await client.wait_for("message"))["content"] == FAILURE_NOTICE
@@ -270,7 +270,7 @@ async def test_a_job_that_waits_its_turn_is_cancelled(maestro: Instance, channel
 
 
 async def test_a_job_that_waits_for_its_next_attempt_is_cancelled(maestro: Instance, channel: str) -> None:
-    maestro.llm.script("limited", failure=Failure.status(429, {"retry-after": "60"}), times=1)
+    maestro.llm.script("limited", failure=Failure.status(503, {"retry-after": "60"}), times=1)
     async with user(maestro, channel) as client:
         await client.say("limited")
         await client.say("no longer")

@@ -44,6 +44,8 @@ PATIENCE = 60.0
 KEY = "key-of-the-model-account"
 FAST_WAIT = 0.3
 """Seconds before the second attempt of a model call; the third comes after twice as long."""
+FAST_COOL_DOWN = 0.5
+"""Seconds an account is left alone after its first limit, when it does not ask for more."""
 
 
 @dataclass
@@ -101,7 +103,7 @@ class TappedUp(Up):
 class Instance:
     """One Maestro with a data folder of its own; it may be stopped and started again on the same folder."""
 
-    def __init__(self, folder: Path, llm: LLMServer, **settings: Any) -> None:
+    def __init__(self, folder: Path, llm: LLMServer, /, **settings: Any) -> None:
         """``settings`` are sections of the configuration file, laid over scaled defaults."""
         self.llm = llm
         self.taps = Taps()
@@ -271,7 +273,10 @@ def _scaled(data_dir: Path, llm: LLMServer) -> Json:
         "temporal": {"port": free_port(), "uiPort": free_port()},
         "webui": {"enabled": False},
         "web": {"port": free_port(), "typingSeconds": 0.1},
-        "llm": {"accounts": [{**account, "baseUrl": llm.base_url("openai")}]},
+        "llm": {
+            "accounts": [{**account, "baseUrl": llm.base_url("openai")}],
+            "cooldownMinutes": [FAST_COOL_DOWN / 60, 2 * FAST_COOL_DOWN / 60],
+        },
         "jobs": {
             "backoffBaseMinutes": FAST_WAIT / 60,
             "stopPollSeconds": 0.1,

@@ -59,7 +59,7 @@ async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
 ENDINGS = {
     "plain": "completed",
     "400": "failed",
-    "401": "failed",
+    "404": "failed",
     "500": "failed",
     "twice": "completed",
     "refused": "failed",
@@ -72,7 +72,7 @@ ENDINGS = {
 def scripts(maestro: Instance) -> None:
     """Have the model echo prompts and keys, and the platform quote messages."""
     maestro.llm.script(reply=f"{ANSWER} to {{last}}")
-    for status in (400, 401, 500):
+    for status in (400, 404, 500):
         maestro.llm.script(f"in {status}", failure=Failure.status(status))
     maestro.llm.script("in twice", failure=Failure.status(503), times=2)
     maestro.llm.script("in stopped", delay=60)

@@ -170,7 +170,7 @@ async def test_a_flow_that_no_longer_fits_gives_its_job_a_new_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_instance(tmp_path) as maestro:
-        maestro.llm.script("caught", failure=Failure.status(429, {"retry-after": "2"}), times=1)
+        maestro.llm.script("caught", failure=Failure.status(503, {"retry-after": "2"}), times=1)
         async with maestro.client("updated") as person:
             await person.say("caught by an update")
             await person.say("after the update")
