@@ -1,0 +1,129 @@
+"""The models of a process: who is entered into the store, who is announced, and in which order the chain stands."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.models import Models, build_models
+from maestro.domain.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.settings import Settings
+from maestro.store.store import Store
+
+KEY = "sk-KEY-SECRET-23-and-more"
+ORDER = [
+    "ReplayGuard",
+    "StopGuard",
+    "Budget",
+    "Failover",
+    "Validator",
+    "Breaker",
+    "RateLimit",
+    "CacheMarkers",
+    "Recorder",
+    "RefuseEmpty",
+    "Deadline",
+    "Transport",
+]
+"""As issue and specification write it, the outermost first."""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "maestro.db")
+    yield store
+    store.close()
+
+
+def settings(folder: Path, *accounts: dict[str, Any]) -> Settings:
+    """A configuration with these accounts."""
+    return Settings.model_validate({"dataDir": folder, "llm": {"accounts": accounts}})
+
+
+def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: str) -> Models:
+    """Start a process, without what takes seconds to import."""
+    models = build_models(settings(folder, *accounts), environment, store)
+    models.book.read()
+    return models
+
+
+def rows(store: Store) -> dict[str, ModelAccount]:
+    """Return every account by name."""
+    with store.view() as tx:
+        return {account.name: account for account in tx.accounts.all()}
+
+
+CLI = {"name": "max", "type": "cli", "homeDir": "/home/max", "priority": 5}
+GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey": KEY, "models": ["openai/gpt-4o", "o3"]}
+
+
+def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path) -> None:
+    models = built(store, tmp_path, CLI)
+    client: Any = build_chain(models, store, settings(tmp_path, CLI), StopWatch(store, 1))
+    names = []
+    while client is not None:
+        names.append(type(client).__name__)
+        client = getattr(client, "_inner", None) or getattr(client, "inner", None)
+    assert names == ORDER
+
+
+def test_the_store_is_told_everything_but_the_key(store: Store, tmp_path: Path) -> None:
+    models = built(store, tmp_path, GPT)
+    row = rows(store)["gpt"]
+    assert (row.model, row.models, row.last4, row.source) == ("gpt-4.1", "gpt-4o o3", "more", "configuration")
+    assert row.fingerprint
+    assert row.secret == ""
+    assert b"KEY-SECRET" not in (tmp_path / "maestro.db").read_bytes()
+    account = models.book.find("gpt")
+    assert account is not None
+    assert (account.api_key.get_secret_value(), account.model) == (KEY, "gpt-4.1")
+
+
+def test_keys_of_the_environment_count_when_no_account_is_configured(store: Store, tmp_path: Path) -> None:
+    found = built(store, tmp_path, OPENAI_API_KEY="o", OPENAI_API_KEY_3="p")
+    assert {name: row.source for name, row in rows(store).items()} == dict.fromkeys(
+        ("openai", "openai-3"), AccountSource.ENVIRONMENT
+    )
+    assert "openai/gpt-4o-mini (a key found in the environment; calls to it are paid). 1 more" in found.announcement
+    built(store, tmp_path, CLI, OPENAI_API_KEY="o")
+    assert list(rows(store)) == ["max"]
+
+
+def test_another_key_for_a_refused_account_makes_it_active_again(store: Store, tmp_path: Path) -> None:
+    built(store, tmp_path, OPENAI_API_KEY="old")
+    with store.begin() as tx:
+        tx.accounts.refused(tx.accounts.get("openai"))
+    built(store, tmp_path, OPENAI_API_KEY="old")
+    assert rows(store)["openai"].status is AccountStatus.DISABLED
+    built(store, tmp_path, OPENAI_API_KEY="new")
+    assert rows(store)["openai"].status is AccountStatus.ACTIVE
+
+
+def test_without_an_account_the_demo_model_is_announced(store: Store, tmp_path: Path) -> None:
+    models = built(store, tmp_path, {"name": "play", "provider": "demo"})
+    assert models.demo
+    assert "the built-in demo model answers" in models.announcement
+    assert rows(store) == {}
+
+
+def test_an_account_added_while_maestro_ran_is_there_after_a_restart(store: Store, tmp_path: Path) -> None:
+    built(store, tmp_path)
+    with store.begin() as tx:
+        tx.accounts.add(
+            ModelAccount(
+                name="mine",
+                type=AccountType.CLI,
+                provider="anthropic",
+                model="claude-sonnet-4-6",
+                source=AccountSource.API,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
+        )
+    models = built(store, tmp_path)
+    assert not models.demo
+    assert "anthropic/claude-sonnet-4-6 (an account that was added while Maestro ran)" in models.announcement
+    assert models.book.find("mine") is not None
