@@ -8,7 +8,7 @@ from api.dashboard import assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
-from api.routes import agents, health, jobs, openapi, questions, tickets
+from api.routes import accounts, agents, health, jobs, openapi, questions, tickets
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
 
@@ -18,6 +18,7 @@ ROUTERS = (
     jobs.router,
     questions.router,
     agents.router,
+    accounts.router,
     tickets.router,
     openapi.router,
     login.for_everybody,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from maestro.domain.account_views import AccountControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.replay import JobControl
 from maestro.store.store import Clock, Store, utc_now
@@ -32,6 +33,7 @@ class ApiParts:
 
     store: Store
     control: JobControl
+    accounts: AccountControl
     guard: GuardSettings
     health: Health
     version: str

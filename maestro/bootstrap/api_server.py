@@ -4,7 +4,9 @@ import asyncio
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
+from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.endpoints import temporal_ui_url
+from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.storage import signing_key
 from maestro.domain.health import Vitals
 from maestro.domain.release import release
@@ -41,6 +43,7 @@ def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vit
     return ApiParts(
         store=store,
         control=control,
+        accounts=StoreAccountControl(store, open_keys(settings, {}).keep),
         guard=GuardSettings(
             signing_key=signing_key(settings),
             password=webui.password.get_secret_value(),

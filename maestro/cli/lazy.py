@@ -18,6 +18,7 @@ COMMANDS: Mapping[str, str] = {
     "jobs": "List, show, replay and cancel jobs.",
     "questions": "List and answer the questions of agents.",
     "agents": "List and show agents.",
+    "accounts": "List, add, enable, disable and remove accounts at providers of models.",
     "owner": "Add, list and remove owners.",
     "migrate": "Create the database, or bring it up to this release.",
     "version": "Show the version.",

@@ -313,6 +313,8 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/questions/{question_id}/answer",
         "/api/agents",
         "/api/agents/{slug}",
+        "/api/accounts",
+        "/api/accounts/{name}",
         "/api/web/tickets",
         "/api/openapi.json",
         "/metrics",

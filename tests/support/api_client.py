@@ -1,5 +1,6 @@
 """The API over a store, without Temporal: what an operator does is written to the store for a dispatcher to find."""
 
+import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -10,6 +11,8 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
+from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.keys import Keys
 from maestro.metrics.process import ProcessMetrics
 from temporal.control import TemporalJobControl
 from tests.support.job_rows import JobRows
@@ -17,6 +20,7 @@ from tests.support.job_rows import JobRows
 PASSWORD = "correct horse battery staple"
 BASIC = ("maestro", PASSWORD)
 SIGNING_KEY = b"the signing key of the tests, 32"
+ENCRYPTION_KEY = base64.urlsafe_b64encode(b"the key of the keys of the tests")
 HOME = "http://localhost:8080"
 OTHER_ADDRESS = "203.0.113.9"
 
@@ -38,6 +42,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     made = ApiParts(
         store=rows.store,
         control=control,
+        accounts=StoreAccountControl(rows.store, Keys(ENCRYPTION_KEY, {}).keep),
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",

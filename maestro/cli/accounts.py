@@ -1,0 +1,222 @@
+"""``maestro accounts``: who answers for the agents, how each account does, and which keys are used."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+from pydantic import SecretStr
+
+from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.keys import open_keys
+from maestro.cli.account_texts import listing, portrait
+from maestro.cli.opened import ACTOR, opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.domain.account_views import (
+    AccountChange,
+    AccountControl,
+    NewAccount,
+    account_page,
+    account_view,
+)
+from maestro.domain.accounts import AccountStatus, AccountType
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.values import Value
+from maestro.settings import read_environment
+from maestro.store.store import Store
+
+MOST = 10_000
+KEYLESS = ("ollama",)
+"""Providers that are usually asked without a key."""
+
+HELP = """List, show, add, enable, disable and remove accounts at providers of models.
+
+Accounts stand in llm.accounts of the configuration, are found by their keys in the environment, or are added here. All
+of this works beside a running Maestro, from the next call on. A key is asked for without being shown, or read from a
+variable; it is stored encrypted, and only its last four characters are ever seen again.
+"""
+
+AccountName = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the account, as `maestro accounts list` shows it.")
+]
+KeyEnv = Annotated[
+    str | None, typer.Option("--key-env", metavar="NAME", help="Take the key from this environment variable, now.")
+]
+PerMinute = Annotated[int, typer.Option(min=0, help="What it may take a minute; 0: no limit of ours.")]
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+class Removed(Value):
+    """The account that is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The store, and what changes accounts in it."""
+
+    store: Store
+    control: AccountControl
+
+
+@contextlib.contextmanager
+def _desk(given: Given) -> Iterator[Desk]:
+    with opened(given) as at:
+        yield Desk(at.store, StoreAccountControl(at.store, open_keys(at.loaded.settings, {}).keep))
+
+
+@app.command("list")
+def list_accounts(
+    ctx: typer.Context,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """List the accounts, those asked first at the head."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        page = account_page(tx.accounts.all(), tx.accounts.limits(), None, MOST)
+    write(page, listing(page.items), as_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    name: AccountName,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show an account: its limits, its spend and what went wrong last."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        account = account_view(tx.accounts.get(name), tx.accounts.limits())
+    write(account, portrait(account), as_json)
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")],
+    provider: Annotated[str, typer.Option(help="anthropic, openai, gemini, openrouter, ollama, ...")] = "anthropic",
+    account_type: Annotated[
+        AccountType, typer.Option("--type", help="api_key: over HTTP; cli: the command claude of a subscription.")
+    ] = AccountType.API_KEY,
+    model: Annotated[str, typer.Option(help="Its model; without it, the provider's default.")] = "",
+    models: Annotated[
+        list[str] | None, typer.Option("--also", help="Another model it may be asked for; may be repeated.")
+    ] = None,
+    base_url: Annotated[str, typer.Option(help="Another server that speaks the provider's protocol.")] = "",
+    home_dir: Annotated[str, typer.Option(help="Of a cli account, the folder with its login.")] = "",
+    priority: Annotated[int, typer.Option(min=0, max=1000, help="The order of asking, lowest first.")] = 20,
+    requests_per_minute: PerMinute = 0,
+    tokens_per_minute: PerMinute = 0,
+    concurrency: Annotated[int, typer.Option(min=0, help="Calls at once; 0: as llm.concurrency says.")] = 0,
+    key_env: KeyEnv = None,
+    key_ref: Annotated[
+        str, typer.Option(metavar="REF", help="Store env:NAME or file:PATH, which Maestro itself reads, and no key.")
+    ] = "",
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Add an account; its key is asked for, or read from --key-env."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    if key_ref and not key_ref.startswith(("env:", "file:")):
+        raise typer.BadParameter("expected env:NAME or file:PATH; a key is never given here", param_hint="--key-ref")
+    asks = account_type is AccountType.API_KEY and provider not in KEYLESS and not key_ref
+    with _desk(given) as desk:
+        key = _key(key_env) if asks or key_env else key_ref
+        new = NewAccount(
+            name=name,
+            type=account_type,
+            provider=provider,
+            model=model,
+            models=tuple(models or ()),
+            api_key=SecretStr(key),
+            base_url=base_url,
+            home_dir=home_dir,
+            priority=priority,
+            requests_per_minute=requests_per_minute,
+            tokens_per_minute=tokens_per_minute,
+            concurrency=concurrency,
+        )
+        account = desk.control.add(new, ACTOR)
+    write(account, [f"{account.name} is asked for {account.provider}/{account.model} from the next call on"], as_json)
+
+
+@app.command()
+def enable(
+    ctx: typer.Context,
+    name: AccountName,
+    new_key: Annotated[bool, typer.Option("--new-key", help="Ask for another key first.")] = False,
+    key_env: KeyEnv = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Let an account be asked again, with another key if need be; its limits end."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with _desk(given) as desk:
+        key = SecretStr(_key(key_env)) if new_key or key_env else None
+        account = desk.control.change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
+    write(account, [f"{account.name} is asked again"], as_json)
+
+
+@app.command()
+def disable(
+    ctx: typer.Context,
+    name: AccountName,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Let an account be asked no more, until it is enabled; calls under way go on."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with _desk(given) as desk:
+        account = desk.control.change(name, AccountChange(status=AccountStatus.DISABLED), ACTOR)
+    write(account, [f"{account.name} is asked no more"], as_json)
+
+
+@app.command()
+def remove(
+    ctx: typer.Context,
+    name: AccountName,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Remove an account that was added here or on the API, with its key."""
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    with _desk(given) as desk:
+        desk.control.remove(name, ACTOR)
+    write(Removed(name=name), [f"{name} is gone"], as_json)
+
+
+def _key(variable: str | None) -> str:
+    """Return a key from a variable, from a person who types it unseen, or from the first line of a pipe."""
+    if variable is not None:
+        key = read_environment().get(variable, "").strip()
+        if not key:
+            raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
+        return key
+    if sys.stdin.isatty():
+        return str(typer.prompt("Key (empty for none)", hide_input=True, default="", show_default=False, err=True))
+    return sys.stdin.readline().strip()
