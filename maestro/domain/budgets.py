@@ -10,6 +10,9 @@ from sqlmodel import Field, SQLModel
 from maestro.domain.columns import text_of
 from maestro.domain.prompts import CallPurpose
 
+DUST = 1e-9
+"""US dollars that are nothing: what adding and taking away leaves behind."""
+
 
 class BudgetScope(StrEnum):
     """Whose spending is counted together; ``day`` is everything."""
@@ -161,4 +164,4 @@ def exceeded(limits: Sequence[tuple[Limit, Level]]) -> Limit | None:
 
     A call is let through while anything is left, so that a budget is overspent by at most one call's estimate.
     """
-    return next((limit for limit, level in limits if level.spent_usd + level.reserved_usd >= limit.usd), None)
+    return next((limit for limit, level in limits if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)

@@ -9,13 +9,21 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col
 
 from maestro.domain.agents import Agent
-from maestro.domain.budgets import BudgetScope, Client, Level, Limit, Payer, Reservation, Scope, Spending, exceeded
+from maestro.domain.budgets import (
+    DUST,
+    BudgetScope,
+    Client,
+    Level,
+    Limit,
+    Payer,
+    Reservation,
+    Scope,
+    Spending,
+    exceeded,
+)
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import CallKey
 from maestro.store.repository import Repository
-
-DUST = 1e-9
-"""US dollars that are nothing: what adding and taking away leaves behind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,10 @@ class Calls(Repository):
         cost = self._end(key, attempt, state=CallState.INTERRUPTED, duration_ms=duration_ms)
         self._budgets.spend(key, cost)
 
+    def unsent(self, key: CallKey, attempt: int) -> None:
+        """Note that the attempt was broken off before its request left, which cost nothing."""
+        self._end(key, attempt, state=CallState.INTERRUPTED, input_tokens=0, cost_usd=0.0)
+
     def close(self, job_id: str) -> None:
         """End what a job that ends has still under way, and give back what it has reserved."""
         for purpose, number, attempt in self._run(self._UNDER_WAY, of_job=job_id).all():

@@ -30,6 +30,13 @@ class Plan:
     cheaper_usd: float | None = None
 
 
+@dataclass
+class Admission:
+    """Whether anything is reserved for a call that nobody has answered."""
+
+    reserved: bool = False
+
+
 class Budget:
     """Reserves before a call and releases after one that failed; what answers it settles it, with the answer.
 
@@ -48,28 +55,28 @@ class Budget:
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on, to the cheaper model if there is one for this; else raises ``BudgetExceeded``."""
-        admitted, reserved = await asyncio.to_thread(self._admit, request)
-        answered = False
+        admission = Admission()
         try:
+            admitted = await uninterrupted(asyncio.to_thread(self._admit, request, admission))
             response = await self._inner.complete(admitted)
-            answered = True
+            admission.reserved = False
         finally:
-            if reserved and not answered:
+            if admission.reserved:
                 await uninterrupted(asyncio.to_thread(self._release, request))
         return response
 
-    def _admit(self, request: LLMRequest) -> tuple[LLMRequest, bool]:
-        """Return the request to go on with and whether anything is reserved for it."""
+    def _admit(self, request: LLMRequest, admission: Admission) -> LLMRequest:
+        """Return the request to go on with, having reserved what it may cost."""
         budgets = self._budgets()
         plan = self._plan(request, budgets)
         if not plan.limits:
-            return request, False
-        used_up, reserved = self._reserve(request, plan, cheaper=bool(budgets.fallback_model))
+            return request
+        used_up = self._reserve(request, plan, admission)
         if used_up is None:
-            return request, reserved
+            return request
         if used_up.scope is BudgetScope.DAY or not budgets.fallback_model:
             raise BudgetExceeded(f"{used_up} is used up; it is counted anew from midnight UTC")
-        return _with_model(request, budgets.fallback_model), reserved
+        return request.model_copy(update={"model": budgets.fallback_model, "fallbacks": ()})
 
     def _plan(self, request: LLMRequest, budgets: DailyBudgets) -> Plan:
         tokens = estimate_input(request)
@@ -88,27 +95,24 @@ class Budget:
             used_up = tx.budgets.exceeded(limits)
             return Plan(payer, limits, used_up, most(tx, request.model, *request.fallbacks), cheaper)
 
-    def _reserve(self, request: LLMRequest, plan: Plan, *, cheaper: bool) -> tuple[Limit | None, bool]:
-        """Return the limit that is used up, if one is, and whether anything is reserved now.
+    def _reserve(self, request: LLMRequest, plan: Plan, admission: Admission) -> Limit | None:
+        """Reserve what the call, or else a cheaper one, may cost; return the limit that is used up, if one is.
 
         What an attempt that died had reserved is given back first: a call reserves once. Beyond the limit of an agent,
         a client or a conversation a cheaper call still counts, against the limit of everybody together.
         """
         if not (plan.usd or plan.cheaper_usd):
-            return plan.used_up, False
+            return plan.used_up
         with self._store.begin() as tx:
             tx.budgets.release(request.key)
             used_up = tx.budgets.exceeded(plan.limits)
+            for_all = used_up is not None and used_up.scope is BudgetScope.DAY
             usd = plan.usd if used_up is None else plan.cheaper_usd
-            admitted = used_up is None or (cheaper and used_up.scope is not BudgetScope.DAY)
-            if admitted and usd:
+            if usd and not for_all:
                 tx.budgets.reserve(request.key, plan.payer, usd)
-            return used_up, bool(admitted and usd)
+                admission.reserved = True
+            return used_up
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:
             tx.budgets.release(request.key)
-
-
-def _with_model(request: LLMRequest, model: str) -> LLMRequest:
-    return request.model_copy(update={"model": model, "fallbacks": ()})

@@ -59,7 +59,7 @@ class Recorder:
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Send what an earlier attempt sent, if it was cut off, to the account chosen now, and keep what comes back."""
-        attempt = await asyncio.to_thread(self._send, request)
+        attempt = await self._sent(request)
         try:
             response = await self._inner.complete(attempt.request)
         except asyncio.CancelledError:
@@ -71,6 +71,16 @@ class Recorder:
             raise
         await uninterrupted(asyncio.to_thread(self._answered, attempt, response))
         return response
+
+    async def _sent(self, request: LLMRequest) -> Attempt:
+        """Commit the request; when cancelled meanwhile, see to it that nobody takes it for one that left."""
+        sending = asyncio.create_task(asyncio.to_thread(self._send, request))
+        try:
+            return await asyncio.shield(sending)
+        except asyncio.CancelledError:
+            attempt = await uninterrupted(_ended(sending))
+            await uninterrupted(asyncio.to_thread(self._unsent, attempt))
+            raise
 
     def _send(self, request: LLMRequest) -> Attempt:
         estimate = self._estimates.least(request)  # it reads the whole prompt: not while others wait to write
@@ -88,6 +98,10 @@ class Recorder:
             tx.calls.keep_answer(request.key, attempt.number, response)
             tx.accounts.succeeded(request.account, request.model, response.cost_usd)
 
+    def _unsent(self, attempt: Attempt) -> None:
+        with self._store.begin() as tx:
+            tx.calls.unsent(attempt.request.key, attempt.number)
+
     def _interrupted(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:
             tx.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
@@ -96,6 +110,10 @@ class Recorder:
         expense = _expense(error, attempt.milliseconds)
         with self._store.begin() as tx:
             tx.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
+
+
+async def _ended(sending: asyncio.Task[Attempt]) -> Attempt:
+    return await sending
 
 
 def _expense(error: Exception, milliseconds: int) -> Expense:
