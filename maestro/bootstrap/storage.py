@@ -10,7 +10,7 @@ from pathlib import Path
 from cryptography.fernet import Fernet
 
 from connectors.web import uploads
-from maestro.bootstrap.budgets import Clients, enter_clients
+from maestro.bootstrap.clients import Clients, enter_clients
 from maestro.bootstrap.locks import FileLock
 from maestro.domain.agents import Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.errors import ConfigurationError

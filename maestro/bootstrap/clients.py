@@ -1,22 +1,11 @@
-"""Who pays for what agents do, and how much that may be in a day, as the configuration says."""
+"""Clients: who pays for what agents do, as the configuration says."""
 
 from collections.abc import Mapping
 
-from maestro.domain.budgets import Client, DailyBudgets, OnLimit
+from maestro.domain.budgets import Client
 from maestro.domain.errors import ConfigurationError
-from maestro.settings import BudgetSettings, ClientSettings
+from maestro.settings import ClientSettings
 from maestro.store.transaction import Transaction
-
-
-def daily_budgets(settings: BudgetSettings) -> DailyBudgets:
-    """Return the limits that hold where an agent or a client has none of its own."""
-    return DailyBudgets(
-        day_usd=settings.day_usd,
-        agent_usd=settings.agent_day_usd,
-        client_usd=settings.client_day_usd,
-        conversation_usd=settings.conversation_day_usd,
-        fallback_model=settings.fallback_model if OnLimit(settings.on_limit) is OnLimit.FALLBACK else "",
-    )
 
 
 class Clients:
