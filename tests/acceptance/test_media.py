@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import pytest_asyncio
 
@@ -14,9 +13,11 @@ from connectors.base import RetryableFetch
 from maestro.domain.errors import Forbidden
 from maestro.domain.messages import Attachment
 from maestro.domain.replay import ReplayMode
+from tests.support import uploads
 from tests.support.history import history_of
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Recorded
+from tests.support.uploads import tell
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("message-flow")]
@@ -34,19 +35,7 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
 async def upload(client: WebClient, maestro: Instance, name: str, content: bytes) -> str:
     """Upload a file as the client's user and return its id."""
     assert maestro.taps.connector is not None
-    url = f"http://127.0.0.1:{maestro.taps.connector.port}/api/upload"
-    bearer = {"Authorization": f"Bearer {client.resume_token}"}
-    async with httpx.AsyncClient() as http:
-        answer = await http.post(url, files={"file": (name, content)}, headers=bearer)
-    assert answer.status_code == 200, answer.text
-    return str(answer.json()["id"])
-
-
-async def tell(client: WebClient, content: str, *attachments: str) -> None:
-    """Say something with files and wait for the answer."""
-    ack = await client.say(content, attachments=attachments)
-    assert ack["type"] == "ack", ack
-    await client.wait_for("message", patience=30)
+    return await uploads.upload(client, maestro.taps.connector.port, name, content)
 
 
 def pictures(request: Recorded, turn: int = -1) -> list[tuple[str, bytes]]:

@@ -52,6 +52,7 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "calls.keep_answer": lambda key, *_: f"{_call(key)} answer",
     "calls.failed": lambda key, *_: f"{_call(key)} failure",
     "calls.interrupted": lambda key, *_: f"{_call(key)} interruption",
+    "media.heard": lambda *_: "transcript",
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
 }
