@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
+from pydantic.alias_generators import to_camel
 
 from maestro.domain.account_views import AccountChange, AccountView, NewAccount, account_view
 from maestro.domain.accounts import DEMO, AccountSource, AccountType, KeptKey, ModelAccount
@@ -77,9 +78,9 @@ class StoreAccountControl:
 
 
 def _entry(fields: Mapping[str, Any]) -> AccountSettings:
-    """Return the account as an entry of the configuration, which has the rules."""
+    """Return the account as an entry of the configuration, which has the rules; errors name its keys."""
     try:
-        return AccountSettings.model_validate(dict(fields))
+        return AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
         raise refuse(translate(error, (), {})) from None
 
