@@ -16,6 +16,7 @@ from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
 from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
+from maestro.llm.middleware.tool_support import ToolSupport
 from maestro.llm.middleware.validator import Validator
 from maestro.llm.protocols import LLMClient, chain
 from maestro.settings import Settings
@@ -40,6 +41,7 @@ def build_chain(models: Models, store: Store, settings: Settings, watch: StopWat
         lambda inner: Budget(inner, store, estimates, _daily_budgets(settings)),
         lambda inner: Failover(inner, models.book, lambda: request_time),
         Validator,
+        ToolSupport,
         lambda inner: Breaker(inner, models.book, _breaker_rules(settings)),
         lambda inner: RateLimit(inner, models.book, _limiter_rules(settings)),
         lambda inner: CacheMarkers(inner, models.book, lambda: settings.llm.cache),

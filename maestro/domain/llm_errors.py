@@ -81,6 +81,12 @@ class BadRequest(LLMFailure):
     public = "The provider refused the request."
 
 
+class ToolsUnsupported(LLMFailure):
+    """The model takes no requests with tools."""
+
+    public = "The model cannot call tools."
+
+
 class EmptyResponse(LLMFailure):
     """The model answered with nothing, and with nothing again when it was told so."""
 

@@ -43,6 +43,22 @@ def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
     return tuple(turn for one in reversed(newest_first) for turn in one)
 
 
+def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+    """Return the same prompt for a model that knows no tools: what they said is told as text."""
+    return tuple(_told(message) for message in messages)
+
+
+def _told(message: PromptMessage) -> PromptMessage:
+    if message.role is Role.TOOL:
+        told = f"[Result of {message.tool}]\n{message.content}"
+        return message.model_copy(update={"role": Role.USER, "content": told, "call_id": "", "tool": ""})
+    if message.tool_calls:
+        names = ", ".join(call.name for call in message.tool_calls)
+        told = "\n".join(filter(None, (message.content, f"[Asked for {names}]")))
+        return message.model_copy(update={"content": told, "tool_calls": ()})
+    return message
+
+
 def _cost(one: Round) -> int:
     """Return what a round takes beside its results."""
     calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in one.calls)

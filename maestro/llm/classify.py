@@ -19,6 +19,7 @@ from maestro.domain.llm_errors import (
     ProviderUnavailable,
     QuotaExhausted,
     RateLimited,
+    ToolsUnsupported,
 )
 from maestro.llm.retry_after import waiting_time
 from maestro.llm.wire import Exchange
@@ -39,6 +40,11 @@ _CONTEXT = re.compile(
     r"|input token count|maximum number of tokens allowed|reduce the length of the messages",
     re.IGNORECASE,
 )
+_NO_TOOLS = re.compile(
+    r"not support (tools|tool use|tool calling|function calling)|no endpoints found that support tool use"
+    r"|'tools' is not supported|function calling is not (enabled|supported)",
+    re.IGNORECASE,
+)
 
 # Refusals that pass by themselves.
 _PASSING = frozenset((408, 409, 425))
@@ -47,6 +53,7 @@ _ADVICE: Mapping[type[LLMFailure], str] = {
     RateLimited: "A second account would answer meanwhile.",
     QuotaExhausted: "Add credit or raise the limit at the provider, or add another account.",
     AuthenticationFailed: "Check the account's apiKey and what it may use, and restart.",
+    ToolsUnsupported: "Choose a model that can call tools, or give the agent none.",
     ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
     BadRequest: "Check the account's model and baseUrl, and that the model takes images if any were sent.",
     ModelTimeout: "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds.",
@@ -115,6 +122,8 @@ def _kind_of_refusal(status: int, text: str, *, told_to_wait: bool) -> type[LLMF
         return RateLimited
     if status in (401, 403) or _BAD_KEY.search(text):
         return AuthenticationFailed
+    if _NO_TOOLS.search(text):
+        return ToolsUnsupported
     return ContextOverflow if _CONTEXT.search(text) else BadRequest
 
 

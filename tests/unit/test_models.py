@@ -20,6 +20,7 @@ ORDER = [
     "Budget",
     "Failover",
     "Validator",
+    "ToolSupport",
     "Breaker",
     "RateLimit",
     "CacheMarkers",

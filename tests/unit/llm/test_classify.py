@@ -14,6 +14,7 @@ from maestro.domain.llm_errors import (
     ProviderUnavailable,
     QuotaExhausted,
     RateLimited,
+    ToolsUnsupported,
 )
 from maestro.llm.classify import Evidence, classify, evidence
 from maestro.llm.wire import Exchange
@@ -58,6 +59,8 @@ def caused_by(error: Exception, cause: Exception) -> Exception:
         (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow),
         (400, '"code": "context_length_exceeded"', ContextOverflow),
         (413, "input is too long for requested model", ContextOverflow),
+        (400, "registry.ollama.ai/library/gemma:2b does not support tools", ToolsUnsupported),
+        (404, "No endpoints found that support tool use.", ToolsUnsupported),
         (413, "request_too_large", BadRequest),
         (400, "temperature: must be below 1", BadRequest),
         (404, "model not found", BadRequest),

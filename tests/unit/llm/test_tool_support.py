@@ -1,0 +1,51 @@
+"""Models that take no tools: they are asked again without, and from then on only so."""
+
+import pytest
+
+from maestro.domain.llm_errors import BadRequest, ToolsUnsupported
+from maestro.domain.prompts import PromptMessage, Role, ToolCall, ToolSpec
+from maestro.llm.middleware.tool_support import ToolSupport
+from tests.support.llm_fakes import Scripted
+from tests.support.llm_requests import request_of, response_of
+
+SEARCH = ToolSpec(name="search", description="Search.", parameters="{}")
+WITH_TOOLS = request_of().model_copy(update={"tools": (SEARCH,), "account": "local", "model": "gemma"})
+HELLO = response_of("hello")
+
+
+async def test_a_model_that_takes_tools_gets_them() -> None:
+    model = Scripted(HELLO)
+    assert await ToolSupport(model).complete(WITH_TOOLS) == HELLO
+    assert model.asked == [WITH_TOOLS]
+
+
+async def test_one_that_does_not_is_asked_again_without_and_never_again_with() -> None:
+    model = Scripted(ToolsUnsupported("no tools"), HELLO, HELLO, HELLO)
+    support = ToolSupport(model)
+    assert await support.complete(WITH_TOOLS) == HELLO
+    assert await support.complete(WITH_TOOLS) == HELLO
+    other = WITH_TOOLS.model_copy(update={"model": "qwen"})
+    assert await support.complete(other) == HELLO
+    assert [len(request.tools) for request in model.asked] == [1, 0, 0, 1]
+
+
+async def test_what_tools_said_before_is_told_as_text() -> None:
+    call = ToolCall(id="call_1_0", name="search", arguments="{}")
+    asked = PromptMessage(role=Role.ASSISTANT, content="let me look", tool_calls=(call,))
+    found = PromptMessage(role=Role.TOOL, content="it rains", call_id="call_1_0", tool="search")
+    model = Scripted(ToolsUnsupported("no tools"), HELLO)
+    request = WITH_TOOLS.model_copy(update={"messages": (*WITH_TOOLS.messages, asked, found)})
+    await ToolSupport(model).complete(request)
+    told = model.asked[1].messages[-2:]
+    assert [(turn.role, turn.content) for turn in told] == [
+        (Role.ASSISTANT, "let me look\n[Asked for search]"),
+        (Role.USER, "[Result of search]\nit rains"),
+    ]
+    assert not any(turn.tool_calls or turn.call_id for turn in told)
+
+
+async def test_another_refusal_is_a_refusal() -> None:
+    model = Scripted(BadRequest("no"))
+    with pytest.raises(BadRequest):
+        await ToolSupport(model).complete(WITH_TOOLS)
+    assert len(model.asked) == 1
