@@ -14,7 +14,9 @@ COMBINED = frozenset(
     {"encode", "exists", "items", "joinpath", "keys", "replace", "round", "sorted", "str", "sum", "tuple", "values"}
 )
 LIBRARY = frozenset({"Decimal", "MappingProxyType", "Path", "PurePath", "PurePosixPath", "UUID", "ZoneInfo", "compile"})
-LIBRARY_TOO = frozenset({"attrgetter", "date", "datetime", "files", "itemgetter", "timedelta"})
+LIBRARY_TOO = frozenset(
+    {"IPv4Address", "IPv6Network", "attrgetter", "date", "datetime", "files", "itemgetter", "timedelta"}
+)
 TYPES = frozenset({"ConfigDict", "NewType", "ParamSpec", "SecretStr", "TypeAdapter", "TypeVar", "namedtuple"})
 VALUES = BUILT_IN | COMBINED | LIBRARY | LIBRARY_TOO | TYPES
 # A function of the same module may compute a table, if it says that it returns nothing but one.
