@@ -10,6 +10,7 @@ from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
 MAX_CHARS = 1000
 MAX_BITS = 14_000
 """Of the largest whole number; Python writes no number of more than 4,300 digits."""
+MAX_DIGITS = 300
 
 Number = int | float
 
@@ -93,6 +94,13 @@ def _power(base: Number, exponent: Number) -> object:
     return base**exponent
 
 
+def _rounded(number: Number, digits: Number = 0) -> Number:
+    # Rounding a whole number to a power of ten computes that power, however large.
+    if not isinstance(digits, int) or abs(digits) > MAX_DIGITS:
+        raise ToolFailure(f"round takes a whole number of digits, {MAX_DIGITS} at most.")
+    return round(number, digits) if digits else round(number)
+
+
 def _quotient(dividend: Number, divisor: Number) -> Number:
     """Divide; what divides evenly stays a whole number, and so exact."""
     if isinstance(dividend, int) and isinstance(divisor, int) and divisor and dividend % divisor == 0:
@@ -124,7 +132,7 @@ _OPERATIONS: Mapping[type[ast.operator], Callable[[Number, Number], object]] = {
 _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "sqrt": math.sqrt,
     "abs": abs,
-    "round": round,
+    "round": _rounded,
     "min": min,
     "max": max,
     "log": math.log,

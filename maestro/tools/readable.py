@@ -4,10 +4,7 @@ import re
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
-_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "math", "canvas", "iframe", "object", "head"})
-_VOID = frozenset(
-    {"br", "hr", "img", "input", "link", "meta", "wbr", "area", "base", "col", "embed", "source", "track"}
-)
+_SILENT = frozenset({"script", "style", "noscript", "template", "svg", "math", "canvas", "iframe"})
 _BLOCKS = frozenset(
     (
         *(
@@ -33,7 +30,7 @@ _MAX_LINK_CHARS = 300
 
 
 def readable(html: str, url: str) -> str:
-    """Return the text of a page at this address; its title is the first line, links have their addresses behind them."""
+    """Return the text of a page at this address: its title first, and behind each link where it leads."""
     page = _Page(url)
     page.feed(html)
     page.close()
@@ -88,8 +85,6 @@ class _Page(HTMLParser):
             self._pieces.append(data if self._preformatted else re.sub(r"\s+", " ", data))
 
     def _begin(self, tag: str, attributes: dict[str, str | None]) -> None:
-        if tag == "body":
-            self._silent.clear()
         if tag in _HEADINGS:
             self._pieces.append(f"\n\n{_HEADINGS[tag]}")
         elif tag == "li":

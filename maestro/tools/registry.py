@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
+from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
 from maestro.domain.prompts import ToolSpec
@@ -97,7 +98,12 @@ def parse(spec: ToolSpec, text: str) -> Arguments:
         raise ToolFailure(f"The arguments are not valid JSON ({error}). {_expected(spec)}") from None
     if not isinstance(arguments, dict):
         raise ToolFailure(f"The arguments must be one JSON object. {_expected(spec)}")
-    errors = sorted(_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path])
+    try:
+        errors = sorted(_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path])
+    except (Unresolvable, RecursionError):
+        raise ToolFailure(
+            f"The arguments cannot be checked: the schema of {spec.name} is broken. Do without."
+        ) from None
     if errors:
         told = "; ".join(_told(error) for error in errors[:TOLD_ERRORS])
         raise ToolFailure(f"The arguments are wrong: {told}. {_expected(spec)}")

@@ -1,0 +1,68 @@
+"""The tool ``run_shell``: a command of the shell, begun in the conversation's folder."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from maestro.child_process import Bounds, Command, Ended, Outcome, plain_environment, run
+from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
+
+SHELL = "/bin/sh"
+OUTPUT_BYTES = 1_000_000
+"""With more than this a command is ended."""
+TOLD_CHARS = 16_000
+"""Of each output; of a longer one the beginning and the end are told, where errors stand."""
+
+
+class RunShell:
+    """Runs a command; nothing of it is left when this returns, however it ends."""
+
+    spec = tool_spec(
+        "run_shell",
+        "Run a command in a POSIX shell and return its exit code and output. It begins in your folder, which belongs "
+        "to this conversation and keeps its files. Nothing can be typed in, and what still runs in the background at "
+        "the end is ended.",
+        {"command": {"type": "string", "minLength": 1, "maxLength": 10_000, "description": "the command"}},
+        ["command"],
+    )
+    idempotent = False
+    read_only = False
+
+    def __init__(self, environment: Mapping[str, str], seconds: float) -> None:
+        """Of ``environment`` a command sees what any program needs, and no key; it may take so many seconds."""
+        self._environment = plain_environment(environment)
+        self._bounds = Bounds(seconds, OUTPUT_BYTES)
+
+    async def run(self, arguments: Arguments, caller: Caller) -> str:
+        """Return exit code and output; a code other than 0 is a result like any other."""
+        command = Command((SHELL, "-c", arguments["command"]), caller.folder, self._environment)
+        try:
+            ended = await run(await asyncio.to_thread(_at_home, command), self._bounds)
+        except (OSError, ValueError) as error:
+            raise ToolFailure(f"The command cannot be started: {error}.") from None
+        if ended.outcome is Outcome.TOO_LONG:
+            raise ToolFailure(f"The command was ended after {self._bounds.seconds:g} seconds.\n{_told(ended)}")
+        if ended.outcome is Outcome.TOO_MUCH:
+            raise ToolFailure(f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{_told(ended)}")
+        return f"exit code {ended.code}\n{_told(ended)}"
+
+
+def _at_home(command: Command) -> Command:
+    """Make the folder, and let it be the command's home, so that nothing of the user's own is read by accident."""
+    folder = Path(command.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return replace(command, environment={**command.environment, "HOME": str(folder.resolve())})
+
+
+def _told(ended: Ended) -> str:
+    outputs = (("output", ended.output), ("errors", ended.errors))
+    parts = [f"--- {name}\n{_middle_out(text.decode(errors='replace'))}" for name, text in outputs if text]
+    return "\n".join(parts) or "(it wrote nothing)"
+
+
+def _middle_out(text: str) -> str:
+    if len(text) <= TOLD_CHARS:
+        return text
+    half = TOLD_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters were left out]\n{text[-half:]}"

@@ -1,0 +1,20 @@
+"""What a person is asked."""
+
+import pytest
+
+from maestro.tools.ask_question import AskQuestion
+from maestro.tools.base import Asked, ToolFailure
+from maestro.tools.registry import parse
+
+
+def test_the_question_is_asked_with_its_context() -> None:
+    tool = AskQuestion()
+    arguments = parse(tool.spec, '{"question": " Which one? ", "context": " There are two. "}')
+    assert tool.question(arguments) == Asked("Which one?", "There are two.")
+    assert tool.question(parse(tool.spec, '{"question": "Why?"}')) == Asked("Why?", "")
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"question": ""}', '{"question": "  "}', '{"question": 5}'])
+def test_a_question_of_nothing_is_a_failure(arguments: str) -> None:
+    with pytest.raises(ToolFailure):
+        AskQuestion().question(parse(AskQuestion.spec, arguments))

@@ -1,0 +1,45 @@
+"""Web pages as text."""
+
+import pytest
+
+from maestro.tools.readable import readable
+
+URL = "https://example.com/docs/"
+
+
+def test_a_page_becomes_text() -> None:
+    page = """<!doctype html><html><head><title>The &amp; page</title><style>p {color: red}</style></head><body>
+        <script>alert("no")</script><h1>Head  line</h1><p>First <b>bold</b>
+        word.</p><p>Second.<br>New line.</p><ul><li>one<li>two</ul>
+        <table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>
+        <noscript>no</noscript><img alt="A cat" src=x><svg><title>no</title><text>no</text></svg>
+        </body></html>"""
+    assert readable(page, URL) == (
+        "The & page\n\n# Head line\n\nFirst bold word.\n\nSecond.\nNew line.\n\n- one\n- two\n\n"
+        "| a | b\n| 1 | 2\n\n[image: A cat]"
+    )
+
+
+def test_links_say_where_they_lead() -> None:
+    page = '<a href="next">Next</a> <a href="#top">top</a> <a href="javascript:x()">run</a> <a href="http://[">x</a>'
+    assert readable(page, URL) == "Next (https://example.com/docs/next) top run x"
+
+
+def test_code_keeps_its_lines() -> None:
+    assert readable("<pre>a = 1\nb = 2</pre><p>x\ny</p>", URL) == "a = 1\nb = 2\n\nx y"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<head><title>t</title><p>text",
+        "<p>text<script>hidden()",
+        "</script></svg></a></pre>text",
+        "text<!-- a comment --> <!-- another",
+        "<title>t</title><svg><path/><title>x</title></svg>text",
+        "<svg/>text",
+    ],
+)
+def test_broken_pages_keep_their_text(page: str) -> None:
+    assert "text" in readable(page, URL)
+    assert "hidden" not in readable(page, URL)

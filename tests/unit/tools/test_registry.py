@@ -1,0 +1,160 @@
+"""Which tools there are, who may call them, and what a model hears when it asks wrongly."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from jsonschema import SchemaError
+
+from maestro.domain.prompts import ToolSpec
+from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical, shortened, tool_spec
+from maestro.tools.registry import Tools, check_parameters, parse
+
+
+@dataclass
+class Named:
+    """A tool with nothing but a name."""
+
+    spec: ToolSpec
+    idempotent: bool = True
+    read_only: bool = True
+
+    async def run(self, arguments: Arguments, caller: Caller) -> str:
+        return "done"
+
+
+def named(name: str, description: str = "") -> Named:
+    return Named(tool_spec(name, description, {}))
+
+
+@dataclass
+class Elsewhere:
+    """A source whose tools come and go."""
+
+    there: Sequence[Tool] = ()
+
+    def tools(self) -> Sequence[Tool]:
+        return self.there
+
+    async def settled(self) -> None:
+        self.there = [named("late")]
+
+
+def names(specs: Sequence[ToolSpec]) -> list[str]:
+    return [spec.name for spec in specs]
+
+
+def test_an_agent_that_lists_none_has_the_default_tools() -> None:
+    tools = Tools([named("b"), named("a"), named("c")], default=["c", "a", "gone"])
+    assert names(tools.specs(None)) == ["a", "c"]
+    assert names(tools.specs(["b"])) == ["b"]
+    assert tools.specs([]) == ()
+
+
+def test_the_same_tools_are_the_same_bytes_in_any_order() -> None:
+    one = Tools([named("b"), named("a")], default=["a", "b"])
+    other = Tools([named("a"), named("b")], default=["b", "a"])
+    assert [spec.model_dump_json() for spec in one.specs(None)] == [
+        spec.model_dump_json() for spec in other.specs(None)
+    ]
+    assert canonical({"b": 1, "a": "ü"}) == '{"a":"ü","b":1}'
+
+
+def test_a_tool_is_found_where_it_is_allowed() -> None:
+    tools = Tools([named("a"), named("b")], default=["a"])
+    assert tools.find("a", None).spec.name == "a"
+    assert tools.find("b", ["b"]).spec.name == "b"
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed", "reason"),
+    [
+        ("b", None, r"The tool b does not exist\. You can call: a\."),
+        ("a", ["b"], r"The tool a does not exist\. You can call: b\."),
+        ("x", [], r"You can call: none\."),
+        ("away", ["away", "b"], r"The tool away is not available at the moment\. You can call: b\."),
+        ("x" * 500, None, "The tool x{64} does not exist"),
+    ],
+)
+def test_another_tool_is_a_failure_that_names_those_there_are(
+    name: str, allowed: Sequence[str] | None, reason: str
+) -> None:
+    with pytest.raises(ToolFailure, match=reason):
+        Tools([named("a"), named("b")], default=["a"]).find(name, allowed)
+
+
+async def test_tools_from_elsewhere_come_and_go() -> None:
+    source = Elsewhere()
+    tools = Tools([named("a")], default=["a", "late"], source=source)
+    assert names(tools.specs(None)) == ["a"]
+    await tools.settled()
+    assert names(tools.specs(None)) == ["a", "late"]
+    source.there = []
+    with pytest.raises(ToolFailure, match="not available at the moment"):
+        tools.find("late", None)
+
+
+def test_nothing_from_elsewhere_replaces_a_tool_of_ours() -> None:
+    tools = Tools([named("a", "ours")], default=["a"], source=Elsewhere([named("a", "theirs")]))
+    assert [spec.description for spec in tools.specs(None)] == ["ours"]
+
+
+SPEC = tool_spec(
+    "move",
+    "Move something.",
+    {"what": {"type": "string"}, "steps": {"type": "integer", "minimum": 1}, "how": {"enum": ["fast", "slow"]}},
+    ["what"],
+)
+
+
+def test_arguments_are_read() -> None:
+    assert parse(SPEC, '{"what": "it", "steps": 2}') == {"what": "it", "steps": 2}
+    assert parse(named("a").spec, "") == parse(named("a").spec, " {} ") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"what": "SOL', "not valid JSON"),
+        ("what", "not valid JSON"),
+        ('{"what": "it", "steps": NaN}', "NaN is not a number in JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('["it"]', "must be one JSON object"),
+        ('"it"', "must be one JSON object"),
+        ("{}", "'what' is a required property"),
+        ('{"what": 5}', "what: 5 is not of type 'string'"),
+        ('{"what": "it", "steps": 0}', "steps: 0 is less than the minimum of 1"),
+        ('{"what": "it", "how": "badly"}', r"how: 'badly' is not one of \['fast', 'slow'\]"),
+        ('{"what": "it", "where": 1}', "'where' was unexpected"),
+        (json.dumps({"what": "x" * 300_000}), "longer than 200,000 characters"),
+    ],
+)
+def test_wrong_arguments_are_a_failure_that_says_what_is_wrong(text: str, reason: str) -> None:
+    with pytest.raises(ToolFailure, match=reason):
+        Tools([], []).parse(Named(SPEC), text)
+
+
+def test_the_failure_shows_what_would_be_right_and_is_not_long() -> None:
+    with pytest.raises(ToolFailure) as failure:
+        parse(SPEC, json.dumps({"what": ["x" * 50_000] * 2, "steps": -1, "how": 1, "more": 1}))
+    assert SPEC.parameters in str(failure.value)
+    assert len(str(failure.value)) < 2000
+
+
+def test_a_schema_is_never_fetched_from_elsewhere() -> None:
+    spec = ToolSpec(name="a", description="", parameters=canonical({"$ref": "http://127.0.0.1:9/schema.json"}))
+    with pytest.raises(ToolFailure, match="cannot be checked"):
+        parse(spec, "{}")
+
+
+@pytest.mark.parametrize("schema", [{"type": "no-such-type"}, {"properties": []}, {"required": "all"}])
+def test_what_is_no_schema_is_found(schema: dict[str, Any]) -> None:
+    with pytest.raises(SchemaError):
+        check_parameters(schema)
+
+
+def test_a_long_text_is_shortened_with_a_mark() -> None:
+    assert shortened("abc", 3) == "abc"
+    assert shortened("a" * 2000 + "b", 2000) == "a" * 2000 + "\n[... 1 more characters were left out]"
