@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.machine import Machine, this_machine
 from benchmarks.measure.bench import Bench
+from benchmarks.measure.chain import chain
 from benchmarks.measure.flows import flows
 from benchmarks.measure.history import history
 from benchmarks.measure.load import latency, slow_model, throughput
@@ -34,6 +35,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "throughput": throughput,
     "slow-model": slow_model,
     "flows": flows,
+    "chain": chain,
     "history": history,
     "memory": memory,
 }
