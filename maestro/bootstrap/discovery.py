@@ -3,14 +3,25 @@
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from maestro.bootstrap.models import account_of
+from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.standing import Asked, Standing, ask
-from maestro.settings import DEFAULT_MODELS, PROVIDER_VARIABLES, AccountSettings, found_accounts, variable_of
+from maestro.settings import (
+    DEFAULT_CLI_MODEL,
+    DEFAULT_MODELS,
+    PROVIDER_VARIABLES,
+    AccountSettings,
+    found_accounts,
+    variable_of,
+)
 
 OLLAMA = "ollama"
 LOCAL_OLLAMA = "http://127.0.0.1:11434"
 OLLAMA_SECONDS = 1.5
+CLAUDE_PRIORITY = 10
+"""Before every account that is paid by the call."""
 
 Entry = Mapping[str, object]
 
@@ -84,7 +95,26 @@ def _no_ollama(account: AccountSettings, asked: Asked) -> Discovery:
 
 
 def _claude(environment: Mapping[str, str]) -> Discovery:
-    command = shutil.which("claude", path=environment.get("PATH", ""))
+    """Take the command for an account where somebody has logged in; nothing is asked of it."""
+    command = shutil.which(CLAUDE, path=environment.get("PATH", ""))
     if command is None:
         return Discovery()
-    return Discovery(sentences=(f"the command claude is at {command}; it is not used: accounts need a key or Ollama",))
+    if not _logged_in(environment):
+        fix = f"run `{CLAUDE}` once to log in and `maestro init --force` to use it"
+        return Discovery(sentences=(f"the command {CLAUDE} is at {command}, but nobody is logged in; {fix}",))
+    account = AccountSettings(name=CLAUDE, type="cli", model=DEFAULT_CLI_MODEL, priority=CLAUDE_PRIORITY)
+    entry = account.model_dump(include={"name", "type", "model", "priority"})
+    return Discovery((entry,), (f"the command {CLAUDE} is at {command}: account {CLAUDE} with {account.model}",))
+
+
+def _logged_in(environment: Mapping[str, str]) -> bool:
+    """Look for what a login leaves behind; the credentials themselves are not read."""
+    home = Path(environment.get("HOME") or "~").expanduser()
+    own = environment.get("CLAUDE_CONFIG_DIR", "")
+    folder, state = (Path(own), Path(own) / ".claude.json") if own else (home / ".claude", home / ".claude.json")
+    if environment.get("CLAUDE_CODE_OAUTH_TOKEN") or (folder / ".credentials.json").exists():
+        return True
+    try:
+        return '"oauthAccount"' in state.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # it is not there, or not for us
+        return False

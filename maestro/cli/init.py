@@ -49,7 +49,7 @@ def init(
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Write maestro.json from what is found here: keys in the environment (by name) and a local Ollama.
+    """Write maestro.json from what is found here: keys in the environment (by name), a local Ollama, `claude`.
 
     With the address of a Temporal server, as an option, in MAESTRO_TEMPORAL_ADDRESS or in the file, its namespace and
     search attributes are made ready as well. Running it again changes nothing.
@@ -91,7 +91,7 @@ def _outcome(decided: Plan, backup: Path | None) -> Iterator[str]:
         yield f"Wrote {decided.file}; only you can read it." + (f" The old one is {backup}." if backup else "")
     if decided.action is not Action.KEPT and not decided.found.accounts:
         yield (
-            "No key of a provider and no Ollama was found: the built-in demo model answers, on the web connector only. "
+            "No key, no Ollama and no login of `claude` was found: the demo model answers, on the web connector only. "
             "Set ANTHROPIC_API_KEY, or add an account to llm.accounts, to talk to a real one."
         )
     elif decided.action is not Action.KEPT and any("apiKey" in entry for entry in decided.found.accounts):

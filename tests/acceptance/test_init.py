@@ -13,6 +13,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from maestro.settings import load
 from temporal.client import Endpoint, connect
 from temporal.search_attributes import lacking
+from tests.support.claude import FakeClaude
 from tests.support.command import Ended, maestro
 from tests.support.diagnosed import doctor
 from tests.support.provider import Provider, ollama
@@ -90,15 +91,34 @@ async def test_a_local_ollama_is_used_with_a_model_it_has_and_doctor_agrees(tmp_
     assert "llama3:8b" in report.of("account ollama").found
 
 
-async def test_the_command_claude_is_found_and_not_used(tmp_path: Path, nowhere: dict[str, str]) -> None:
-    command = tmp_path / "bin" / "claude"
-    command.parent.mkdir()
-    command.write_text("#!/bin/sh\n")
-    command.chmod(0o755)
-    ended = await init(tmp_path, environment={**nowhere, "PATH": str(command.parent)})
-    assert str(command) in ended.output
-    assert "not used" in ended.output
+def with_claude(tmp_path: Path, nowhere: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which the command is found, with a home of its own."""
+    claude = FakeClaude(tmp_path / "bin", "exit 1")
+    return {**nowhere, "PATH": claude.path, "HOME": str(tmp_path / "home")}
+
+
+async def test_the_command_claude_becomes_an_account(tmp_path: Path, nowhere: dict[str, str]) -> None:
+    environment = with_claude(tmp_path, nowhere)
+    (tmp_path / "home" / ".claude").mkdir(parents=True)
+    (tmp_path / "home" / ".claude" / ".credentials.json").write_text(f'{{"token": "{KEY}"}}')
+    ended = await init(tmp_path, environment={**environment, "ANTHROPIC_API_KEY": KEY})
+    assert str(tmp_path / "bin" / "claude") in ended.output
+    by_key, by_command = written(tmp_path / "maestro.json")["llm"]["accounts"]
+    assert by_command == {"name": "claude", "type": "cli", "model": "claude-sonnet-4-6", "priority": 10}
+    assert by_command["priority"] < by_key["priority"]
+    accounts = load(tmp_path / "maestro.json", {"ANTHROPIC_API_KEY": KEY}, {}).settings.llm.accounts
+    assert [account.type for account in accounts] == ["api_key", "cli"]
+
+
+async def test_a_command_without_a_login_is_not_used(tmp_path: Path, nowhere: dict[str, str]) -> None:
+    environment = with_claude(tmp_path, nowhere)
+    ended = await init(tmp_path, environment=environment)
+    assert "nobody is logged in" in ended.output
     assert written(tmp_path / "maestro.json")["llm"]["accounts"] == []
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".claude.json").write_text('{"oauthAccount": {"emailAddress": "ada@example.org"}}')
+    assert (await init(tmp_path, "--force", environment=environment)).code == 0
+    assert [account["name"] for account in written(tmp_path / "maestro.json")["llm"]["accounts"]] == ["claude"]
 
 
 async def test_a_second_time_changes_nothing(tmp_path: Path, nowhere: dict[str, str]) -> None:
