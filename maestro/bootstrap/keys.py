@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.fernet import Fernet, InvalidToken
 from pydantic import SecretStr
 
-from maestro.bootstrap.storage import encryption_key
+from maestro.bootstrap.storage import encryption_file, encryption_key
 from maestro.domain.accounts import KeptKey
 from maestro.domain.errors import ConfigurationError
 from maestro.settings import Settings
@@ -71,6 +71,12 @@ class Keys:
 def open_keys(settings: Settings, environment: Mapping[str, str]) -> Keys:
     """Return the keys of a data folder."""
     return Keys(encryption_key(settings), environment)
+
+
+def existing_keys(settings: Settings, environment: Mapping[str, str]) -> Keys:
+    """Return the keys of a data folder without making anything; what is not there opens nothing."""
+    path = encryption_file(settings)
+    return Keys(path.read_bytes() if path.is_file() else Fernet.generate_key(), environment)
 
 
 def last4(key: str) -> str:

@@ -85,7 +85,12 @@ def signing_key(settings: Settings) -> bytes:
 
 def encryption_key(settings: Settings) -> bytes:
     """Return the key under which keys of accounts are encrypted (decision 22); made once, for its owner's eyes."""
-    return _kept(settings, settings.data_dir / "secrets.key", Fernet.generate_key)
+    return _kept(settings, encryption_file(settings), Fernet.generate_key)
+
+
+def encryption_file(settings: Settings) -> Path:
+    """Return where that key is; whoever loses the file has to enter keys again that were typed."""
+    return settings.data_dir / "secrets.key"
 
 
 def _kept(settings: Settings, path: Path, make: Callable[[], bytes]) -> bytes:

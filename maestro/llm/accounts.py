@@ -139,9 +139,14 @@ class AccountBook:
         except ConfigurationError as error:
             log.warning("account left out", account=row.name, reason=str(error))
             return None
-        shared = {"name", "provider", "model", "type", "base_url", "home_dir", "priority"}
-        limits = {"requests_per_minute", "tokens_per_minute", "concurrency"}
-        return Account(**row.model_dump(include=shared | limits), api_key=api_key)
+        return account_of_row(row, api_key)
+
+
+def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
+    """Return what it takes to call an account that is known from the store."""
+    shared = {"name", "provider", "model", "type", "base_url", "home_dir", "priority"}
+    limits = {"requests_per_minute", "tokens_per_minute", "concurrency"}
+    return Account(**row.model_dump(include=shared | limits), api_key=api_key)
 
 
 Effect = Callable[[Transaction, Choice, LLMFailure, Ladder], Mapping[str, Mapping[str, object]]]

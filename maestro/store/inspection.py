@@ -11,8 +11,10 @@ from sqlalchemy import Connection, func
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, select
 
+from maestro.domain.accounts import ModelAccount
 from maestro.domain.jobs import OPEN, Job, JobStatus
 from maestro.domain.people import ConnectorStatus
+from maestro.store.accounts import Accounts
 from maestro.store.engine import open_observer
 from maestro.store.people import People
 from maestro.store.schema import opened, require_release
@@ -54,6 +56,14 @@ def inspect(path: Path, seconds: float) -> Inspection:
                 failed_jobs=jobs[JobStatus.FAILED],
                 connectors=People(session, datetime.now(UTC)).connectors(),
             )
+
+
+def stored_accounts(path: Path) -> Sequence[ModelAccount]:
+    """Return the accounts; raises as ``inspect`` does."""
+    with opened(open_observer(path), path) as connection:
+        require_release(connection, path)
+        with Session(connection) as session:
+            return Accounts(session, datetime.now(UTC)).all()
 
 
 def _jobs(session: Session) -> Counter[str]:

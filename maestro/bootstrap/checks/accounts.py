@@ -5,19 +5,22 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
+from maestro.bootstrap.checks.account_states import CHECK, command, states, stored
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
+from maestro.bootstrap.keys import Keys, existing_keys, last4
 from maestro.bootstrap.models import account_of, real_accounts
+from maestro.domain.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError
+from maestro.llm.accounts import account_of_row
+from maestro.llm.protocols import Account
 from maestro.llm.providers import base_url
 from maestro.llm.standing import Asked, Standing, ask
-from maestro.settings import PROVIDER_VARIABLES, AccountSettings, found_accounts
+from maestro.settings import PROVIDER_VARIABLES, AccountSettings, found_accounts, variable_of
 
-CHECK = "accounts"
 ASK_SECONDS = 3.0
-SHOWN = 4
-"""Characters of a key that are shown, and only of one long enough that they give nothing away."""
-LONG_ENOUGH = 16
 
 NO_ACCOUNT = "no account at a provider: the built-in demo model answers, on the web connector only"
 ADD_ONE = "Set ANTHROPIC_API_KEY (or another provider's) and restart, or let `maestro init` write an account."
@@ -33,12 +36,30 @@ async def accounts(subject: Subject) -> list[Diagnosis]:
         real = real_accounts(subject.settings, found)
     except ConfigurationError as error:
         return [broken(CHECK, str(error), "Correct or unset that variable.")]
-    if not real:
+    rows = await asyncio.to_thread(stored, subject)
+    made = [row for row in rows if row.source is AccountSource.API]
+    if not real and not made:
         return [note(CHECK, NO_ACCOUNT, ADD_ONE)]
-    return list(await asyncio.gather(*(_account(subject, account) for account in real)))
+    keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
+    looks = [_account(subject, account) for account in real] + [_made(subject, row, keys) for row in made]
+    return [*await asyncio.gather(*looks), *states(rows)]
+
+
+async def _made(subject: Subject, row: ModelAccount, keys: Keys) -> Diagnosis:
+    """Look at an account that was added while Maestro ran."""
+    try:
+        account = account_of_row(row, keys.reveal(row.secret) if row.secret else SecretStr(""))
+    except ConfigurationError as error:
+        return broken(f"account {row.name}", f"{row.provider}/{row.model}: {error}", "Mend that, or give it a new key.")
+    if account.type is AccountType.CLI:
+        return command(account, subject.environment.get("PATH", ""))
+    described = f"{row.provider}/{row.model}, added with `maestro accounts` or the API"
+    return _judged(described, account, await ask(account, ASK_SECONDS))
 
 
 async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
+    if settings.type == AccountType.CLI:
+        return command(account_of(settings), subject.environment.get("PATH", ""))
     check = f"account {settings.name}"
     what = f"{settings.provider}/{settings.model}"
     variable = PROVIDER_VARIABLES.get(settings.provider, "")
@@ -50,33 +71,31 @@ async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
         return broken(check, f"{what}: the key from {place} has a blank or another odd character in it", COPY_AGAIN)
     source = _source(subject, settings)
     described = f"{what}, {source}" if source else what
-    asked = await ask(account_of(settings), ASK_SECONDS)
-    return _judged(check, described, settings, asked)
+    account = account_of(settings)
+    return _judged(described, account, await ask(account, ASK_SECONDS))
 
 
-def _judged(check: str, what: str, settings: AccountSettings, asked: Asked) -> Diagnosis:
+def _judged(what: str, account: Account, asked: Asked) -> Diagnosis:
     """Say how an account stands.
 
     A public provider that cannot be reached now is worth a note: the network may be back when the next message comes.
     A server of one's own, or Ollama, has to be started by somebody.
     """
-    address = _host(base_url(account_of(settings)))
+    check, address = f"account {account.name}", _host(base_url(account))
     if asked.standing is Standing.REFUSED:
         fix = "Make a new key at the provider and put it where this one comes from, then restart."
         return broken(check, f"{what}: {address} refuses the key as expired or wrong ({asked.detail})", fix)
     if asked.standing is Standing.UNREACHABLE:
         found = f"{what}: {address} cannot be reached ({asked.detail})"
-        if settings.base_url or settings.provider in KEYLESS:
-            return broken(check, found, f"Start the server there, or correct the baseUrl of {settings.name}.")
+        if account.base_url or account.provider in KEYLESS:
+            return broken(check, found, f"Start the server there, or correct the baseUrl of {account.name}.")
         return note(check, found, "Look at the network of this machine; whether the key is taken is not known.")
     if asked.standing is Standing.UNKNOWN:
         return note(check, f"{what}; whether its key is taken is not known ({asked.detail})")
-    if settings.provider == "ollama" and settings.model not in _spellings(asked.models):
+    if account.provider == "ollama" and account.model not in _spellings(asked.models):
         installed = ", ".join(asked.models) or "none"
-        return broken(
-            check, f"{what} is not installed there; installed: {installed}", f"`ollama pull {settings.model}`"
-        )
-    return fine(check, f"{what}; {address} answers" if settings.provider in KEYLESS else f"{what}; the key is taken")
+        return broken(check, f"{what} is not installed there; installed: {installed}", f"`ollama pull {account.model}`")
+    return fine(check, f"{what}; {address} answers" if account.provider in KEYLESS else f"{what}; the key is taken")
 
 
 def _host(address: str | None) -> str:
@@ -95,13 +114,13 @@ def _source(subject: Subject, settings: AccountSettings) -> str:
     key = settings.api_key.get_secret_value()
     if not key:
         return ""
-    ending = f" …{key[-SHOWN:]}" if len(key) >= LONG_ENOUGH else ""
+    ending = f" …{last4(key)}" if last4(key) else ""
     return f"key{ending} from {_place(subject, settings)}"
 
 
 def _place(subject: Subject, settings: AccountSettings) -> str:
     if not subject.settings.llm.accounts:
-        return f"the environment variable {PROVIDER_VARIABLES[settings.provider]}"
+        return f"the environment variable {variable_of(settings)}"
     if any(subject.environment.get(variable) for variable in ACCOUNT_VARIABLES):
         return ACCOUNT_VARIABLES[0]
     for entry in _entries(subject.survey.written):
