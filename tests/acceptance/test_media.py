@@ -187,3 +187,17 @@ async def test_no_name_and_no_word_travels_through_temporal(maestro: Instance) -
     assert b"fetch_media" in history
     assert b"unspeakable" not in history
     assert base64.b64encode(PNG) not in history
+
+
+async def test_nothing_is_fetched_or_heard_for_who_may_not_talk(tmp_path: Path) -> None:
+    key = "a key that makes its holder a user and not the owner"
+    closed = {"platform": "web", "channel": "closed", "agent": "conductor", "permissions": "read_only"}
+    async with running_instance(tmp_path, web={"apiKey": key}, channels=[closed]) as maestro:
+        async with maestro.client("closed", api_key=key) as client:
+            files = [await upload(client, maestro, "a file", content) for content in (PNG, b"OggS OpusHead")]
+            assert (await client.say("look and listen", attachments=files))["type"] == "ack"
+            [job] = await maestro.ended("closed", "dropped")
+        steps = maestro.query("SELECT step FROM job_steps WHERE job_id = ?", job["id"])
+        assert [row["step"] for row in steps] == ["route"]
+        assert maestro.query("SELECT * FROM media") == []
+        assert maestro.llm.requests == []
