@@ -161,7 +161,7 @@ def _finish(tx: Transaction, step: DeliverStep, sent: int) -> None:
 
 def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Capabilities) -> list[Delivery]:
     text = _text(tx, job, purpose)
-    reply_to = tx.inbox.get(job.inbox_id).message_id if job.inbox_id else ""
+    reply_to = _reply_to(tx, job)
     return [
         tx.deliveries.add(
             Delivery(
@@ -182,3 +182,11 @@ def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
     if purpose is Purpose.ANSWER:
         return tx.conversations.message(job.answer_id).content
     return job.notice or failure_notice(tx.steps.last_error(job.id))
+
+
+def _reply_to(tx: Transaction, job: Job) -> str:
+    """Return the platform's id of the message that is answered: of a job that asked, the last answer it was given."""
+    # Only a job that waited can have been answered, and its next run is another.
+    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
+    inbox_id = answered or job.inbox_id
+    return tx.inbox.get(inbox_id).message_id if inbox_id else ""

@@ -166,7 +166,7 @@ def _settle(tx: Transaction, arrival: Arrival, answer: Answer) -> Job:
     """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
     job = _job(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
-    tx.answer(answer, str(arrival.speaker.person))
+    tx.answer(answer, str(arrival.speaker.person), job.inbox_id)
     if answer.approves is not None:
         job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
         return tx.jobs.add(job)

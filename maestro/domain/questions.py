@@ -39,7 +39,7 @@ class Question(SQLModel, table=True):
     """One question of one tool call; ``asked_of`` is the user of the job, ``lane`` where an answer counts.
 
     ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` is written
-    alike, or names the operator.
+    alike, or names the operator; ``inbox_id`` is the message that answered, if one did.
     """
 
     __tablename__ = "questions"
@@ -68,6 +68,7 @@ class Question(SQLModel, table=True):
     approvers: str = ""
     answer: str = ""
     answered_by: str = ""
+    inbox_id: int | None = Field(default=None, foreign_key="inbox.id")
     asked_at: datetime = Field(sa_type=UtcDateTime)
     expires_at: datetime = Field(sa_type=UtcDateTime)
     answered_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

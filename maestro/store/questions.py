@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, or_, text
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, text
 from sqlmodel import col, select, update
 
 from maestro.domain.agents import Agent
@@ -12,7 +12,7 @@ from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions import Answer, Question, QuestionStatus, notice_id
+from maestro.domain.questions import Answer, Question, QuestionKind, QuestionStatus, notice_id
 from maestro.store.repository import Repository
 
 # Written out, and not as a parameter, so that the index of just the open ones is used.
@@ -96,13 +96,27 @@ class Questions(Repository):
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((one for one in waiting if self._sent(one, known)), None)
 
-    def settle(self, answer: Answer, by: str) -> bool:
+    def settle(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
         """Keep what a person says to an open question; false when it is not open any more."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
         still_open = (IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
-        kept = {"status": status, "answer": answer.words, "answered_by": by, "answered_at": self._now}
+        kept = {
+            "status": status,
+            "answer": answer.words,
+            "answered_by": by,
+            "inbox_id": inbox_id,
+            "answered_at": self._now,
+        }
         return self._run(update(Question).where(*still_open).values(**kept)).rowcount > 0
+
+    def last_answer(self, job_id: str) -> int | None:
+        """Return the id in the inbox of the last message that answered a question of this job in words."""
+        answers = select(func.max(Question.inbox_id)).where(
+            Question.job_id == job_id, Question.kind == QuestionKind.QUESTION
+        )
+        last: int | None = self._run(answers).scalar_one()
+        return last
 
     def expire(self) -> Sequence[str]:
         """Close the questions whose time is over and return their jobs."""

@@ -47,12 +47,12 @@ class Transaction:
         self.deliveries.leave_lanes(job_id)
         return self.jobs.end(job_id, ending)
 
-    def answer(self, answer: Answer, by: str) -> bool:
+    def answer(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
         """Keep what a person, ``platform:userId`` or the operator, says to a question, and let its job go on.
 
-        Returns false, and changes nothing, when the question is not open any more.
+        ``inbox_id`` is the message that says it. Returns false, and changes nothing, when the question is not open.
         """
-        kept = self.questions.settle(answer, by)
+        kept = self.questions.settle(answer, by, inbox_id)
         if kept:
             self.jobs.wake(answer.question.job_id)
             self.audit.add(by, answer.action, str(answer.question.id))

@@ -16,6 +16,7 @@ from aiohttp import web
 from maestro.domain.messages import OutgoingMessage
 from maestro.domain.owners import PersonId
 from maestro.domain.replay import ReplayMode
+from tests.support.command import Ended
 from tests.support.command import maestro as command
 from tests.support.instance import Instance, Row, free_port, running_instance
 from tests.support.web_client import WebClient
@@ -175,12 +176,13 @@ async def test_an_answer_is_not_queued_behind_the_lane_which_goes_on_meanwhile(m
         await heard(grace, "Which colour?")
         await heard(grace, "the other answer")
         job = await waiting(maestro, channel)
-        await grace.say("dark blue")
+        await grace.say("dark blue", "the-answer")
         question, (behind,) = question_of(maestro, job), running(maestro, channel)
         assert (question["status"], question["answer"]) == ("answered", "dark blue")
         assert behind["id"] != job["id"], "the lane is taken, and the answer did not wait for it"
         answered.set()
         assert await heard(grace, "It came to") == "It came to: dark blue"
+        assert grace.frames[-1]["replyTo"].endswith(":the-answer")
 
         answer = maestro.query("SELECT * FROM queue WHERE reason = ?", f"answers question #{question['id']}")
         assert [(row["lane"], row["status"]) for row in answer] == [(None, "completed")]
@@ -239,6 +241,22 @@ async def test_an_operator_cancels_the_job_that_waits(maestro: Instance, channel
         await ended(maestro, job, "cancelled")
         assert question_of(maestro, job)["status"] == "cancelled"
         assert await grace.ask("never mind", patience=LONG) == "answer to: never mind"
+
+
+async def test_a_terminal_shows_the_question_and_answers_it_with_the_next_call(maestro: Instance) -> None:
+    scripted(maestro, "book a table", "ask_question", {"question": "For how many?"})
+    first = await chat(maestro, "book a table")
+    assert (first.code, first.output) == (1, "")
+    assert "For how many?" in first.errors
+    second = await chat(maestro, "for two")
+    assert (second.code, second.output, second.errors) == (0, "It came to: for two\n", "")
+
+
+async def chat(maestro: Instance, text: str) -> Ended:
+    """Say one thing with ``maestro chat``."""
+    folder = maestro.data_dir.parent
+    environment = {"XDG_STATE_HOME": str(folder / "state")}
+    return await command("chat", text, "--config", str(maestro.config_file), folder=folder, environment=environment)
 
 
 # Approvals

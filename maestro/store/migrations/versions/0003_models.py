@@ -188,11 +188,13 @@ def _tools() -> None:
         sa.Column("approvers", sa.String(), nullable=False),
         sa.Column("answer", sa.String(), nullable=False),
         sa.Column("answered_by", sa.String(), nullable=False),
+        sa.Column("inbox_id", sa.Integer(), nullable=True),
         sa.Column("asked_at", UtcDateTime(), nullable=False),
         sa.Column("expires_at", UtcDateTime(), nullable=False),
         sa.Column("answered_at", UtcDateTime(), nullable=True),
         sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
         sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["inbox_id"], ["inbox.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_id", "number", "place"),
     )
