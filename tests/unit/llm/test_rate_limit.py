@@ -262,6 +262,17 @@ class TestPerMinute:
         assert calls.began[1:] == [("large", 20), ("small", 23)]
 
     @virtual_time
+    async def test_who_gives_up_holds_up_nobody(self) -> None:
+        calls = Calls(replace(FREE, tokens_per_minute=6000))
+        await calls.ask("a", tokens=4400)
+        large = await calls.ask("large", tokens=2000)
+        await calls.ask("small", tokens=300)
+        assert calls.names == ["a"]
+        large.cancel()
+        await settled()
+        assert calls.began[1:] == [("small", 0)]
+
+    @virtual_time
     async def test_what_can_never_fit_fails_at_once(self) -> None:
         calls = Calls(replace(FREE, tokens_per_minute=6000))
         with pytest.raises(RequestTooLarge, match=r"5400 tokens .* request 5401 with its answer") as caught:
