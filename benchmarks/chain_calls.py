@@ -17,6 +17,8 @@ from uuid import uuid4
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models, account_of, build_models
 from maestro.bootstrap.storage import open_store
+from maestro.domain.agents import Agent
+from maestro.domain.conversations import Message
 from maestro.domain.jobs import Job, JobKind
 from maestro.domain.messages import Address
 from maestro.domain.prompts import CallKey, LLMRequest, PromptMessage, Role
@@ -25,12 +27,15 @@ from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.protocols import Account, LLMClient
 from maestro.settings import Settings, load
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 Call = Callable[[LLMRequest], Awaitable[object]]
 
 SYSTEM = "You are a helpful assistant who answers briefly. " * 30
 HISTORY = 20
 """Turns of the conversation so far."""
+ADDRESS = Address(platform="web", channel="bench")
+MAX_TOKENS = 4096
 
 
 async def measure(settings: Settings, store: Store, rounds: int, calls: int) -> dict[str, list[float]]:
@@ -38,14 +43,15 @@ async def measure(settings: Settings, store: Store, rounds: int, calls: int) -> 
     models = await asyncio.to_thread(build_models, settings, {}, store)
     watch = StopWatch(store, settings.jobs.stop_poll_seconds)
     whole = build_chain(models, store, settings, watch).complete
+    history = await asyncio.to_thread(talk, store)
     # Imports the library, and has the accounts looked up, without which the transport knows none.
-    await whole((await asyncio.to_thread(requests_of, store, 1))[0])
+    await whole((await asyncio.to_thread(requests_of, store, history, 1))[0])
     [account] = settings.llm.accounts
     ways = {"bare litellm": bare(account_of(account)), "the transport": transport(models), "the whole chain": whole}
     took: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds + 1):
         for name, call in ways.items():
-            requests = await asyncio.to_thread(requests_of, store, calls)
+            requests = await asyncio.to_thread(requests_of, store, history, calls)
             spent = await cpu_of(call, requests)
             if number:  # the first round warms up
                 took[name].append(spent * 1000 / calls)
@@ -68,7 +74,7 @@ def bare(account: Account) -> Call:
         model=f"openai/{account.model}",
         api_key=account.api_key.get_secret_value(),
         api_base=account.base_url,
-        max_tokens=4096,
+        max_tokens=MAX_TOKENS,
         max_retries=0,
         num_retries=0,
     )
@@ -89,27 +95,52 @@ def transport(models: Models) -> Call:
     return call
 
 
-def requests_of(store: Store, count: int) -> list[LLMRequest]:
-    """Return calls for answers, each of a job of its own that the store knows."""
-    ids = [f"message-{uuid4().hex}" for _ in range(count)]
-    with store.begin() as tx:
-        for job_id in ids:
-            address = Address(platform="web", channel="bench").model_dump()
-            tx.jobs.add(Job(id=job_id, kind=JobKind.MESSAGE, lane="web/bench", created_at=tx.now, **address))
-    return [request_of(job_id, number) for number, job_id in enumerate(ids)]
-
-
-def request_of(job_id: str, number: int) -> LLMRequest:
-    """Return the call for an answer in a conversation that has been going on for a while."""
-    roles = (Role.USER, Role.ASSISTANT)
+def talk(store: Store) -> tuple[PromptMessage, ...]:
+    """Record a conversation that has been going on for a while, and return it."""
     said = "Take the train at eight, for the road is closed until noon and the pass will be crowded."
-    history = [PromptMessage(role=roles[turn % 2], content=f"{turn}: {said}") for turn in range(HISTORY)]
-    question = PromptMessage(role=Role.USER, content=f"And what about day {number} of {job_id}?")
+    with store.begin() as tx:
+        agent = tx.agents.put(Agent(slug="bench", name="Bench", created_at=tx.now, updated_at=tx.now))
+        conversation = tx.conversations.open(
+            agent.id or 0, ADDRESS, ("u-1", "Grace"), keyed_by_user=False, closed_by=None
+        )
+        rows = [
+            tx.conversations.add(
+                Message(
+                    conversation_id=conversation.id or 0,
+                    role=(Role.USER, Role.ASSISTANT)[turn % 2],
+                    content=f"{turn}: {said}",
+                    token_estimate=30,
+                    job_id=new_job(tx),
+                    created_at=tx.now,
+                )
+            )
+            for turn in range(HISTORY)
+        ]
+        return tuple(PromptMessage(role=row.role, content=row.content, message_id=row.id) for row in rows)
+
+
+def requests_of(store: Store, history: Sequence[PromptMessage], count: int) -> list[LLMRequest]:
+    """Return calls for answers, each of a job of its own that the store knows."""
+    with store.begin() as tx:
+        return [request_of(new_job(tx), history) for _ in range(count)]
+
+
+def new_job(tx: Transaction) -> str:
+    """Add a job and return its id."""
+    job_id = f"message-{uuid4().hex}"
+    tx.jobs.add(Job(id=job_id, kind=JobKind.MESSAGE, lane="bench", created_at=tx.now, **ADDRESS.model_dump()))
+    return job_id
+
+
+def request_of(job_id: str, history: Sequence[PromptMessage]) -> LLMRequest:
+    """Return the call for the answer of a job."""
+    system = PromptMessage(role=Role.SYSTEM, content=SYSTEM)
+    question = PromptMessage(role=Role.USER, content=f"And what about {job_id}?")
     return LLMRequest(
         key=CallKey(job_id=job_id, number=1),
-        platform="web",
-        messages=(PromptMessage(role=Role.SYSTEM, content=SYSTEM), *history, question),
-        max_output_tokens=4096,
+        platform=ADDRESS.platform,
+        messages=(system, *history, question),
+        max_output_tokens=MAX_TOKENS,
     )
 
 

@@ -27,7 +27,7 @@ async def chain(bench: Bench) -> Section:
         f"CPU time of the calling process per call, all threads included: {CALLS} calls that follow each other, each "
         "with a system message and 21 turns, in turns with the other ways. Bare: `litellm.acompletion` as it comes. "
         "The transport: what makes it one request and failures comparable. The whole chain: replay guard, stop guard, "
-        "budget, failover, validator, breaker, limits, cache markers and recorder, with two transactions to disk.",
+        "budget, failover, validator, breaker, limits, cache markers and recorder, with three transactions to disk.",
         (
             *(figure(name, "ms per call", rounds) for name, rounds in took.items()),
             figure("added by the whole chain", "ms per call", added),
