@@ -148,3 +148,30 @@ async def test_a_file_that_takes_too_long_is_a_voice_message(tmp_path: Path) -> 
         async with maestro.client("slow-voice") as client:
             await tell(client, "", await upload(client, maestro, OGG))
         assert asked(maestro) == ["[Voice message]"]
+
+
+async def test_another_account_listens_when_the_first_is_limited(tmp_path: Path) -> None:
+    async with running_instance(tmp_path, start=False) as maestro:
+        shared = {"provider": "openai", "model": "gpt-4o-mini", "baseUrl": maestro.llm.base_url("openai")}
+        accounts = [{"name": name, "apiKey": f"sk-{name}", **shared} for name in ("first", "second", "third")]
+        await maestro.restart(llm={"accounts": accounts})
+        maestro.llm.script(wire="transcription", reply="heard")
+        maestro.llm.script(wire="transcription", account="first", failure=Failure.status(401))
+        maestro.llm.script(wire="transcription", account="second", failure=Failure.status(429, {"Retry-After": "60"}))
+        async with maestro.client("failover") as client:
+            for text in ("one", "two"):
+                await tell(client, text, await upload(client, maestro, OGG))
+        assert [request.last_user for request in maestro.llm.requests if request.wire != "transcription"] == [
+            '[Voice]: "heard"\none',
+            '[Voice]: "heard"\ntwo',
+        ]
+        jobs = await maestro.ended("failover", "completed", 2)
+        assert [(account, state) for _, _, state, _, account, *_ in usage(maestro, jobs[0]["id"])] == [
+            ("first", "failed"),
+            ("second", "failed"),
+            ("third", "answered"),
+        ]
+        assert len(usage(maestro, jobs[1]["id"])) == 1
+        [limit] = maestro.query("SELECT model FROM account_limits")
+        assert limit["model"] == "whisper-1"
+        assert maestro.query("SELECT status FROM accounts WHERE name = 'first'")[0]["status"] == "disabled"
