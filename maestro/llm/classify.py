@@ -29,12 +29,19 @@ CAUSES_LIMIT = 16
 
 _QUOTA = re.compile(
     r"insufficient_quota|insufficient credits|credit balance|specified API usage limits|billing hard limit"
-    r"|key limit exceeded",
+    r"|key limit exceeded|billing_not_active",
     re.IGNORECASE,
 )
 # Gemini says this of a limit per minute too; then it says when to come back.
 _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNORECASE)
-_BAD_KEY = re.compile(r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key", re.IGNORECASE)
+_BAD_KEY = re.compile(
+    r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
+)
+# A 403 that says nothing of the key: what one user wrote, or one agent wants, must not take the account from others.
+_FORBIDDEN_REQUEST = re.compile(
+    r"input was flagged|requires moderation|\"flagged_input\"|not have access to( the)? model|model_not_found",
+    re.IGNORECASE,
+)
 _CONTEXT = re.compile(
     r"context_length_exceeded|context[ -](length|window|limit|size)|prompt is too long|input is too long"
     r"|input token count|maximum number of tokens allowed|reduce the length of the messages",
@@ -52,7 +59,7 @@ _PASSING = frozenset((408, 409, 425))
 _ADVICE: Mapping[type[LLMFailure], str] = {
     RateLimited: "A second account would answer meanwhile.",
     QuotaExhausted: "Add credit or raise the limit at the provider, or add another account.",
-    AuthenticationFailed: "Check the account's apiKey and what it may use, and restart.",
+    AuthenticationFailed: "Give the account a working key, or check what it may use and enable it again.",
     ToolsUnsupported: "Choose a model that can call tools, or give the agent none.",
     ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
     BadRequest: "Check the account's model and baseUrl, and that the model takes images if any were sent.",
@@ -120,6 +127,8 @@ def _kind_of_refusal(status: int, text: str, *, told_to_wait: bool) -> type[LLMF
         return QuotaExhausted
     if status == 429:
         return RateLimited
+    if status == 403 and _FORBIDDEN_REQUEST.search(text):
+        return BadRequest
     if status in (401, 403) or _BAD_KEY.search(text):
         return AuthenticationFailed
     if _NO_TOOLS.search(text):

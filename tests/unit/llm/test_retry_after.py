@@ -25,6 +25,12 @@ ANTHROPIC = "You have reached your specified API usage limits. You will regain a
         ({"retry-after": "9"}, GEMINI, 9),
         ({}, GEMINI, 34.07),
         ({}, ANTHROPIC, 12 * 3600),
+        ({}, "Rate limit reached for gpt-4o. Please try again in 20s. Visit", 20),
+        ({}, "Please try again in 1h2m3.5s.", 3723.5),
+        ({}, "Please try again in 7m12s.", 432),
+        ({}, "try again in 6m0s", 360),
+        ({}, "Please try again in 858ms.", 0.858),
+        ({"retry-after": "9"}, "Please try again in 20s.", 9),
         ({}, "You will regain access on 2026-11-22.", 36 * 3600),
         ({"retry-after": "999999999"}, "", LONGEST.total_seconds()),
         ({"retry-after": "Fri, 20 Nov 2099 12:01:00 GMT"}, "", LONGEST.total_seconds()),
@@ -35,7 +41,20 @@ def test_every_form_is_read(headers: dict[str, str], text: str, seconds: float) 
 
 
 @pytest.mark.parametrize(
-    "value", ["", "soon", "-1", "nan", "inf", "1e400", "9" * 400, "Fri, 99 Foo 2026", "regain access on 2026-99-99"]
+    "value",
+    [
+        "",
+        "soon",
+        "-1",
+        "nan",
+        "inf",
+        "1e400",
+        "9" * 400,
+        "Fri, 99 Foo 2026",
+        "regain access on 2026-99-99",
+        "try again in a while",
+        "try again in 5",
+    ],
 )
 def test_what_cannot_be_read_is_no_answer(value: str) -> None:
     assert waiting_time({"retry-after": value}, value, NOW) is None
