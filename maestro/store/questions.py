@@ -118,12 +118,6 @@ class Questions(Repository):
         last: int | None = self._run(answers).scalar_one()
         return last
 
-    def expire(self) -> Sequence[str]:
-        """Close the questions whose time is over and return their jobs."""
-        over = col(Question.expires_at) <= self._now
-        closed = update(Question).where(IS_OPEN, over).values(status=QuestionStatus.EXPIRED, answered_at=self._now)
-        return self._run(closed.returning(col(Question.job_id))).scalars().all()
-
     def cancel_of(self, job_id: str) -> None:
         """Close the open questions of a job that has ended."""
         self._run(self._CANCEL, of_job=job_id, at=self._now)
