@@ -16,6 +16,7 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.domain.account_views import (
+    REFERENCES,
     AccountChange,
     AccountControl,
     NewAccount,
@@ -39,11 +40,35 @@ of this works beside a running Maestro, from the next call on. A key is asked fo
 variable; it is stored encrypted, and only its last four characters are ever seen again.
 """
 
+
+def _reference(text: str | None) -> str | None:
+    if text is not None and not text.startswith(REFERENCES):
+        raise typer.BadParameter("expected env:NAME or file:PATH; a key is never given here")
+    return text
+
+
 AccountName = Annotated[
     str, typer.Argument(metavar="NAME", help="The name of the account, as `maestro accounts list` shows it.")
 ]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")]
+Provider = Annotated[str, typer.Option(help="anthropic, openai, gemini, openrouter, ollama, ...")]
+Type = Annotated[
+    AccountType, typer.Option("--type", help="api_key: over HTTP; cli: the command claude of a subscription.")
+]
+Model = Annotated[str, typer.Option(help="Its model; without it, the provider's default.")]
+Models = Annotated[list[str] | None, typer.Option("--also", help="Another model it may be asked for; may be repeated.")]
+BaseUrl = Annotated[str, typer.Option(help="Another server that speaks the provider's protocol.")]
+HomeDir = Annotated[str, typer.Option(help="Of a cli account, the folder with its login.")]
+Priority = Annotated[int, typer.Option(min=0, max=1000, help="The order of asking, lowest first.")]
+Concurrency = Annotated[int, typer.Option(min=0, help="Calls at once; 0: as llm.concurrency says.")]
 KeyEnv = Annotated[
     str | None, typer.Option("--key-env", metavar="NAME", help="Take the key from this environment variable, now.")
+]
+KeyRef = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF", callback=_reference, help="Store env:NAME or file:PATH, which Maestro itself reads, and no key."
+    ),
 ]
 PerMinute = Annotated[int, typer.Option(min=0, help="What it may take a minute; 0: no limit of ours.")]
 
@@ -106,25 +131,19 @@ def show(
 @app.command()
 def add(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")],
-    provider: Annotated[str, typer.Option(help="anthropic, openai, gemini, openrouter, ollama, ...")] = "anthropic",
-    account_type: Annotated[
-        AccountType, typer.Option("--type", help="api_key: over HTTP; cli: the command claude of a subscription.")
-    ] = AccountType.API_KEY,
-    model: Annotated[str, typer.Option(help="Its model; without it, the provider's default.")] = "",
-    models: Annotated[
-        list[str] | None, typer.Option("--also", help="Another model it may be asked for; may be repeated.")
-    ] = None,
-    base_url: Annotated[str, typer.Option(help="Another server that speaks the provider's protocol.")] = "",
-    home_dir: Annotated[str, typer.Option(help="Of a cli account, the folder with its login.")] = "",
-    priority: Annotated[int, typer.Option(min=0, max=1000, help="The order of asking, lowest first.")] = 20,
+    name: NewName,
+    provider: Provider = "anthropic",
+    account_type: Type = AccountType.API_KEY,
+    model: Model = "",
+    models: Models = None,
+    base_url: BaseUrl = "",
+    home_dir: HomeDir = "",
+    priority: Priority = 20,
     requests_per_minute: PerMinute = 0,
     tokens_per_minute: PerMinute = 0,
-    concurrency: Annotated[int, typer.Option(min=0, help="Calls at once; 0: as llm.concurrency says.")] = 0,
+    concurrency: Concurrency = 0,
     key_env: KeyEnv = None,
-    key_ref: Annotated[
-        str, typer.Option(metavar="REF", help="Store env:NAME or file:PATH, which Maestro itself reads, and no key.")
-    ] = "",
+    key_ref: KeyRef = None,
     as_json: Json = False,
     config: Config = None,
     data_dir: DataDir = None,
@@ -133,26 +152,21 @@ def add(
     """Add an account; its key is asked for, or read from --key-env."""
     given = ctx.ensure_object(Given)
     given.take(config, data_dir, debug)
-    if key_ref and not key_ref.startswith(("env:", "file:")):
-        raise typer.BadParameter("expected env:NAME or file:PATH; a key is never given here", param_hint="--key-ref")
-    asks = account_type is AccountType.API_KEY and provider not in KEYLESS and not key_ref
+    new = NewAccount(
+        name=name,
+        type=account_type,
+        provider=provider,
+        model=model,
+        models=tuple(models or ()),
+        base_url=base_url,
+        home_dir=home_dir,
+        priority=priority,
+        requests_per_minute=requests_per_minute,
+        tokens_per_minute=tokens_per_minute,
+        concurrency=concurrency,
+    )
     with _desk(given) as desk:
-        key = _key(key_env) if asks or key_env else key_ref
-        new = NewAccount(
-            name=name,
-            type=account_type,
-            provider=provider,
-            model=model,
-            models=tuple(models or ()),
-            api_key=SecretStr(key),
-            base_url=base_url,
-            home_dir=home_dir,
-            priority=priority,
-            requests_per_minute=requests_per_minute,
-            tokens_per_minute=tokens_per_minute,
-            concurrency=concurrency,
-        )
-        account = desk.control.add(new, ACTOR)
+        account = desk.control.add(_with_key(new, key_env, key_ref), ACTOR)
     write(account, [f"{account.name} is asked for {account.provider}/{account.model} from the next call on"], as_json)
 
 
@@ -208,6 +222,16 @@ def remove(
     with _desk(given) as desk:
         desk.control.remove(name, ACTOR)
     write(Removed(name=name), [f"{name} is gone"], as_json)
+
+
+def _with_key(new: NewAccount, variable: str | None, reference: str | None) -> NewAccount:
+    """Add the key: a reference, or the key itself where one is usually needed."""
+    if variable and reference:
+        raise typer.BadParameter("give --key-env or --key-ref, not both")
+    key = reference or ""
+    if reference is None and (variable or (new.type is AccountType.API_KEY and new.provider not in KEYLESS)):
+        key = _key(variable)
+    return new.model_copy(update={"api_key": SecretStr(key)})
 
 
 def _key(variable: str | None) -> str:

@@ -54,9 +54,10 @@ def test_a_reference_is_stored_and_a_key_is_refused_where_it_would_be_seen(rows:
     added = maestro("accounts", "add", "mine", "--key-ref", "env:MY_KEY", "--json").json
     assert (added["reference"], added["last4"]) == ("env:MY_KEY", "")
     assert "env:MY_KEY" in maestro("accounts", "list").out
-    ran = maestro("accounts", "add", "other", "--key-ref", KEY)
-    assert (ran.code, ran.out) == (2, "")
-    assert "SECRET" not in ran.err
+    for wrong in (("--key-ref", KEY), ("--key-ref", "env:MY_KEY", "--key-env", "MY_KEY")):
+        ran = maestro("accounts", "add", "other", *wrong)
+        assert (ran.code, ran.out) == (2, "")
+        assert "SECRET" not in ran.err
 
 
 def test_who_needs_no_key_is_asked_for_none(rows: JobRows, maestro: Maestro) -> None:
