@@ -54,15 +54,6 @@ ModelLookup = Callable[[str], ModelFacts]
 """A second opinion on a model, by its name."""
 
 
-def _claude(input_usd: float, output_usd: float) -> Price:
-    return Price(input_usd, output_usd, cached_share=0.1, cache_write_share=1.25)
-
-
-def _gpt(input_usd: float, output_usd: float, cached_usd: float) -> Price:
-    """Return a price of OpenAI or Google, who publish the price of a token read from the cache."""
-    return Price(input_usd, output_usd, cached_share=cached_usd / input_usd)
-
-
 _WINDOWS: Mapping[str, int] = {
     "claude": 200_000,
     "gpt-4.1": 1_000_000,
@@ -75,8 +66,9 @@ _WINDOWS: Mapping[str, int] = {
     "gemini-2.5": 1_000_000,
 }
 
-_OPUS, _OPUS_4_5 = _claude(15, 75), _claude(5, 25)
-_SONNET, _HAIKU = _claude(3, 15), _claude(1, 5)
+# Anthropic's shares are the same for all of its models.
+_OPUS, _OPUS_4_5 = Price(15, 75, 0.1, 1.25), Price(5, 25, 0.1, 1.25)
+_SONNET, _HAIKU = Price(3, 15, 0.1, 1.25), Price(1, 5, 0.1, 1.25)
 
 # Opus became cheaper with 4.5; names that do not say pay the older, higher price.
 _FAMILY_PRICES: Mapping[str, Price] = {
@@ -96,22 +88,22 @@ _FAMILY_PRICES: Mapping[str, Price] = {
 
 # Here a longer name is another model at another price: gpt-5-pro costs twelve times gpt-5.
 _PRICES: Mapping[str, Price] = {
-    "gpt-4.1": _gpt(2, 8, 0.5),
-    "gpt-4.1-mini": _gpt(0.4, 1.6, 0.1),
-    "gpt-4.1-nano": _gpt(0.1, 0.4, 0.025),
-    "gpt-4o": _gpt(2.5, 10, 1.25),
-    "gpt-4o-mini": _gpt(0.15, 0.6, 0.075),
-    "gpt-5": _gpt(1.25, 10, 0.125),
-    "gpt-5-mini": _gpt(0.25, 2, 0.025),
-    "gpt-5-nano": _gpt(0.05, 0.4, 0.005),
-    "o3": _gpt(2, 8, 0.5),
-    "o3-mini": _gpt(1.1, 4.4, 0.55),
-    "o4-mini": _gpt(1.1, 4.4, 0.275),
-    "gemini-2.0-flash": _gpt(0.1, 0.4, 0.025),
-    "gemini-2.0-flash-lite": _gpt(0.075, 0.3, 0.01875),
-    "gemini-2.5-pro": _gpt(1.25, 10, 0.125),
-    "gemini-2.5-flash": _gpt(0.3, 2.5, 0.03),
-    "gemini-2.5-flash-lite": _gpt(0.1, 0.4, 0.01),
+    "gpt-4.1": Price(2, 8, 0.25),
+    "gpt-4.1-mini": Price(0.4, 1.6, 0.25),
+    "gpt-4.1-nano": Price(0.1, 0.4, 0.25),
+    "gpt-4o": Price(2.5, 10, 0.5),
+    "gpt-4o-mini": Price(0.15, 0.6, 0.5),
+    "gpt-5": Price(1.25, 10, 0.1),
+    "gpt-5-mini": Price(0.25, 2, 0.1),
+    "gpt-5-nano": Price(0.05, 0.4, 0.1),
+    "o3": Price(2, 8, 0.25),
+    "o3-mini": Price(1.1, 4.4, 0.5),
+    "o4-mini": Price(1.1, 4.4, 0.25),
+    "gemini-2.0-flash": Price(0.1, 0.4, 0.25),
+    "gemini-2.0-flash-lite": Price(0.075, 0.3, 0.25),
+    "gemini-2.5-pro": Price(1.25, 10, 0.1),
+    "gemini-2.5-flash": Price(0.3, 2.5, 0.1),
+    "gemini-2.5-flash-lite": Price(0.1, 0.4, 0.1),
 }
 
 _FAMILIES: Mapping[str, str] = {
