@@ -43,7 +43,7 @@ def portrait(account: AccountView) -> Iterator[str]:
         ("from", ORIGINS[account.source]),
         ("calls", str(account.calls)),
         ("spent", _dollars(account)),
-        ("last used", _time(account.last_used_at)),
+        ("last used", _time(account.last_used_at) if account.last_used_at else ""),
         ("last error", _error(account)),
     )
     yield from (f"  {name:<11} {plain(value)}" for name, value in facts if value)
