@@ -102,7 +102,9 @@ def _claude(environment: Mapping[str, str]) -> Discovery:
     if not _logged_in(environment):
         fix = f"run `{CLAUDE}` once to log in and `maestro init --force` to use it"
         return Discovery(sentences=(f"the command {CLAUDE} is at {command}, but nobody is logged in; {fix}",))
-    account = AccountSettings(name=CLAUDE, type="cli", model=DEFAULT_CLI_MODEL, priority=CLAUDE_PRIORITY)
+    account = AccountSettings(
+        provider="anthropic", name=CLAUDE, type="cli", model=DEFAULT_CLI_MODEL, priority=CLAUDE_PRIORITY
+    )
     entry = account.model_dump(include={"name", "type", "model", "priority"})
     return Discovery((entry,), (f"the command {CLAUDE} is at {command}: account {CLAUDE} with {account.model}",))
 

@@ -86,9 +86,8 @@ class AccountSettings(Section):
         default="api_key", description="`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
     provider: Word = Field(
-        default="anthropic",
         description="`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, "
-        "or `demo`, the built-in model that works offline",
+        "or `demo`, the built-in model that works offline; a `cli` account needs none",
     )
     model: str = Field(default="", description="the model; empty: the provider's default, where Maestro knows one")
     models: tuple[ModelName, ...] = Field(
@@ -108,11 +107,12 @@ class AccountSettings(Section):
     @classmethod
     def _default_model(cls, data: object) -> object:
         """Fill in the provider's default, so that ``model`` always names one."""
-        if not isinstance(data, dict) or data.get("model", "") != "":
+        if not isinstance(data, dict):
             return data
+        defaults = {"model": DEFAULT_MODELS.get(str(data.get("provider")), "")}
         if data.get("type") == "cli":
-            return {**data, "model": DEFAULT_CLI_MODEL}
-        return {**data, "model": DEFAULT_MODELS.get(str(data.get("provider", "anthropic")), "")}
+            defaults = {"provider": "anthropic", "model": DEFAULT_CLI_MODEL}
+        return {**data, **{name: text for name, text in defaults.items() if data.get(name, "") == ""}}
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:

@@ -58,7 +58,7 @@ async def _made(subject: Subject, row: ModelAccount, keys: Keys) -> Diagnosis:
 
 
 async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
-    if settings.type == AccountType.CLI:
+    if account_of(settings).type is AccountType.CLI:
         return command(account_of(settings), subject.environment.get("PATH", ""))
     check = f"account {settings.name}"
     what = f"{settings.provider}/{settings.model}"

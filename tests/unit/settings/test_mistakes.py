@@ -20,7 +20,6 @@ NOT_YET = "this release of Maestro does not have it yet; leave it out until the 
         ({"chat": {"enabled": True}}, f"chat: {NOT_YET}"),
         ({"connectors": {}}, f"connectors: {NOT_YET}"),
         ({"temporal": {"encryptionKey": ""}}, f"temporal.encryptionKey: {NOT_YET}"),
-        ({"jobs": {"maxToolRounds": 5}}, f"jobs.maxToolRounds: {NOT_YET}"),
         ({"jobs": {"max_attempts": 1}}, "jobs.max_attempts: unknown key, did you mean jobs.maxAttempts?"),
         ({"password": SECRET}, "password: unknown key, did you mean webui.password?"),
         ({"xyzzy": {"a": SECRET}}, "xyzzy: unknown key; docs/configuration.md lists all of them"),
