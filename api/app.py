@@ -8,7 +8,7 @@ from api.dashboard import assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
-from api.routes import accounts, agents, health, jobs, openapi, questions, tickets
+from api.routes import accounts, agents, clients, health, jobs, openapi, questions, tickets, usage
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
 
@@ -19,6 +19,8 @@ ROUTERS = (
     questions.router,
     agents.router,
     accounts.router,
+    clients.router,
+    usage.router,
     tickets.router,
     openapi.router,
     login.for_everybody,

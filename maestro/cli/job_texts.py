@@ -11,7 +11,21 @@ UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(mi
 
 JOB_COLUMNS = ("id", "status", "kind", "agent", "channel", "age", "attempts", "error")
 STEP_COLUMNS = ("step", "state", "attempt", "run", "started", "took", "error")
-CALL_COLUMNS = ("call", "for", "state", "provider", "model", "account", "tokens in", "out", "cost", "took", "error")
+CALL_COLUMNS = (
+    "call",
+    "for",
+    "state",
+    "provider",
+    "model",
+    "account",
+    "in",
+    "out",
+    "cached",
+    "cost",
+    "took",
+    "tools",
+    "error",
+)
 DELIVERY_COLUMNS = ("chunk", "purpose", "state", "attempts", "platform id", "error")
 
 
@@ -98,8 +112,10 @@ def _call(call: CallView) -> tuple[str, ...]:
         call.account,
         str(call.input_tokens),
         str(call.output_tokens),
+        str(call.cached_tokens),
         _cost(call.cost_usd),
         _took(call.duration_ms),
+        ", ".join(call.tools),
         call.error,
     )
 

@@ -19,6 +19,7 @@ COMMANDS: Mapping[str, str] = {
     "questions": "List and answer the questions of agents.",
     "agents": "List and show agents.",
     "accounts": "List, add, enable, disable and remove accounts at providers of models.",
+    "usage": "Show what model calls took and cost.",
     "owner": "Add, list and remove owners.",
     "migrate": "Create the database, or bring it up to this release.",
     "version": "Show the version.",

@@ -1,6 +1,8 @@
 """What model calls took and cost, kept for the bill even when a conversation is deleted."""
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 
 from sqlmodel import Field, Index, SQLModel
 
@@ -40,3 +42,66 @@ class UsageRow(SQLModel, table=True):
     cost_usd: float | None = None
     duration_ms: int | None = None
     error: str = ""
+
+
+class UsageBy(StrEnum):
+    """What usage is added up by."""
+
+    DAY = "day"
+    AGENT = "agent"
+    CLIENT = "client"
+    ACCOUNT = "account"
+    MODEL = "model"
+    CONVERSATION = "conversation"
+    JOB = "job"
+
+
+@dataclass(frozen=True)
+class Period:
+    """Whole days, UTC, the first and the last included."""
+
+    since: date
+    until: date
+
+    @property
+    def begins(self) -> datetime:
+        """The first moment in it."""
+        return datetime.combine(self.since, time(), UTC)
+
+    @property
+    def ends(self) -> datetime:
+        """The first moment after it."""
+        return datetime.combine(self.until + timedelta(days=1), time(), UTC)
+
+
+@dataclass(frozen=True)
+class UsageMark:
+    """The last sum of a page; ``cost_usd`` is what the sums are sorted by, where they are not days."""
+
+    key: str
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class UsageSum:
+    """What all requests of one day, agent, ... took; ``key`` is its name, empty for those that belong to none.
+
+    Tokens and ``cost_usd`` leave out the interrupted ones, which are estimated apart. A cost is None when none of its
+    requests has a known one, and says nothing of the ``unknown_cost`` ones: their price is not known.
+    """
+
+    key: str
+    calls: int
+    failures: int
+    interrupted: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+    unknown_cost: int
+    interrupted_cost_usd: float | None
+
+    @property
+    def mark(self) -> UsageMark:
+        """Where a page ends that ends with this."""
+        return UsageMark(self.key, self.cost_usd or 0.0)

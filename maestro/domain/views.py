@@ -11,7 +11,7 @@ from pydantic.alias_generators import to_camel
 from maestro.domain.calls import CallState, LLMCall
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs import Job, JobKind, JobStatus, JobStep, StepState
-from maestro.domain.prompts import CallPurpose
+from maestro.domain.prompts import TOOL_CALLS, CallPurpose
 from maestro.domain.values import Value
 
 EXCERPT = 140
@@ -87,7 +87,10 @@ class StepView(View):
 
 
 class CallView(View):
-    """One attempt at one model call, without what was said; ``cost_usd`` is None when unknown."""
+    """One attempt at one model call, without what was said; ``cost_usd`` is None when unknown.
+
+    ``tools`` are the names of those it asked for.
+    """
 
     purpose: CallPurpose
     number: int
@@ -98,7 +101,9 @@ class CallView(View):
     account: str
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
     cost_usd: float | None
+    tools: tuple[str, ...]
     finish_reason: str
     error: str
     started_at: datetime
@@ -172,17 +177,17 @@ def detail(record: Record) -> JobDetail:
         **_summary(record.listed),
         conversation_id=record.listed.job.conversation_id,
         restarted_by=tuple(record.restarted_by),
-        cost_usd=total_cost(record.calls, CallState.ANSWERED),
+        cost_usd=total_cost(record.calls, CallState.ANSWERED, CallState.FAILED),
         interrupted_cost_usd=total_cost(record.calls, CallState.INTERRUPTED),
         steps=tuple(map(_step, record.steps)),
-        calls=tuple(map(CallView.model_validate, record.calls)),
+        calls=tuple(map(_call, record.calls)),
         deliveries=tuple(map(DeliveryView.model_validate, record.deliveries)),
     )
 
 
-def total_cost(calls: Sequence[LLMCall], state: CallState) -> float | None:
-    """Add up what is known of the calls that ended this way; None when none of them says what it cost."""
-    known = [call.cost_usd for call in calls if call.state is state and call.cost_usd is not None]
+def total_cost(calls: Sequence[LLMCall], *states: CallState) -> float | None:
+    """Add up what is known of the calls that ended in these ways; None when none of them says what it cost."""
+    known = [call.cost_usd for call in calls if call.state in states and call.cost_usd is not None]
     return sum(known) if known else None
 
 
@@ -198,6 +203,11 @@ def _summary(listed: Listed) -> dict[str, Any]:
 def _excerpt(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+
+
+def _call(row: LLMCall) -> CallView:
+    wanted = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
+    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(call.name for call in wanted))
 
 
 def _step(row: JobStep) -> StepView:

@@ -1,6 +1,6 @@
 """What was spent and is reserved, by day and scope; reserving and settling are one transaction each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
 
@@ -133,6 +133,10 @@ class Budgets(Repository):
     def clients(self) -> Sequence[Client]:
         """Return every client by name."""
         return self._session.scalars(select(Client).order_by(col(Client.name))).all()
+
+    def client_levels(self) -> Mapping[str, Level]:
+        """Return what was spent and is reserved for each client today, by name."""
+        return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
 
     def client(self, name: str) -> Client | None:
         """Return the client of this name, if there is one."""

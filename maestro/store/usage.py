@@ -9,8 +9,9 @@ from maestro.domain.calls import LLMCall
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import CallKey
-from maestro.domain.usage import UsageRow
+from maestro.domain.usage import Period, UsageBy, UsageMark, UsageRow, UsageSum
 from maestro.store.repository import Repository
+from maestro.store.usage_sums import sums
 
 _OF_CALL = (
     "job_id",
@@ -83,6 +84,10 @@ class UsageLog(Repository):
             setattr(row, name, getattr(job, name))
         self._session.add(row)
         self._session.flush()
+
+    def sums(self, by: UsageBy, period: Period, after: UsageMark | None, limit: int) -> Sequence[UsageSum]:
+        """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""
+        return [UsageSum(*row) for row in self._session.execute(sums(by, period, after, limit))]
 
     def forget(self, key: CallKey, attempt: int) -> float:
         """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""

@@ -315,6 +315,8 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/agents/{slug}",
         "/api/accounts",
         "/api/accounts/{name}",
+        "/api/clients",
+        "/api/usage",
         "/api/web/tickets",
         "/api/openapi.json",
         "/metrics",

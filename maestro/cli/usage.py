@@ -1,0 +1,81 @@
+"""``maestro usage``: what model calls took and cost, added up."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from maestro.cli.opened import opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.cli.table import lines
+from maestro.domain.usage import UsageBy
+from maestro.domain.usage_views import LIMIT, MOST, UsageItem, UsagePage, UsageQuery, usage_page
+
+NOTHING = "No model was called in this time."
+NOBODY = "-"
+COLUMNS = ("calls", "failed", "in", "out", "cached", "cost", "of unknown cost", "cut off", "estimated")
+
+DAY = ["%Y-%m-%d"]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command("usage")
+def show_usage(
+    ctx: typer.Context,
+    by: Annotated[UsageBy, typer.Option(help="What to add up by.")] = UsageBy.DAY,
+    since: Annotated[
+        datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The first, as 2026-11-20, UTC; else 30 days.")
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The last, as 2026-11-20, UTC; else today.")
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
+    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show what model calls took and cost: by day, the newest first, or by anything else, the dearest first.
+
+    A cost in US dollars leaves out calls whose price is not known, which are counted beside it, and calls that were cut
+    off, whose cost is estimated apart. It works whether Maestro runs or not.
+    """
+    given = ctx.ensure_object(Given)
+    given.take(config, data_dir, debug)
+    days = {"since": since.date() if since else None, "until": until.date() if until else None}
+    query = _query(by=by, limit=limit, cursor=cursor, **days)
+    with opened(given) as at, at.store.view() as tx:
+        period = query.period(tx.budgets.today)
+        page = usage_page(tx.usage.sums(query.by, period, query.after, query.limit + 1), query.limit)
+    write(page, _listing(page, by), as_json)
+
+
+def _query(**given: object) -> UsageQuery:
+    try:
+        return UsageQuery.model_validate(given)
+    except ValidationError as error:
+        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _listing(page: UsagePage, by: UsageBy) -> Iterator[str]:
+    if not page.items:
+        yield NOTHING
+        return
+    yield from lines((by, *COLUMNS), list(map(_line, page.items)))
+    if page.next is not None:
+        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+
+
+def _line(item: UsageItem) -> tuple[str, ...]:
+    counts = (item.calls, item.failures, item.input_tokens, item.output_tokens, item.cached_tokens)
+    cost, estimated = _cost(item.cost_usd), _cost(item.interrupted_cost_usd)
+    return item.key or NOBODY, *map(str, counts), cost, str(item.unknown_cost), str(item.interrupted), estimated
+
+
+def _cost(usd: float | None) -> str:
+    return NOBODY if usd is None else f"${usd:.4f}"

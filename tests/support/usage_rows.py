@@ -1,0 +1,59 @@
+"""Model calls of several days, agents and clients, as the chain would have left them."""
+
+from maestro.domain.budgets import Client
+from maestro.domain.calls import CallEstimate, Expense
+from maestro.domain.prompts import CallKey, LLMResponse, ToolCall, Usage
+from tests.support.job_rows import JobRows
+
+ESTIMATE = CallEstimate("anthropic", "claude-haiku-4-5", 40, 0.125, "main")
+NOTHING_SAID = Expense(Usage(input_tokens=50), 0.25)
+
+
+def use(rows: JobRows) -> None:
+    """Two days: the first with a paid answer for Acme, the second with one each that failed, was free and cut off."""
+    with rows.store.begin() as tx:
+        acme = tx.budgets.put_client(Client(name="Acme", daily_budget_usd=2, configured=True)).id
+        tx.budgets.put_client(Client(name="Globex"))
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.jobs.update(job_id, client_id=acme)
+    answered(rows, job_id, 0.5)
+    rows.clock.go(days=1)
+    answered(rows, rows.add(agent=None), None, account="spare")
+    cut_off(rows, rows.add())
+    failed(rows, rows.add())
+
+
+def answered(
+    rows: JobRows, job_id: str, usd: float | None, account: str = "main", tools: tuple[ToolCall, ...] = ()
+) -> None:
+    """Let a job be answered by an account; the one called spare has a model of its own."""
+    key = CallKey(job_id=job_id, number=1)
+    response = LLMResponse(
+        content="hello",
+        tool_calls=tools,
+        model="claude-haiku-4-5" if account == "main" else "llama3",
+        provider="anthropic",
+        account=account,
+        input_tokens=100,
+        output_tokens=10,
+        cached_tokens=60,
+        cost_usd=usd,
+        duration_ms=5,
+    )
+    with rows.store.begin() as tx:
+        tx.calls.keep_answer(key, tx.calls.sent(key, "digest", ESTIMATE), response)
+
+
+def cut_off(rows: JobRows, job_id: str) -> None:
+    """Let a call of a job be broken off."""
+    key = CallKey(job_id=job_id, number=1)
+    with rows.store.begin() as tx:
+        tx.calls.interrupted(key, tx.calls.sent(key, "digest", ESTIMATE))
+
+
+def failed(rows: JobRows, job_id: str) -> None:
+    """Let a call of a job fail that was paid all the same."""
+    key = CallKey(job_id=job_id, number=1)
+    with rows.store.begin() as tx:
+        tx.calls.failed(key, tx.calls.sent(key, "digest", ESTIMATE), "EmptyResponse", NOTHING_SAID)
