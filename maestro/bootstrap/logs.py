@@ -5,11 +5,14 @@ from typing import Literal
 
 import structlog
 
-QUIET = ("httpx", "httpcore", "httpcore2", "LiteLLM", "alembic", "temporalio", "uvicorn.access", "websockets")
+QUIET = (
+    *("httpx", "httpx2", "httpcore", "httpcore2", "LiteLLM", "alembic", "temporalio", "uvicorn.access", "websockets"),
+)
 """Libraries whose own lines carry addresses with keys in them, or one line per request."""
 
-SILENT = ("temporalio.worker._worker",)
-"""Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses."""
+SILENT = ("mcp", "temporalio.worker._worker")
+"""Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses or an MCP
+server that writes what is no message; the text of messages would be in it."""
 
 
 def configure_logs(level: str, style: Literal["text", "json"]) -> None:

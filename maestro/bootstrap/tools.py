@@ -1,26 +1,100 @@
 """The tools of a process: built in, switched on by configuration, installed, or served elsewhere."""
 
-from maestro.settings import Settings
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+
+import structlog
+
+from maestro.child_process import plain_environment
+from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
 from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool
 from maestro.tools.calculate import Calculate
+from maestro.tools.files import ListFiles, ReadFile, WriteFile
 from maestro.tools.get_time import GetTime
 from maestro.tools.http_fetch import HttpFetch
+from maestro.tools.installed import installed_tools
+from maestro.tools.mcp_server import McpServer, local_name
 from maestro.tools.memory_search import MemorySearch
-from maestro.tools.registry import Tools
+from maestro.tools.registry import Tools, ToolSource
+from maestro.tools.run_shell import RunShell
 from maestro.tools.web_search import WebSearch
+
+SHELL_SHARE = 0.9
+"""Of the time a tool call may take: what a command wrote until then can still be told."""
+
+_SWITCHES = {
+    "read_file": "tools.files",
+    "write_file": "tools.files",
+    "list_files": "tools.files",
+    "run_shell": "tools.shell",
+}
+
+_log = structlog.get_logger(__name__)
 
 
 def build_tools(settings: Settings) -> Tools:
-    """Return all tools; which of them an agent may call is the agent's."""
-    private = frozenset(settings.tools.private_hosts)
-    fixed: list[Tool] = [
+    """Return all tools; which of them an agent may call is the agent's.
+
+    Their ``serve`` has to run as long as the process, for those of MCP servers.
+    """
+    environment = plain_environment(read_environment())
+    fixed = [*_built_in(settings.tools), *_switched_on(settings.tools, environment)]
+    fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
+    for name, fix in missing(settings, {tool.spec.name for tool in fixed}):
+        _log.warning("a tool is named that nobody has", tool=name, fix=fix)
+    return Tools(fixed, settings.tools.default, _elsewhere(settings.tools, environment))
+
+
+def missing(settings: Settings, known: set[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name in the configuration that no tool has, and what to do about it.
+
+    Tools of MCP servers are known only when the server is asked, so names that may be theirs pass.
+    """
+    named = {*settings.tools.default, *settings.tools.approval}
+    for agent in settings.agents:
+        named.update(agent.tools or ())
+    servers = tuple(local_name(server.name, "") for server in settings.tools.mcp)
+    for name in sorted(named - known):
+        if name in _SWITCHES:
+            yield name, f"set {_SWITCHES[name]} to true, or take the name out"
+        elif not name.startswith(servers):
+            yield name, "correct the name in tools.default, tools.approval or an agent's tools"
+
+
+def _built_in(settings: ToolSettings) -> list[Tool]:
+    private = frozenset(host.lower() for host in settings.private_hosts)
+    return [
         AskQuestion(),
         Calculate(),
         GetTime(utc_now),
         HttpFetch(private),
         MemorySearch(),
-        WebSearch(settings.tools.search_url, private),
+        WebSearch(settings.search_url, private),
     ]
-    return Tools(fixed, settings.tools.default)
+
+
+def _switched_on(settings: ToolSettings, environment: Mapping[str, str]) -> list[Tool]:
+    files: list[Tool] = [ReadFile(), WriteFile(), ListFiles()] if settings.files else []
+    return [*files, RunShell(environment, settings.timeout_seconds * SHELL_SHARE)] if settings.shell else files
+
+
+def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:
+    """Return the tools of MCP servers; their SDK takes half a second to import, and nobody without one should wait."""
+    if not settings.mcp:
+        return None
+    servers = [_server(server) for server in settings.mcp]
+    source: ToolSource = import_module("maestro.tools.mcp_client").McpServers(servers, environment)
+    return source
+
+
+def _server(settings: McpServerSettings) -> McpServer:
+    return McpServer(
+        name=settings.name,
+        words=(settings.command, *settings.args) if settings.command else (),
+        environment=settings.env,
+        url=settings.url,
+        headers=settings.headers,
+        idempotent=frozenset(settings.idempotent),
+    )

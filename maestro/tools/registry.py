@@ -1,6 +1,8 @@
 """The tools there are: which of them an agent may call, what a model is told of them, and whether it asks properly."""
 
+import asyncio
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol
@@ -31,6 +33,10 @@ class ToolSource(Protocol):
         """Return when it is known what there is, or when that takes too long."""
         ...
 
+    async def serve(self) -> None:
+        """Look after where they come from until cancelled; never returns by itself."""
+        ...
+
 
 class Tools:
     """All tools of a process."""
@@ -45,6 +51,13 @@ class Tools:
         """Wait a short while for tools that are still being looked for; at once when none are."""
         if self._source is not None:
             await self._source.settled()
+
+    async def serve(self) -> None:
+        """Keep open what tools need, as a service of the process; when cancelled, close it in good order."""
+        if self._source is None:
+            await asyncio.Event().wait()
+        else:
+            await self._source.serve()
 
     def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
         """Return what a model is told, by name: the tools of an agent that may call these, or the default ones.
@@ -100,7 +113,7 @@ def parse(spec: ToolSpec, text: str) -> Arguments:
         raise ToolFailure(f"The arguments must be one JSON object. {_expected(spec)}")
     try:
         errors = sorted(_checker(spec.parameters)(arguments), key=lambda error: [str(part) for part in error.path])
-    except (Unresolvable, RecursionError):
+    except (Unresolvable, RecursionError, re.error):  # of a schema from elsewhere
         raise ToolFailure(
             f"The arguments cannot be checked: the schema of {spec.name} is broken. Do without."
         ) from None

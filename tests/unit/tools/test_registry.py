@@ -1,5 +1,6 @@
 """Which tools there are, who may call them, and what a model hears when it asks wrongly."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ class Elsewhere:
 
     async def settled(self) -> None:
         self.there = [named("late")]
+
+    async def serve(self) -> None:
+        self.there = [named("served")]
 
 
 def names(specs: Sequence[ToolSpec]) -> list[str]:
@@ -96,6 +100,15 @@ async def test_tools_from_elsewhere_come_and_go() -> None:
         tools.find("late", None)
 
 
+async def test_where_tools_come_from_is_looked_after_as_long_as_the_process_runs() -> None:
+    source = Elsewhere()
+    await Tools([], [], source).serve()
+    assert names([tool.spec for tool in source.there]) == ["served"]
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await Tools([], []).serve()
+
+
 def test_nothing_from_elsewhere_replaces_a_tool_of_ours() -> None:
     tools = Tools([named("a", "ours")], default=["a"], source=Elsewhere([named("a", "theirs")]))
     assert [spec.description for spec in tools.specs(None)] == ["ours"]
@@ -147,6 +160,12 @@ def test_a_schema_is_never_fetched_from_elsewhere() -> None:
     spec = ToolSpec(name="a", description="", parameters=canonical({"$ref": "http://127.0.0.1:9/schema.json"}))
     with pytest.raises(ToolFailure, match="cannot be checked"):
         parse(spec, "{}")
+
+
+def test_a_schema_that_breaks_while_it_is_used_is_a_failure() -> None:
+    schema = {"properties": {"a": {"type": "string", "pattern": "("}}}
+    with pytest.raises(ToolFailure, match="cannot be checked"):
+        parse(ToolSpec(name="a", description="", parameters=canonical(schema)), '{"a": "x"}')
 
 
 @pytest.mark.parametrize("schema", [{"type": "no-such-type"}, {"properties": []}, {"required": "all"}])

@@ -1,0 +1,277 @@
+"""Tools of MCP servers: one session for each server, opened in the background and again after every failure."""
+
+import asyncio
+import math
+import re
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+import anyio
+import httpx2
+import mcp_types as types
+import structlog
+from jsonschema import SchemaError
+from mcp import Client, MCPError
+from mcp.client import Transport
+from mcp.client.session import IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+
+from maestro.domain.prompts import ToolSpec
+from maestro.domain.release import release
+from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical
+from maestro.tools.mcp_process import Program, running
+from maestro.tools.mcp_server import McpServer, local_name, without
+from maestro.tools.registry import check_parameters
+from maestro.uninterrupted import uninterrupted
+
+CONNECT_SECONDS = 30.0
+"""How long a server may take from its start to its list of tools; some are downloaded first."""
+SETTLE_SECONDS = 5.0
+"""How long the first use of tools waits for servers that are still starting."""
+AGAIN_SECONDS = (1.0, 60.0)
+"""The first and the longest wait before a session is opened again."""
+READ_SECONDS = 300.0
+
+_MAX_PAGES = 100
+_MAX_DESCRIPTION_CHARS = 4000
+_BLANKS = re.compile(r"\s*\n\s*\n\s*")
+
+_log = structlog.get_logger(__name__)
+
+
+class McpServers:
+    """The sessions of a process with its MCP servers."""
+
+    def __init__(self, servers: Sequence[McpServer], environment: Mapping[str, str]) -> None:
+        """``environment`` is what every program gets besides its own: nothing secret."""
+        self._sessions = [_Session(server, environment) for server in servers]
+        self._until: float | None = None
+
+    def tools(self) -> Sequence[Tool]:
+        """Return the tools of the servers that are connected; where two have one name, the first server's."""
+        found: dict[str, Tool] = {}
+        for session in self._sessions:
+            for tool in session.tools:
+                found.setdefault(tool.spec.name, tool)
+        return list(found.values())
+
+    async def settled(self) -> None:
+        """Return when every server was tried once, or 5 seconds after this was first asked."""
+        now = asyncio.get_running_loop().time()
+        self._until = self._until or now + SETTLE_SECONDS
+        if now < self._until:
+            await asyncio.wait(
+                [asyncio.ensure_future(session.tried.wait()) for session in self._sessions], timeout=self._until - now
+            )
+
+    async def serve(self) -> None:
+        """Keep the sessions open until cancelled; then close them, so that no program is left."""
+        tasks = [asyncio.create_task(session.keep_open()) for session in self._sessions]
+        try:
+            await asyncio.wait(tasks)
+        finally:
+            for session in self._sessions:
+                session.close()
+            await uninterrupted(_all(tasks))
+
+
+async def _all(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Session:
+    """The session with one server.
+
+    It is opened, used for the list of tools and closed by one task. Calls come from other tasks; one that fails makes
+    that task ask for the list again, and what fails too when this is asked is opened anew.
+    """
+
+    def __init__(self, server: McpServer, environment: Mapping[str, str]) -> None:
+        self.tools: Sequence[Tool] = ()
+        self.tried = asyncio.Event()
+        self._server = server
+        self._environment = environment
+        self._clean = partial(without, server.secrets)
+        self._news = asyncio.Event()
+        self._client: Client | None = None
+        self._open = anyio.CancelScope()
+
+    def close(self) -> None:
+        """Let ``keep_open`` end."""
+        self._open.cancel()
+
+    async def keep_open(self) -> None:
+        """Open the session, and again when it is over, less and less often while it cannot be opened."""
+        with self._open:
+            wait = AGAIN_SECONDS[0]
+            while True:
+                worked = await self._once()
+                self.tried.set()
+                wait = AGAIN_SECONDS[0] if worked else min(wait * 2, AGAIN_SECONDS[1])
+                await asyncio.sleep(wait)
+
+    async def call(self, name: str, arguments: Arguments) -> str:
+        """Call a tool by the server's own name for it; raises ``ToolFailure``."""
+        client, server = self._client, self._server.name
+        if client is None:
+            raise ToolFailure(f"The server {server} of this tool is away at the moment. Do without, or try later.")
+        try:
+            result = await client.call_tool(name, dict(arguments))
+        except (MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            self._news.set()
+            if isinstance(error, MCPError) and error.code != types.CONNECTION_CLOSED:
+                raise ToolFailure(f"The server {server} refused the call: {self._clean(error.message)}") from None
+            raise ToolFailure(
+                f"The server {server} ended the connection during the call; whether the call took effect is unknown."
+            ) from None
+        except (RuntimeError, ValueError) as error:
+            raise ToolFailure(f"The server {server} sent a wrong answer: {self._clean(str(error))[:500]}") from None
+        if result.is_error:
+            raise ToolFailure(_text(result) or f"The server {server} says only that the call failed.")
+        return _text(result) or "(the tool returned nothing)"
+
+    async def _once(self) -> bool:
+        """Keep one session open until it breaks; return whether it ever gave a list of tools."""
+        reason: object = f"it gave no list of tools within {CONNECT_SECONDS:g} seconds"
+        worked = False
+        try:
+            with anyio.CancelScope() as patience:
+                async with AsyncExitStack() as stack:
+                    patience.deadline = anyio.current_time() + CONNECT_SECONDS
+                    client = await stack.enter_async_context(self._connected(await self._transport(stack)))
+                    tasks = await stack.enter_async_context(anyio.create_task_group())
+                    tasks.start_soon(self._watch, client)
+                    while True:
+                        self._news.clear()
+                        self.tools = self._offered(await _listed(client))
+                        self._client, worked = client, True
+                        self.tried.set()
+                        patience.deadline = math.inf
+                        await self._news.wait()
+                        patience.deadline = anyio.current_time() + CONNECT_SECONDS
+        # A server is somebody else's program: whatever it does wrong, the other tools and the answers go on (issue 4).
+        except Exception as error:  # noqa: BLE001 - see above
+            reason = self._clean(_cause(error))
+        finally:
+            self._client, self.tools = None, ()
+        _log.warning("an MCP server is away and will be tried again", server=self._server.name, reason=reason)
+        return worked
+
+    async def _transport(self, stack: AsyncExitStack) -> Transport:
+        server = self._server
+        if server.words:
+            own = {name: value.get_secret_value() for name, value in server.environment.items()}
+            return running(
+                Program(server.name, server.words, {**self._environment, **own}, self._clean, self._news.set)
+            )
+        http = httpx2.AsyncClient(
+            headers={name: value.get_secret_value() for name, value in server.headers.items()},
+            timeout=httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
+            trust_env=False,
+        )
+        return streamable_http_client(server.url, http_client=await stack.enter_async_context(http))
+
+    def _connected(self, transport: Transport) -> Client:
+        ourselves = types.Implementation(name="maestro", version=release())
+        return Client(transport, client_info=ourselves, message_handler=self._heard, cache=None)
+
+    async def _watch(self, client: Client) -> None:
+        """Hear of other tools from a server of the newer protocol, which tells only those who listen."""
+        with suppress(ListenNotSupportedError, SubscriptionLost, MCPError):
+            async with client.listen(tools_list_changed=True) as changes:
+                async for _ in changes:
+                    self._news.set()
+                self._news.set()
+
+    async def _heard(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._news.set()
+
+    def _offered(self, listed: Sequence[types.Tool]) -> Sequence[Tool]:
+        """Return the server's tools under our names; what a model could not be told of properly is left out."""
+        tools: dict[str, Tool] = {}
+        for tool in sorted(listed, key=lambda tool: tool.name):
+            try:
+                offered = self._tool(tool, taken=tools)
+                tools[offered.spec.name] = offered
+            except (SchemaError, ValueError) as error:
+                reason = error.message if isinstance(error, SchemaError) else str(error)
+                _log.error("a tool was left out", server=self._server.name, tool=tool.name, reason=reason[:300])
+        return list(tools.values())
+
+    def _tool(self, tool: types.Tool, taken: Container[str]) -> "McpTool":
+        name = local_name(self._server.name, tool.name)
+        if name in taken:
+            raise ValueError(f"the server has another tool that would be called {name} here")
+        check_parameters(tool.input_schema)
+        parameters = {key: value for key, value in tool.input_schema.items() if key != "$schema"}
+        description = _BLANKS.sub("\n", (tool.description or tool.title or tool.name).strip())
+        hints = tool.annotations or types.ToolAnnotations()
+        return McpTool(
+            spec=ToolSpec(
+                name=name,
+                description=description[:_MAX_DESCRIPTION_CHARS],
+                parameters=canonical({"type": "object", "properties": {}, **parameters}),
+            ),
+            read_only=bool(hints.read_only_hint),
+            idempotent=bool(hints.read_only_hint or hints.idempotent_hint) or tool.name in self._server.idempotent,
+            call=partial(self.call, tool.name),
+        )
+
+
+@dataclass
+class McpTool:
+    """One tool of a server, which says itself whether it only reads and may be called again."""
+
+    spec: ToolSpec
+    idempotent: bool
+    read_only: bool
+    call: Callable[[Arguments], Awaitable[str]] = field(repr=False)
+
+    async def run(self, arguments: Arguments, caller: Caller) -> str:  # noqa: ARG002 - every tool is told who calls
+        """Call it; a cancellation is passed on to the server."""
+        return await self.call(arguments)
+
+
+async def _listed(client: Client) -> Sequence[types.Tool]:
+    found: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await client.list_tools(cursor=cursor)
+        found += page.tools
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    return found
+
+
+def _text(result: types.CallToolResult) -> str:
+    """Return what a model can read of a result; structured content only where there is no text, which repeats it."""
+    texts = [_block(block) for block in result.content]
+    if not any(texts) and result.structured_content is not None:
+        return canonical(result.structured_content)
+    return "\n".join(text for text in texts if text)
+
+
+def _block(block: types.ContentBlock) -> str:
+    match block:
+        case types.TextContent():
+            return block.text
+        case types.ImageContent() | types.AudioContent():
+            return f"[{block.type}, {block.mime_type}: cannot be shown]"
+        case types.ResourceLink():
+            return f"[resource {block.name}: {block.uri}]"
+        case types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return text
+        case _:
+            return f"[{block.type}: cannot be shown]"
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first real reason in the groups that task groups wrap around errors."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"[:300]

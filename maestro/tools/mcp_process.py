@@ -1,0 +1,143 @@
+"""An MCP server that is a program of ours: messages over its standard input and output, its complaints in the log.
+
+The SDK's own transport leaves behind what a program started when the program itself ends in good order, and its
+complaints on our error output. Here the whole process group is gone when the session is over, however it ends.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+GRACE_SECONDS = 2.0
+"""How long a program may take to end after its input was closed, and again after it was asked to."""
+MAX_MESSAGE_BYTES = 32_000_000
+LOGGED_LINES = 100
+LOGGED_CHARS = 500
+
+_READ_BYTES = 64 * 1024
+_LOOK_SECONDS = 0.02
+_GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+
+_log = structlog.get_logger(__name__)
+
+_Heard = MemoryObjectSendStream[SessionMessage | Exception]
+_ToSay = MemoryObjectReceiveStream[SessionMessage]
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What to start; ``clean`` takes secrets out of what it complains of, ``ended`` is called when it stops talking."""
+
+    name: str
+    words: tuple[str, ...]
+    environment: Mapping[str, str]
+    clean: Callable[[str], str]
+    ended: Callable[[], None]
+
+
+@asynccontextmanager
+async def running(program: Program) -> AsyncIterator[Streams]:
+    """Start the program and lend the streams of its messages; raises ``OSError`` when it cannot be started."""
+    process = await asyncio.create_subprocess_exec(
+        *program.words,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(program.environment),
+        start_new_session=True,
+    )
+    heard_there, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    said, said_there = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with heard_there, heard, said, said_there, anyio.create_task_group() as tasks:
+            tasks.start_soon(_hear, process, heard_there, program)
+            tasks.start_soon(_say, process, said_there)
+            tasks.start_soon(_log_complaints, process, program)
+            try:
+                yield heard, said
+            finally:
+                tasks.cancel_scope.cancel()
+    finally:
+        with anyio.CancelScope(shield=True):
+            await _end(process)
+
+
+async def _hear(process: asyncio.subprocess.Process, heard: _Heard, program: Program) -> None:
+    """Hand on what the program says, one message a line; what is none is passed over."""
+    assert process.stdout is not None
+    rest = b""
+    try:
+        async with heard:
+            while (chunk := await process.stdout.read(_READ_BYTES)) and len(rest) < MAX_MESSAGE_BYTES:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    message = _message(line)
+                    if message is not None:
+                        await heard.send(message)
+    except _GONE:
+        return
+    finally:
+        program.ended()
+
+
+def _message(line: bytes) -> SessionMessage | None:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)) if line.strip() else None
+    except ValueError:
+        _log.warning("an MCP server wrote a line that is no message to its output")
+        return None
+
+
+async def _say(process: asyncio.subprocess.Process, said: _ToSay) -> None:
+    assert process.stdin is not None
+    with suppress(*_GONE):
+        async for message in said:
+            process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await process.stdin.drain()
+
+
+async def _log_complaints(process: asyncio.subprocess.Process, program: Program) -> None:
+    """Log the first lines of what the program writes to its error output; read the rest, so that it can go on."""
+    assert process.stderr is not None
+    rest, logged = b"", 0
+    while chunk := await process.stderr.read(_READ_BYTES):
+        *lines, rest = (rest[-_READ_BYTES:] + chunk).split(b"\n")
+        texts = [text for line in lines if (text := program.clean(line.decode(errors="replace").strip()))]
+        for text in texts[: max(0, LOGGED_LINES - logged)]:
+            _log.info("an MCP server says", server=program.name, text=text[:LOGGED_CHARS])
+        logged += len(texts)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Close the program's input, as the protocol has it, wait a little, and end whatever is left of its group."""
+    assert process.stdin is not None
+    process.stdin.close()
+    await _exited(process)
+    if process.returncode is None:
+        _send(process, signal.SIGTERM)
+        await _exited(process)
+    _send(process, signal.SIGKILL)
+    await _exited(process)
+
+
+async def _exited(process: asyncio.subprocess.Process) -> None:
+    """Return when the program has exited, or has had its time; what it started may hold its pipes open for ever."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_SECONDS):
+            while process.returncode is None:  # noqa: ASYNC110 - Process.wait would wait for the pipes too
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _send(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # macOS refuses where only the dead are left
+        os.killpg(process.pid, number)

@@ -1,0 +1,50 @@
+"""What is known of an MCP server before it is asked: how it is reached, and how its tools are called here."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pydantic import SecretStr
+
+MAX_NAME_CHARS = 64
+MIN_SECRET_CHARS = 6
+_HASH_CHARS = 8
+
+
+@dataclass(frozen=True)
+class McpServer:
+    """A server: a program that is started and spoken to, when ``words`` are set, else an address.
+
+    ``environment`` is the program's, ``headers`` go with every request to the address. ``idempotent`` are the server's
+    names of tools that may be called again when nobody knows whether a call took effect.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    environment: Mapping[str, SecretStr] = field(default_factory=dict)
+    url: str = ""
+    headers: Mapping[str, SecretStr] = field(default_factory=dict)
+    idempotent: frozenset[str] = frozenset()
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not stand in any log; a number or a single word would only make it unreadable."""
+        values = [secret.get_secret_value() for secret in (*self.environment.values(), *self.headers.values())]
+        return tuple(value for value in values if len(value) >= MIN_SECRET_CHARS)
+
+
+def local_name(server: str, tool: str) -> str:
+    """Return the name by which agents call a server's tool: one that every provider takes, the same every time."""
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}_{tool}")
+    if len(name) <= MAX_NAME_CHARS:
+        return name
+    digest = hashlib.sha256(tool.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{name[: MAX_NAME_CHARS - _HASH_CHARS - 1]}_{digest}"
+
+
+def without(secrets: tuple[str, ...], text: str) -> str:
+    """Return a text without any of the secrets."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text
