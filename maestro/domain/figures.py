@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from maestro.domain.budgets import Level
 from maestro.domain.calls import CallState
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.jobs import JobStatus
@@ -50,6 +51,7 @@ class CallFigure:
     error: str
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
     cost_usd: float | None
 
 
@@ -73,7 +75,10 @@ class ConnectorFigure:
 
 @dataclass(frozen=True)
 class News:
-    """What is open now, and what happened since the last look: each message, job, call and chunk is told once."""
+    """What is open now, and what happened since the last look: each message, job, call and chunk is told once.
+
+    ``spending`` is what all calls together have cost today (UTC), and what those under way may still cost.
+    """
 
     open_jobs: OpenJobs
     calls_open: int
@@ -83,3 +88,4 @@ class News:
     ended: Sequence[EndedJob]
     calls: Sequence[CallFigure]
     deliveries: Sequence[DeliveryFigure]
+    spending: Level

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from maestro.domain.budgets import Level
 from maestro.domain.calls import CallState
 from maestro.domain.figures import CallFigure
 from maestro.metrics.labels import UNKNOWN, Vocabulary
@@ -29,7 +30,7 @@ class ModelCalls:
         )
         self._tokens = Counter(
             "maestro_llm_tokens",
-            "Tokens of answered model calls, input and output.",
+            "Tokens of answered model calls, input and output; cached: those of the input that the provider had kept.",
             ["provider", "model", "direction"],
             registry=registry,
         )
@@ -39,6 +40,20 @@ class ModelCalls:
             ["provider", "model", "outcome"],
             registry=registry,
         )
+
+        self._spent = Gauge(
+            "maestro_budget_spent_usd",
+            "US dollars that calls cost today (UTC), those of known price; interrupted ones by their estimate.",
+            registry=registry,
+        )
+        self._reserved = Gauge(
+            "maestro_budget_reserved_usd", "US dollars that calls under way may still cost.", registry=registry
+        )
+
+    def spending(self, today: Level) -> None:
+        """Show what all calls together have spent and reserved."""
+        self._spent.set(today.spent_usd)
+        self._reserved.set(today.reserved_usd)
 
     def update(self, calls: Iterable[CallFigure], still_open: int) -> None:
         """Count calls that ended, and show how many have not."""
@@ -56,5 +71,6 @@ class ModelCalls:
         if call.state is CallState.ANSWERED:
             self._tokens.labels(*site, "input").inc(call.input_tokens)
             self._tokens.labels(*site, "output").inc(call.output_tokens)
+            self._tokens.labels(*site, "cached").inc(call.cached_tokens)
         if call.state is CallState.FAILED:
             self._failures.labels(provider, self._errors.word(call.error)).inc()

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from maestro.domain.budgets import BudgetScope
 from maestro.domain.calls import CallState
 from maestro.domain.figures import UNDER_WAY, News
 from maestro.store.store import Store
@@ -34,6 +35,7 @@ class Ledger:
             calls = figures.calls(self._marks.call, self._calls)
             deliveries = figures.deliveries(self._marks.delivery, self._deliveries)
             connectors = figures.connectors()
+            spending = tx.budgets.level((BudgetScope.DAY, ""))
         self._marks, self._turns = marks, open_jobs.by_turn.keys()
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
         self._deliveries = {chunk.id for chunk in deliveries if chunk.state in UNDER_WAY}
@@ -46,4 +48,5 @@ class Ledger:
             ended=ended,
             calls=[call for call in calls if call.id not in self._calls],
             deliveries=[chunk for chunk in deliveries if chunk.id not in self._deliveries],
+            spending=spending,
         )

@@ -90,6 +90,7 @@ class ProcessMetrics:
         self._waiting.update(news.open_jobs, self._clock())
         self._ended.update(news.ended)
         self._calls.update(news.calls, news.calls_open)
+        self._calls.spending(news.spending)
         self._traffic.update(news)
 
 

@@ -82,6 +82,7 @@ class Figures(Repository):
             col(LLMCall.error),
             col(LLMCall.input_tokens),
             col(LLMCall.output_tokens),
+            col(LLMCall.cached_tokens),
             col(LLMCall.cost_usd),
         )
         return [CallFigure(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]

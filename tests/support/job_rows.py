@@ -120,6 +120,7 @@ class JobRows:
                 account="main",
                 input_tokens=120,
                 output_tokens=30,
+                cached_tokens=100,
                 cost_usd=0.0025,
                 duration_ms=900,
                 finish_reason="stop",

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from maestro.domain.errors import StoreBusy
 from maestro.domain.health import METRICS_TYPE
 from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.prompts import CallKey
 from maestro.metrics.labels import LONGEST, Vocabulary
 from maestro.metrics.process import ProcessMetrics
 from maestro.store.store import Store
@@ -159,9 +160,20 @@ def test_calls_are_told_with_tokens_and_cost(rows: JobRows, metrics: ProcessMetr
         assert found.value("maestro_llm_calls_total", outcome=outcome, **model) == 1
     assert found.value("maestro_llm_tokens_total", direction="input", **model) == 120
     assert found.value("maestro_llm_tokens_total", direction="output", **model) == 30
+    assert found.value("maestro_llm_tokens_total", direction="cached", **model) == 100
     assert found.value("maestro_llm_cost_usd_total", outcome="answered", **model) == 0.0025
     assert found.value("maestro_llm_cost_usd_total", outcome="interrupted", **model) == 0.0012
     assert found.value("maestro_llm_failures_total", provider="anthropic", error="RateLimited") == 1
+
+
+def test_what_was_spent_and_is_reserved_today_is_told(rows: JobRows, metrics: ProcessMetrics) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.budgets.spend(CallKey(job_id=job_id, number=1), 0.5)
+        tx.budgets.reserve(CallKey(job_id=job_id, number=2), tx.budgets.payer(job_id), 0.25)
+    found = scrape(metrics)
+    assert found.value("maestro_budget_spent_usd") == 0.5
+    assert found.value("maestro_budget_reserved_usd") == 0.25
 
 
 def test_chunks_in_doubt_are_told(rows: JobRows, metrics: ProcessMetrics) -> None:
