@@ -25,6 +25,7 @@ from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
 from maestro.settings import read_environment
 from maestro.store.store import Store
+from maestro.tools.registry import Tools
 from temporal.client import Endpoint
 from temporal.control import TemporalJobControl
 from temporal.dispatcher import Dispatcher
@@ -42,6 +43,10 @@ class Up(Process):
     def build_models(self, store: Store) -> Models:
         """Return who answers; touches the store."""
         return build_models(self.settings, read_environment(), store)
+
+    def build_tools(self) -> Tools:
+        """Return what the models may call."""
+        return build_tools(self.settings)
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return the connectors to run."""
@@ -90,10 +95,10 @@ class Up(Process):
         flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
-        brains = Brains(models, build_tools(self.settings))
+        brains = Brains(models, self.build_tools())
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
-        services.add(engine.run(dispatcher.run, reconciler.run))
+        services.add(brains.tools.serve(), engine.run(dispatcher.run, reconciler.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)

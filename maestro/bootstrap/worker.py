@@ -39,7 +39,7 @@ class Worker(SeparateProcess):
         brains = Brains(models, build_tools(self.settings))
         services, begun = Services(stop), Beginnings()
         services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
-        services.add(engine.run(dispatcher.run, reconciler.run))
+        services.add(brains.tools.serve(), engine.run(dispatcher.run, reconciler.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
 
         async def drain() -> None:

@@ -38,7 +38,7 @@ def tool_rows(maestro: Instance, channel: str) -> list[tuple[int, int, str, str]
         "ORDER BY number, place",
         channel,
     )
-    return [tuple(row) for row in found]  # type: ignore[misc]
+    return [tuple(row) for row in found]
 
 
 async def test_a_model_calls_a_tool_and_answers_with_its_result(maestro: Instance, channel: str) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -10,10 +11,11 @@ import pytest_asyncio
 from maestro.domain.jobs import WAITING_NOTICE
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
+from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("waiting")]
 
-LONG = {"llm": {"cooldownMinutes": [60]}}
+LONG: dict[str, Any] = {"llm": {"cooldownMinutes": [60]}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -31,9 +33,9 @@ async def parked(maestro: Instance, channel: str, count: int = 1) -> None:
     )
 
 
-async def said(client: object, number: int) -> list[str]:
+async def said(client: WebClient, number: int) -> list[str]:
     """Return the next messages as they come."""
-    return [str((await client.wait_for("message", patience=30))["content"]) for _ in range(number)]  # type: ignore[attr-defined]
+    return [str((await client.wait_for("message", patience=30))["content"]) for _ in range(number)]
 
 
 async def test_one_notice_and_then_the_answer(maestro: Instance) -> None:

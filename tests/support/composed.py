@@ -22,6 +22,7 @@ from maestro.bootstrap.models import Models
 from maestro.bootstrap.up import Up
 from maestro.settings import Loaded, load
 from maestro.store.store import Store, utc_now
+from maestro.tools.registry import Tools
 from temporal import dispatcher
 from temporal.dispatcher import Dispatcher
 from temporal.server import ServerConfig, Timing
@@ -30,6 +31,7 @@ from tests.support.crashing import (
     CrashingContext,
     CrashingDispatcher,
     CrashingStore,
+    CrashingTool,
     CrashingWeb,
     Fuse,
 )
@@ -58,6 +60,13 @@ class CrashingUp(Up):
         """Wrap the transport."""
         models = super().build_models(store)
         return replace(models, transport=CrashingClient(models.transport, self._fuse))
+
+    def build_tools(self) -> Tools:
+        """Add tools with an effect that can be counted, and that can die between it and its record."""
+        tools = super().build_tools()
+        noting = {name: CrashingTool(name, self._fuse, self.settings.data_dir) for name in ("note", "note_again")}
+        tools._fixed = {**tools._fixed, **noting}
+        return tools
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return a web connector that can die, and sends short chunks."""

@@ -24,10 +24,11 @@ from connectors.web import WebConnector
 from maestro.bootstrap.context import StoreContext
 from maestro.domain.jobs import Job
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
-from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse
+from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, ToolSpec
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.tools.base import Caller
 from temporal.dispatcher import Dispatcher
 from temporal.server_process import read_record
 
@@ -45,6 +46,7 @@ Call = tuple[str, tuple[Any, ...]]
 _NAMES: Mapping[str, Callable[..., str]] = {
     "steps.done": lambda ref, *_: f"{ref.step} done",
     "steps.failed": lambda ref, *_: f"{ref.step} failed",
+    "steps.suspended": lambda ref, *_: f"{ref.step} waits",
     "steps.start": lambda ref, *_: f"{ref.step} begins",
     "inbox.add": lambda *_: "accept",
     "jobs.claim": lambda *_: "claim",
@@ -53,6 +55,7 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "calls.failed": lambda key, *_: f"{_call(key)} failure",
     "calls.interrupted": lambda key, *_: f"{_call(key)} interruption",
     "media.heard": lambda *_: "transcript",
+    "tool_runs.begin": lambda run, *_: f"tool-{run.number}-{run.place} call",
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
 }
@@ -202,6 +205,35 @@ class CrashingClient:
         response = await self._inner.complete(request)
         self._fuse.reach("after wire")
         return response
+
+
+class CrashingTool:
+    """A tool that writes a line into a file, reaching a point before and after; only ``note_again`` may be repeated."""
+
+    read_only = False
+
+    def __init__(self, name: str, fuse: Fuse, folder: Path) -> None:
+        self.idempotent = name == "note_again"
+        self.spec = ToolSpec(
+            name=name,
+            description="Write a note.",
+            parameters='{"properties":{"text":{"type":"string"}},"required":["text"],"type":"object"}',
+        )
+        self._fuse = fuse
+        self._notes = notes_of(folder)
+
+    async def run(self, arguments: Mapping[str, Any], _: Caller) -> str:
+        """Write the line."""
+        self._fuse.reach("before effect")
+        with self._notes.open("a") as notes:
+            notes.write(f"{arguments['text']}\n")
+        self._fuse.reach("after effect")
+        return f"noted {arguments['text']}"
+
+
+def notes_of(folder: Path) -> Path:
+    """Return the file that the noting tools write into."""
+    return folder / "notes.txt"
 
 
 class CrashingWeb(WebConnector):
