@@ -49,7 +49,7 @@ class ToolSettings(Section):
         default=(), description="who may say yes besides owners, as `platform:userId`"
     )
     timeout_seconds: Seconds = Field(default=60, description="seconds one call may take")
-    max_result_chars: int = Field(default=20_000, ge=100, le=1_000_000, description="characters of the longest result")
+    max_result_chars: int = Field(default=24_000, ge=100, le=1_000_000, description="characters of the longest result")
     search_url: HttpUrl = Field(
         default="https://api.duckduckgo.com/", description="where `web_search` asks; it must answer as DuckDuckGo does"
     )

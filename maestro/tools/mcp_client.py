@@ -62,10 +62,10 @@ class McpServers:
         """Return when every server was tried once, or 5 seconds after this was first asked."""
         now = asyncio.get_running_loop().time()
         self._until = self._until or now + SETTLE_SECONDS
-        if now < self._until:
-            await asyncio.wait(
-                [asyncio.ensure_future(session.tried.wait()) for session in self._sessions], timeout=self._until - now
-            )
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._until):
+                for session in self._sessions:
+                    await session.tried.wait()
 
     async def serve(self) -> None:
         """Keep the sessions open until cancelled; then close them, so that no program is left."""
@@ -97,17 +97,20 @@ class _Session:
         self._clean = partial(without, server.secrets)
         self._news = asyncio.Event()
         self._client: Client | None = None
-        self._open = anyio.CancelScope()
+        self._open: anyio.CancelScope | None = None
+        self._closed = False
 
     def close(self) -> None:
-        """Let ``keep_open`` end."""
-        self._open.cancel()
+        """Let ``keep_open`` end, or not even begin."""
+        self._closed = True
+        if self._open is not None:
+            self._open.cancel()
 
     async def keep_open(self) -> None:
         """Open the session, and again when it is over, less and less often while it cannot be opened."""
-        with self._open:
+        with anyio.CancelScope() as self._open:
             wait = AGAIN_SECONDS[0]
-            while True:
+            while not self._closed:
                 worked = await self._once()
                 self.tried.set()
                 wait = AGAIN_SECONDS[0] if worked else min(wait * 2, AGAIN_SECONDS[1])

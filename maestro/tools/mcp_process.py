@@ -1,7 +1,7 @@
 """An MCP server that is a program of ours: messages over its standard input and output, its complaints in the log.
 
 The SDK's own transport leaves behind what a program started when the program itself ends in good order, and its
-complaints on our error output. Here the whole process group is gone when the session is over, however it ends.
+complaints on our error output. Here the whole process group is ended with the session, however that ends.
 """
 
 import asyncio

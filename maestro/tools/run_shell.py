@@ -11,7 +11,7 @@ from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
 SHELL = "/bin/sh"
 OUTPUT_BYTES = 1_000_000
 """With more than this a command is ended."""
-TOLD_CHARS = 16_000
+TOLD_CHARS = 10_000
 """Of each output; of a longer one the beginning and the end are told, where errors stand."""
 
 

@@ -1,0 +1,218 @@
+"""Tools of MCP servers: real servers, written with the official SDK, over both transports (issue 4)."""
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from maestro.child_process import plain_environment
+from maestro.tools.base import Caller, Runs, ToolFailure
+from maestro.tools.mcp_client import McpServers
+from maestro.tools.mcp_server import McpServer
+from maestro.tools.registry import Tools
+from tests.support.instance import free_port, until
+from tests.unit.architecture.source import ROOT
+
+CALLER = Caller("job", 1, 1, Path())
+SERVER = (sys.executable, "-m", "tests.support.mcp_server")
+KEY = "sk-secret-of-the-server"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
+    return tmp_path / "notes"
+
+
+def program(notes: Path, *words: str, name: str = "test", idempotent: Sequence[str] = ()) -> McpServer:
+    """Return a server that is a program of ours."""
+    variables = {"NOTES": str(notes), "SERVER_KEY": KEY, "PYTHONPATH": str(ROOT)}
+    environment = {name: SecretStr(value) for name, value in variables.items()}
+    return McpServer(name, words or SERVER, environment, idempotent=frozenset(idempotent))
+
+
+@asynccontextmanager
+async def tools_of(*servers: McpServer) -> AsyncIterator[Tools]:
+    """Serve the tools of these servers, all of them for everybody, and wait until they are there."""
+    environment = plain_environment({**os.environ, "ANTHROPIC_API_KEY": "sk-ours"})
+    tools = Tools([], [], McpServers(servers, environment))
+    serving = asyncio.create_task(tools.serve())
+    try:
+        await tools.settled()
+        yield tools
+    finally:
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+
+async def call(tools: Tools, name: str, arguments: str = "{}") -> str:
+    """Call a tool the way a model does."""
+    tool = tools.find(name, [name])
+    assert isinstance(tool, Runs)
+    return await tool.run(tools.parse(tool, arguments), CALLER)
+
+
+def offers(tools: Tools, name: str) -> bool:
+    return bool(tools.specs([name]))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def lines(notes: Path) -> list[str]:
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
+    with capture_logs() as logs:
+        async with tools_of(program(notes, idempotent=["note"])) as tools:
+            await until(lambda: offers(tools, "test_add"))
+            (spec,) = tools.specs(["test_add"])
+            assert spec.description == "Add two whole numbers.\nThey may be negative."
+            assert '"required":["a","b"]' in spec.parameters
+            assert await call(tools, "test_add", '{"a": 2, "b": -5}') == "-3"
+            with pytest.raises(ToolFailure, match="b: 'x' is not of type 'integer'"):
+                await call(tools, "test_add", '{"a": 2, "b": "x"}')
+            with pytest.raises(ToolFailure, match="Error executing tool fail"):
+                await call(tools, "test_fail")
+            assert await call(tools, "test_picture") == "[image, image/png: cannot be shown]\na word"
+            assert await call(tools, "test_odd_name") == "odd"
+
+            flags = {name: tools.find(f"test_{name}", [f"test_{name}"]) for name in ("add", "note", "setting", "fail")}
+            assert {name: (tool.read_only, tool.idempotent) for name, tool in flags.items()} == {
+                "add": (True, True),
+                "note": (False, True),
+                "setting": (False, True),
+                "fail": (False, False),
+            }
+            assert await call(tools, "test_setting", '{"name": "SERVER_KEY"}') == KEY
+            assert await call(tools, "test_setting", '{"name": "ANTHROPIC_API_KEY"}') == "(not set)"
+
+            await call(tools, "test_grow")
+            await until(lambda: offers(tools, "test_grown"))
+            assert await call(tools, "test_grown") == "grown"
+    assert any(entry.get("tool") == "odd_name" and "left out" in entry["event"] for entry in logs)
+    assert any(entry.get("text") == "a word with *** in it" for entry in logs)
+    assert KEY not in str(logs)
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server_and_others_go_on(notes: Path) -> None:
+    async with tools_of(program(notes)) as tools:
+        await until(lambda: offers(tools, "test_slow"))
+        slow = asyncio.create_task(call(tools, "test_slow"))
+        await until(lambda: lines(notes) == ["begun"])
+        assert await call(tools, "test_add", '{"a": 1, "b": 1}') == "2"
+        slow.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await slow
+        await until(lambda: lines(notes) == ["begun", "cancelled"])
+        assert await call(tools, "test_add", '{"a": 1, "b": 1}') == "2"
+
+
+async def test_a_server_that_dies_fails_the_call_once_and_comes_back(notes: Path) -> None:
+    async with tools_of(program(notes)) as tools:
+        await until(lambda: offers(tools, "test_die"))
+        with pytest.raises(ToolFailure, match="ended the connection during the call"):
+            await call(tools, "test_die")
+        await until(lambda: not offers(tools, "test_add"))
+        with pytest.raises(ToolFailure, match="test_add is not available at the moment"):
+            await call(tools, "test_add", '{"a": 1, "b": 1}')
+        await until(lambda: offers(tools, "test_add"))
+        assert await call(tools, "test_add", '{"a": 1, "b": 1}') == "2"
+    assert lines(notes) == ["died"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["itself", "behind a shell"])
+async def test_nothing_of_a_program_is_left_when_we_end(notes: Path, wrapped: bool) -> None:
+    words = ("/bin/sh", "-c", '"$@"; true', "sh", *SERVER) if wrapped else SERVER
+    async with tools_of(program(notes, *words)) as tools:
+        await until(lambda: offers(tools, "test_spawn"))
+        child = int(await call(tools, "test_spawn"))
+        assert alive(child)
+    await until(lambda: not alive(child))
+
+
+async def test_a_slow_server_holds_up_nobody_and_is_ended_too(notes: Path, tmp_path: Path) -> None:
+    silent = program(notes, "/bin/sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 300", name="silent")
+    began = time.monotonic()
+    async with tools_of(silent, program(notes)) as tools:
+        assert time.monotonic() - began < 30
+        await until(lambda: offers(tools, "test_add"))
+        assert await call(tools, "test_add", '{"a": 1, "b": 1}') == "2"
+        await tools.settled()
+    await until(lambda: not alive(int((tmp_path / "pid").read_text())))
+
+
+async def test_a_server_that_is_none_is_reported_with_the_reason_and_stops_nothing(notes: Path) -> None:
+    with capture_logs() as logs:
+        servers = [program(notes, "no-such-program", name="a"), program(notes, "/bin/echo", "hello", name="b")]
+        async with tools_of(*servers, McpServer("c", url="http://127.0.0.1:9/mcp")) as tools:
+            assert tools.specs(["a_x", "b_x", "c_x"]) == ()
+    away = {entry["server"]: entry["reason"] for entry in logs if "away" in entry["event"]}
+    assert "no-such-program" in away["a"]
+    assert "closed" in away["b"]
+    assert "Connect" in away["c"]
+
+
+@asynccontextmanager
+async def http_server(port: int, notes: Path) -> AsyncIterator[None]:
+    """Run the server over HTTP, and wait until it listens."""
+    environment = {**os.environ, "NOTES": str(notes), "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(*SERVER, "--port", str(port), env=environment, stdout=-3, stderr=-3)
+    try:
+        await until(lambda: _listens(port))
+        yield
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as knocking:
+        return knocking.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def test_a_server_over_http_is_used_and_found_again_after_a_restart(notes: Path) -> None:
+    port = free_port()
+    server = McpServer("web", url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": SecretStr("Bearer t0ken")})
+    async with http_server(port, notes), tools_of(server) as tools:
+        await until(lambda: offers(tools, "web_add"))
+        assert await call(tools, "web_add", '{"a": 2, "b": 3}') == "5"
+        assert await call(tools, "web_note", '{"text": "once"}') == "noted once"
+        with pytest.raises(ToolFailure, match=r"ended the connection|refused the call"):
+            await call(tools, "web_die")
+        async with http_server(port, notes):
+            await until(lambda: offers(tools, "web_add"))
+            assert await call(tools, "web_add", '{"a": 2, "b": 3}') == "5"
+    assert lines(notes) == ["once", "died"]
+
+
+async def test_headers_of_the_configuration_go_with_every_request() -> None:
+    heads: list[str] = []
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append((await reader.readuntil(b"\r\n\r\n")).decode().lower())
+        writer.write(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    with capture_logs() as logs:
+        async with listening, tools_of(McpServer("web", url=url, headers={"Authorization": SecretStr("Bearer t0ken")})):
+            await until(lambda: bool(heads))
+    assert all("authorization: bearer t0ken" in head for head in heads)
+    assert "t0ken" not in str(logs)

@@ -1,0 +1,30 @@
+"""What is known of an MCP server before it is asked."""
+
+import re
+
+from pydantic import SecretStr
+
+from maestro.tools.mcp_server import McpServer, local_name, without
+
+
+def test_a_tool_is_called_by_its_server_and_its_own_name() -> None:
+    assert local_name("github", "search_issues") == "github_search_issues"
+
+
+def test_what_providers_refuse_in_a_name_is_replaced() -> None:
+    assert local_name("files", "read/file.now ü") == "files_read_file_now__"
+
+
+def test_long_names_stay_within_bounds_and_apart() -> None:
+    names = {local_name("server", "x" * 70 + end) for end in ("", "a", "b")}
+    assert len(names) == 3
+    assert all(re.fullmatch(r"server_x{48}_[0-9a-f]{8}", name) for name in names)
+    assert local_name("server", "x" * 57) == "server_" + "x" * 57
+
+
+def test_its_secrets_are_taken_out_of_texts() -> None:
+    server = McpServer(
+        "s", environment={"KEY": SecretStr("sk-secret"), "DEBUG": SecretStr("1")}, headers={"A": SecretStr("Bearer t")}
+    )
+    assert without(server.secrets, "1 sk-secret and Bearer t") == "1 *** and ***"
+    assert "secret" not in repr(server)
