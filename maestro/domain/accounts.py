@@ -1,6 +1,6 @@
 """Accounts at model providers: who they are, when they may be asked, and which one a call goes to (decision 10)."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -147,7 +147,7 @@ def choose(
     ``wanted`` are ``provider/model`` or names that imply a provider, ``limited`` says until when an account, or one of
     its models, is left alone, ``tried`` which have failed this call already, ``underway`` how many calls each account,
     by its id, is busy with. Within a provider the lowest priority wins, then who was asked least. Somebody else is
-    asked for a model of their own, and who has trouble with another model comes last.
+    asked for a model of their own; who has a wanted model is not asked for another one instead.
     """
 
     def used(account: ModelAccount) -> tuple[int, int, int]:
@@ -155,10 +155,7 @@ def choose(
         return account.priority, account.calls + underway.get(account_id, 0), account_id
 
     ordered = [account for account in sorted(accounts, key=used) if account.status is AccountStatus.ACTIVE]
-    troubled = {account_id for account_id, _ in (*limited, *tried)}
-    anybody = sorted(ordered, key=lambda account: account.id in troubled)
-    pairs = (*_named(ordered, wanted), *_by_default(anybody))
-    return next((one for one in pairs if _free(one, limited, tried)), None)
+    return next((one for one in _preferred(ordered, wanted) if _free(one, limited, tried)), None)
 
 
 def soonest(
@@ -166,8 +163,7 @@ def soonest(
 ) -> datetime | None:
     """Return when the first of the accounts may be asked again, None when none of them only waits."""
     active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
-    pairs = (*_named(active, wanted), *_by_default(active))
-    return min((until for one in pairs if (until := _until(one, limited))), default=None)
+    return min((until for one in _preferred(active, wanted) if (until := _until(one, limited))), default=None)
 
 
 def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:
@@ -179,14 +175,16 @@ def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]
     return max(step, asked or step)
 
 
-def _named(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> Iterator[Choice]:
-    """Give the accounts for the first wanted model, then those for the next; one may occur for several models."""
-    for model in filter(None, wanted):
-        yield from (Choice(account, account.own_name(model)) for account in ordered if _serves(account, model))
-
-
-def _by_default(ordered: Sequence[ModelAccount]) -> Iterator[Choice]:
-    return (Choice(account, account.model) for account in ordered)
+def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[Choice]:
+    """Return every pair of account and model that may be asked, best first; an account may occur for several models."""
+    named = [
+        Choice(account, account.own_name(model))
+        for model in filter(None, wanted)
+        for account in ordered
+        if _serves(account, model)
+    ]
+    having = {choice.account.name for choice in named}
+    return [*named, *(Choice(account, account.model) for account in ordered if account.name not in having)]
 
 
 def _serves(account: ModelAccount, model: str) -> bool:

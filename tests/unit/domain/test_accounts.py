@@ -122,18 +122,18 @@ def test_a_limited_model_leaves_the_others_of_its_account_free() -> None:
     assert chosen("claude-opus-4-6", "claude-haiku-4-5", limited=limited) == ("claude", "claude-haiku-4-5")
 
 
-def test_who_has_trouble_with_another_model_is_asked_last_for_its_own() -> None:
+def test_who_has_the_wanted_model_is_not_asked_for_another_one_instead() -> None:
     limited = {(3, "gpt-4.1"): SOON}
     assert chosen("gpt-4.1", limited=limited) == ("claude", "claude-haiku-4-5")
-    assert chosen("gpt-4.1", limited=limited, accounts=(GPT,)) == ("gpt", "gpt-4o-mini")
-    assert chosen("gpt-4.1", accounts=(GPT, LOCAL), tried={(3, "gpt-4.1")}) == ("local", "qwen2.5-coder:7b")
+    assert chosen("gpt-4.1", limited=limited, accounts=(GPT,)) is None
+    assert chosen("gpt-4.1", "openai/gpt-4o", limited=limited, accounts=(GPT,)) == ("gpt", "gpt-4o")
+    assert soonest((GPT,), ("gpt-4.1",), limited) == SOON
 
 
 def test_nothing_is_tried_twice_in_one_call() -> None:
-    tried = {(3, "gpt-4.1")}
-    assert chosen("gpt-4.1", accounts=(GPT,), tried=tried) == ("gpt", "gpt-4o-mini")
-    assert chosen("gpt-4.1", accounts=(GPT,), tried={*tried, (3, "gpt-4o-mini")}) is None
-    assert chosen("gpt-4.1", accounts=(GPT,), tried={(3, WHOLE_ACCOUNT)}) is None
+    assert chosen("gpt-4.1", accounts=(GPT, LOCAL), tried={(3, "gpt-4.1")}) == ("local", "qwen2.5-coder:7b")
+    assert chosen("gpt-4.1", "openai/o3", accounts=(GPT,), tried={(3, "gpt-4.1")}) == ("gpt", "o3")
+    assert chosen("gpt-4.1", "openai/o3", accounts=(GPT,), tried={(3, WHOLE_ACCOUNT)}) is None
 
 
 def test_the_soonest_of_all_limits_is_told() -> None:
