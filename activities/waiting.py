@@ -41,7 +41,9 @@ def _park(tx: Transaction, job: Job, waits: Sequence[Wait]) -> None:
     reason = WaitReason.ACCOUNT if any(wait.reason is WaitReason.ACCOUNT for wait in waits) else WaitReason.PERSON
     soonest = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
     if reason is WaitReason.ACCOUNT and _is_news(tx, job):
-        tx.jobs.add(notice_of(job, f"{job.kind}-{ULID()}", WAITING_NOTICE, tx.now))
+        notice = notice_of(job, f"{job.kind}-{ULID()}", WAITING_NOTICE, tx.now)
+        notice.inbox_id = None  # it answers nothing: who waits for the reply to a message goes on waiting
+        tx.jobs.add(notice)
         tx.jobs.update(job.id, told_to_wait=True)
     tx.jobs.park(job.id, Wait(reason=reason, wake_at=soonest))
 

@@ -15,9 +15,6 @@ from maestro.domain.messages import LaneKey
 from maestro.domain.questions import Answer, Question, QuestionKind, QuestionStatus, notice_id
 from maestro.store.repository import Repository
 
-# Written out, and not as a parameter, so that the index of just the open ones is used.
-IS_OPEN = text("questions.status = 'open'")
-
 MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
@@ -33,10 +30,12 @@ class Asked:
 class Questions(Repository):
     """All questions."""
 
+    # Written out, and not as a parameter, so that the index of just the open ones is used.
+    _IS_OPEN = text("questions.status = 'open'")
     _OPEN_IN = (
         select(Question.id)
         .where(
-            IS_OPEN,
+            _IS_OPEN,
             col(Question.lane) == bindparam("its_lane"),
             col(Question.expires_at) > bindparam("present"),
         )
@@ -100,7 +99,7 @@ class Questions(Repository):
         """Keep what a person says to an open question; false when it is not open any more."""
         denied = answer.approves is False
         status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
-        still_open = (IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
+        still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
         kept = {
             "status": status,
             "answer": answer.words,

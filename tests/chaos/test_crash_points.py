@@ -17,7 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TRANSACTIONS = (
     *("people.own_channel", "accept", "claim"),
     *("route begins", "route done", "conversation begins", "conversation done", "context begins", "context done"),
-    *("model-1 begins", "model-1 request", "model-1 answer", "model-1 done"),
+    *("model-1 begins", "reservation", "model-1 request", "model-1 answer", "model-1 done"),
     *("tags begins", "tags done", "deliver begins", "chunks", "receipt", "deliver done"),
 )
 EFFECTS = ("wire", "send", "start")
@@ -26,7 +26,10 @@ ANSWERING = {
     *(f"{when} {name}" for when, name in product(("before", "after"), (*TRANSACTIONS, *EFFECTS))),
 }
 
-FAILURES = ("model-1 failure", "model-1 failed", "notice begins", "notice done", "close-1 begins", "close-1 done")
+FAILURES = (
+    *("model-1 failure", "release", "model-1 failed"),
+    *("notice begins", "notice done", "close-1 begins", "close-1 done"),
+)
 FAILING = {
     "before wire",
     *(f"{when} {name}" for when, name in product(("before", "after"), (*FAILURES, "chunks", "send"))),

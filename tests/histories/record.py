@@ -21,6 +21,7 @@ from tests.support.llm_server import Failure
 FOLDER = Path(__file__).parent
 KEY = "a key that makes its holder a user"
 READ_ONLY = "dropped"
+SUM = ("calculate", '{"expression": "2 + 3"}')
 WORKER = re.compile(r"\d+@[\w.-]+")
 """Process id and host name of who did something; nobody else's business."""
 
@@ -62,6 +63,25 @@ async def stopped(maestro: Instance, channel: str) -> str:
         return str((await maestro.ended(channel, "cancelled"))[0]["id"])
 
 
+async def tool_rounds(maestro: Instance, channel: str) -> str:
+    """Be answered after two tools side by side and then a third."""
+    maestro.llm.script(channel, calls=(SUM, SUM), rounds=0)
+    maestro.llm.script(channel, calls=(SUM,), rounds=1)
+    return await said(maestro, channel, "completed")
+
+
+async def question(maestro: Instance, channel: str) -> str:
+    """Be asked, while another tool is called, and say nothing: the run ends with the wait."""
+    maestro.llm.script(channel, calls=(("ask_question", '{"question": "Which?"}'), SUM), rounds=0)
+    return await said(maestro, channel, "waiting")
+
+
+async def account_wait(maestro: Instance, channel: str) -> str:
+    """Meet a provider that limits its only account for longer than the recording takes."""
+    maestro.llm.script(channel, failure=Failure.limited(3600))
+    return await said(maestro, channel, "waiting")
+
+
 async def step_retry(maestro: Instance, channel: str) -> str:
     """Meet a row that cannot be read until it is mended."""
     maestro.llm.script("ahead of it", delay=1)
@@ -79,13 +99,24 @@ async def said(maestro: Instance, channel: str, status: str, text: str = "") -> 
     """Say something, the channel's name unless told otherwise, and return the id of its job once it has ended so."""
     async with maestro.client(channel, api_key=KEY) as client:
         await client.say(text or channel)
-        [job] = await maestro.ended(channel, status)
-    return str(job["id"])
+        await maestro.ended(channel, status)
+    return str(maestro.jobs(channel)[0]["id"])
 
 
 SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
     scenario.__name__: scenario
-    for scenario in (answered, dropped, control_reply, failed, provider_retry, stopped, step_retry)
+    for scenario in (
+        answered,
+        dropped,
+        control_reply,
+        failed,
+        provider_retry,
+        stopped,
+        step_retry,
+        tool_rounds,
+        question,
+        account_wait,
+    )
 }
 
 

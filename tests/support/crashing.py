@@ -54,6 +54,8 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "calls.keep_answer": lambda key, *_: f"{_call(key)} answer",
     "calls.failed": lambda key, *_: f"{_call(key)} failure",
     "calls.interrupted": lambda key, *_: f"{_call(key)} interruption",
+    "budgets.reserve": lambda *_: "reservation",
+    "budgets.release": lambda *_: "release",
     "media.heard": lambda *_: "transcript",
     "tool_runs.begin": lambda run, *_: f"tool-{run.number}-{run.place} call",
     "deliveries.sent": lambda *_: "receipt",
