@@ -71,6 +71,7 @@ class ToolActivities:
         A call that was begun by a process that died is made again only if its tool says that this does no harm. Raises
         ``WaitsForPerson`` while its question is open.
         """
+        await self._toolbox.settled()
         begun = await asyncio.to_thread(self._begin, step)
         if begun.question is not None:
             self._asked()

@@ -17,6 +17,10 @@ log = structlog.get_logger(__name__)
 class Toolbox(Protocol):
     """The tools there are."""
 
+    async def settled(self) -> None:
+        """Wait a short while for tools that are still being looked for."""
+        ...
+
     def find(self, name: str, allowed: Sequence[str] | None) -> Tool:
         """Return a tool that may be called, None for those that everybody may call; raises ``ToolFailure``."""
         ...

@@ -18,7 +18,7 @@ from maestro.tools.base import Caller, Runs, ToolFailure
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServer
 from maestro.tools.registry import Tools
-from tests.support.instance import free_port, until
+from tests.support.instance import free_port, running_instance, until
 from tests.unit.architecture.source import ROOT
 
 CALLER = Caller("job", 1, 1, Path())
@@ -216,3 +216,31 @@ async def test_headers_of_the_configuration_go_with_every_request() -> None:
             await until(lambda: bool(heads))
     assert all("authorization: bearer t0ken" in head for head in heads)
     assert "t0ken" not in str(logs)
+
+
+async def test_an_agent_answers_with_what_a_server_of_the_configuration_says(notes: Path, tmp_path: Path) -> None:
+    server = {
+        "name": "test",
+        "command": SERVER[0],
+        "args": SERVER[1:],
+        "env": {"NOTES": str(notes), "PYTHONPATH": str(ROOT)},
+    }
+    tools = {"default": ["test_add", "test_spawn", "write_file", "run_shell"], "files": True, "shell": True}
+    async with running_instance(tmp_path, tools={**tools, "mcp": [server]}) as maestro:
+        async with maestro.client("general") as client:
+            calls = (
+                ("test_add", '{"a": 40, "b": 2}'),
+                ("write_file", '{"path": "a.txt", "content": "kept"}'),
+                ("test_spawn", "{}"),
+            )
+            maestro.llm.script("work", calls=calls, rounds=0)
+            maestro.llm.script("work", calls=(("run_shell", '{"command": "cat a.txt"}'),), rounds=1)
+            maestro.llm.script("work", reply="done", rounds=2)
+            await client.ask("hello")
+            while "test_add" not in maestro.llm.requests[-1].tools:  # a busy machine takes long to start a server
+                await client.ask("hello")
+            assert await client.ask("work") == "done"
+        results = dict(maestro.llm.matching("work")[-1].results)
+        assert (results["test_add"], results["run_shell"]) == ("42", "exit code 0\n--- output\nkept")
+        assert alive(int(results["test_spawn"]))
+    await until(lambda: not alive(int(results["test_spawn"])))
