@@ -24,7 +24,7 @@ from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
-from maestro.bootstrap.storage import open_files, sessions_folder
+from maestro.bootstrap.storage import open_files, workspaces_folder
 from maestro.domain.jobs import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
@@ -168,7 +168,7 @@ def _tool_rules(settings: Settings) -> ToolRules:
     return ToolRules(
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
-        folder=sessions_folder(settings),
+        folder=workspaces_folder(settings),
         asking=AskingRules(
             expiry=timedelta(hours=settings.questions.expiry_hours),
             approval=frozenset(tools.approval),

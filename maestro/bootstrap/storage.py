@@ -61,9 +61,12 @@ def open_files(settings: Settings) -> Files:
     return Files(settings.data_dir / "media")
 
 
-def sessions_folder(settings: Settings) -> Path:
-    """Return where each conversation has a folder of its own."""
-    return settings.data_dir / "sessions"
+def workspaces_folder(settings: Settings) -> Path:
+    """Return where each conversation has a folder for the tools of its agent.
+
+    It is not that of the command ``claude``: settings for the command that a tool wrote there would be obeyed.
+    """
+    return settings.data_dir / "workspaces"
 
 
 def upload_folder(settings: Settings) -> Path:

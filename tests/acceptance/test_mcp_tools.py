@@ -243,4 +243,5 @@ async def test_an_agent_answers_with_what_a_server_of_the_configuration_says(not
         results = dict(maestro.llm.matching("work")[-1].results)
         assert (results["test_add"], results["run_shell"]) == ("42", "exit code 0\n--- output\nkept")
         assert alive(int(results["test_spawn"]))
+        assert [file.parent.parent.name for file in maestro.data_dir.rglob("a.txt")] == ["workspaces"]
     await until(lambda: not alive(int(results["test_spawn"])))
