@@ -15,6 +15,7 @@ def assert_answered_once(evidence: Evidence, somebody: Person, job: Row, client_
     assert evidence.calls(job["id"], "answer")["answered"] == 1
     assert_delivered_once(evidence, somebody, job, answer)
     assert_journal_closed(evidence, job)
+    assert_books_closed(evidence, job)
 
 
 def assert_delivered_once(evidence: Evidence, somebody: Person, job: Row, text: str) -> None:
@@ -34,6 +35,18 @@ def assert_journal_closed(evidence: Evidence, job: Row) -> None:
     assert [step for step, state in steps if state == "running"] == []
     done = [step for step, state in steps if state == "done"]
     assert len(done) == len(set(done)) > 0
+
+
+def assert_books_closed(evidence: Evidence, job: Row) -> None:
+    """Every attempt at a call has one row of usage that says how it ended, and nothing is reserved any more."""
+    attempt = "purpose, number, attempt, state, account, cost_usd"
+    calls = evidence.rows(f"SELECT {attempt} FROM llm_calls WHERE job_id = ? ORDER BY 1, 2, 3", job["id"])
+    used = evidence.rows(
+        f"SELECT {attempt} FROM usage_log WHERE job_id = ? AND purpose != 'voice' ORDER BY 1, 2, 3", job["id"]
+    )
+    assert used == calls
+    assert "sent" not in {call["state"] for call in calls}
+    assert evidence.rows("SELECT * FROM reservations WHERE job_id = ?", job["id"]) == []
 
 
 def assert_in_order(evidence: Evidence, somebody: Person, llm: LLMServer, client_ids: list[str]) -> None:

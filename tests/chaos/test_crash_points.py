@@ -5,7 +5,13 @@ from itertools import product
 
 import pytest
 
-from tests.chaos.promise import assert_answered_once, assert_delivered_once, assert_in_order, assert_journal_closed
+from tests.chaos.promise import (
+    assert_answered_once,
+    assert_books_closed,
+    assert_delivered_once,
+    assert_in_order,
+    assert_journal_closed,
+)
 from tests.support.chatting import Person, person
 from tests.support.crashing import forget_passed, is_armed, passed
 from tests.support.evidence import Evidence, Row
@@ -107,6 +113,7 @@ def assert_failed_once(evidence: Evidence, somebody: Person, job: Row) -> None:
     assert notice["purpose"] == "notice"
     assert_delivered_once(evidence, somebody, job, notice["content"])
     assert_journal_closed(evidence, job)
+    assert_books_closed(evidence, job)
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
