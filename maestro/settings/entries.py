@@ -46,7 +46,7 @@ class AgentSettings(Section):
     )
     client: str = Field(default="", description="the name of the client who pays for it, where the channel names none")
     daily_budget_usd: Dollars | None = Field(
-        default=None, description="US dollars it may spend a day; without it, `budgets.agentDayUsd`"
+        default=None, description="US dollars it may spend a day, 0 for no limit; without it, `budgets.agentDayUsd`"
     )
 
     @property
@@ -74,7 +74,8 @@ class ClientSettings(Section):
 
     name: Name = Field(description="the name of the client, unique")
     daily_budget_usd: Dollars | None = Field(
-        default=None, description="US dollars that may be spent for it a day; without it, `budgets.clientDayUsd`"
+        default=None,
+        description="US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`",
     )
 
 
