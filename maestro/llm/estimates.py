@@ -30,9 +30,12 @@ class Estimates:
         return CallEstimate(provider, request.model, tokens, cost, request.account)
 
     def most(self, choice: Choice, input_tokens: int, output_tokens: int) -> float | None:
-        """Return the US dollars that a call may cost with the longest answer, None when the price is unknown."""
+        """Return the US dollars that a call may cost with the longest answer, None when the price is unknown.
+
+        Providers may charge more for a prompt that they keep than for one they only read.
+        """
         price = self._price_at(choice.account.type, f"{choice.account.provider}/{choice.model}")
-        return price.cost(input_tokens, output_tokens) if price is not None else None
+        return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
 
     def _price_at(self, kind: AccountType, model: str) -> Price | None:
         return None if kind is AccountType.CLI else self._price(model)
