@@ -10,8 +10,10 @@ from maestro.domain.jobs import LONGEST_PROVIDER_WAIT, OPEN, JobStatus, RetryRul
 from maestro.domain.llm_errors import (
     AuthenticationFailed,
     BadRequest,
+    CircuitOpen,
     ContextOverflow,
     EmptyResponse,
+    LimiterBusy,
     ModelTimeout,
     NoAccount,
     ProviderUnavailable,
@@ -37,7 +39,7 @@ def waits(error: BaseException) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("error", [ProviderUnavailable, ModelTimeout, EmptyResponse, QuotaExhausted, RateLimited])
+@pytest.mark.parametrize("error", [ProviderUnavailable, ModelTimeout, CircuitOpen, LimiterBusy])
 def test_a_provider_gets_three_attempts_after_two_and_four_minutes(error: type[Exception]) -> None:
     assert waits(error("x")) == [120, 240]
 
@@ -54,7 +56,9 @@ def test_a_provider_that_asks_for_hours_is_given_up_at_once(error: MaestroError,
     assert waits(error) == []
 
 
-@pytest.mark.parametrize("error", [AuthenticationFailed, BadRequest, ContextOverflow, NoAccount, NoAgent])
+@pytest.mark.parametrize(
+    "error", [AuthenticationFailed, BadRequest, ContextOverflow, EmptyResponse, NoAccount, NoAgent]
+)
 def test_what_repeating_cannot_mend_is_not_repeated(error: type[Exception]) -> None:
     assert waits(error("x")) == []
 
