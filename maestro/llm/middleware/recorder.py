@@ -89,8 +89,7 @@ class Recorder:
             if cut_off is not None:
                 request = _restore(tx, request, cut_off)
                 estimate = self._estimates.least(request)
-            digest = _keep(tx, request)
-            return Attempt(tx.calls.sent(request.key, digest, estimate), _restore(tx, request, digest))
+            return Attempt(tx.calls.sent(request.key, _keep(tx, request), estimate), request)
 
     def _answered(self, attempt: Attempt, response: LLMResponse) -> None:
         request = attempt.request
