@@ -16,6 +16,8 @@ from maestro.domain.usage_views import LIMIT, MOST, UsageItem, UsagePage, UsageQ
 
 NOTHING = "No model was called in this time."
 NOBODY = "-"
+LEAST = 0.0001
+"""The smallest part of a US dollar that is shown."""
 COLUMNS = ("calls", "failed", "in", "out", "cached", "cost", "of unknown cost", "cut off", "estimated")
 
 DAY = ["%Y-%m-%d"]
@@ -78,4 +80,7 @@ def _line(item: UsageItem) -> tuple[str, ...]:
 
 
 def _cost(usd: float | None) -> str:
-    return NOBODY if usd is None else f"${usd:.4f}"
+    """Write US dollars; what is next to nothing must not look like nothing."""
+    if usd is None:
+        return NOBODY
+    return "<$0.0001" if 0 < usd < LEAST else f"${usd:.4f}"

@@ -4,7 +4,7 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,14 +17,18 @@ DAYS = 30
 """Days that are shown when nobody says which."""
 LIMIT = 100
 MOST = 1000
+EARLIEST, LATEST = date(2000, 1, 1), date(2999, 12, 31)
+"""Days that somebody may mean; further ones have no room for the days beside them."""
+
+Day = Annotated[date, Field(ge=EARLIEST, le=LATEST)]
 
 
 class UsageQuery(Value):
     """Which usage to show: days in UTC, both included, the last 30 without any; ``cursor`` is a page's ``next``."""
 
     by: UsageBy = UsageBy.DAY
-    since: date | None = None
-    until: date | None = None
+    since: Day | None = None
+    until: Day | None = None
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: str | None = None
 

@@ -77,7 +77,18 @@ async def test_a_page_ends_with_the_cursor_of_the_next(http: httpx.AsyncClient) 
 
 
 @pytest.mark.parametrize(
-    "query", ["by=mood", "since=yesterday", "cursor=x", "since=2026-11-21&until=2026-11-20", "limit=0", "day=1"]
+    "query",
+    [
+        "by=mood",
+        "since=yesterday",
+        "since=9999-12-31",
+        "until=9999-12-31",
+        "until=0001-01-05",
+        "cursor=x",
+        "since=2026-11-21&until=2026-11-20",
+        "limit=0",
+        "day=1",
+    ],
 )
 async def test_what_makes_no_sense_is_refused_with_the_reason(query: str, http: httpx.AsyncClient) -> None:
     answer = await http.get(f"/api/usage?{query}")
