@@ -158,6 +158,11 @@ def choose(
     return next((one for one in _preferred(ordered, wanted) if _free(one, limited, tried)), None)
 
 
+def able(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
+    """Return those that can be asked for a wanted model itself: none of them would answer with another one."""
+    return [account for account in accounts if any(_serves(account, model) for model in filter(None, wanted))]
+
+
 def soonest(
     accounts: Sequence[ModelAccount], wanted: Sequence[str], limited: Mapping[AccountModel, datetime]
 ) -> datetime | None:

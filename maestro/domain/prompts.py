@@ -110,7 +110,8 @@ class LLMRequest(Value):
     Two of one role may follow each other, as after a question that was never answered. ``model`` is the agent's own
     wish, then come its ``fallbacks``; who chooses the account puts its name in ``account`` and its model in ``model``.
     ``final`` forbids tool calls: the model must answer now; with ``never_empty`` a fixed sentence stands in for an
-    answer of nothing. ``background`` is work that no person waits for.
+    answer of nothing. ``background`` is work that no person waits for; with ``exact`` nobody stands in with another
+    model.
     """
 
     key: CallKey
@@ -125,6 +126,7 @@ class LLMRequest(Value):
     max_output_tokens: int = Field(gt=0)
     conversation_id: int = 0
     background: bool = False
+    exact: bool = False
 
 
 class Usage(Value):

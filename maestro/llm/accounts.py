@@ -1,8 +1,9 @@
 """The accounts of one process: what the store says of them, joined with the keys that this process has."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Self
 
 import structlog
 from pydantic import SecretStr
@@ -16,6 +17,7 @@ from maestro.domain.accounts import (
     AccountType,
     Choice,
     ModelAccount,
+    able,
     choose,
     soonest,
 )
@@ -60,6 +62,10 @@ class Roster:
         """Return whom to ask; the demo model while there is no account at all (decision 23)."""
         accounts = self.usable if self.known else (_demo(self.now),)
         return choose(accounts, wanted, self.limited, tried, underway)
+
+    def able(self, wanted: Sequence[str]) -> Self:
+        """Return it without those that would answer with another model than a wanted one."""
+        return replace(self, usable=able(self.usable, wanted))
 
     def none_left(self, wanted: Sequence[str], *, limited: bool) -> LLMFailure:
         """Return why nobody can be asked; ``limited`` says that somebody was limited just now.

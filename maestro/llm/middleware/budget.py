@@ -1,10 +1,10 @@
 """Refuses a call whose budget is used up, and sets aside what every other one may cost (decision 3)."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from maestro.domain.accounts import AccountStatus, choose
+from maestro.domain.accounts import AccountStatus, ModelAccount, able, choose
 from maestro.domain.budgets import BudgetScope, DailyBudgets, Limit, Payer, limits_of
 from maestro.domain.llm_errors import BudgetExceeded
 from maestro.domain.prompts import LLMRequest, LLMResponse
@@ -20,13 +20,15 @@ from maestro.uninterrupted import uninterrupted
 class Plan:
     """What a call has to keep to, and the most it may cost; None when the price is unknown.
 
-    ``used_up`` is the limit that was used up when this was looked up.
+    ``used_up`` is the limit that was used up when this was looked up, ``cheaper`` the model to fall back to, empty
+    when no account has it.
     """
 
     payer: Payer
     limits: tuple[Limit, ...] = ()
     used_up: Limit | None = None
     usd: float | None = None
+    cheaper: str = ""
     cheaper_usd: float | None = None
 
 
@@ -74,16 +76,16 @@ class Budget:
         used_up = self._reserve(request, plan, admission)
         if used_up is None:
             return request
-        if used_up.scope is BudgetScope.DAY or not budgets.fallback_model:
+        if used_up.scope is BudgetScope.DAY or not plan.cheaper:
             raise BudgetExceeded(f"{used_up} is used up; it is counted anew from midnight UTC")
-        return request.model_copy(update={"model": budgets.fallback_model, "fallbacks": ()})
+        # Exactly this one: who stands in for it may be dearer than what the budget was used up with.
+        return request.model_copy(update={"model": plan.cheaper, "fallbacks": (), "exact": True})
 
     def _plan(self, request: LLMRequest, budgets: DailyBudgets) -> Plan:
         tokens = estimate_input(request)
 
-        def most(tx: Transaction, model: str, *fallbacks: str) -> float | None:
-            free = [account for account in tx.accounts.all() if account.status is AccountStatus.ACTIVE]
-            choice = choose(free, (model, *fallbacks), tx.accounts.limits())
+        def most(tx: Transaction, accounts: Sequence[ModelAccount], *wanted: str) -> float | None:
+            choice = choose(accounts, wanted, tx.accounts.limits())
             return self._estimates.most(choice, tokens, request.max_output_tokens) if choice is not None else None
 
         with self._store.view() as tx:
@@ -91,9 +93,12 @@ class Budget:
             limits = limits_of(payer, budgets)
             if not limits:
                 return Plan(payer)
-            cheaper = most(tx, budgets.fallback_model) if budgets.fallback_model else None
+            usable = [account for account in tx.accounts.all() if account.status is AccountStatus.ACTIVE]
+            usd = most(tx, usable, request.model, *request.fallbacks)
             used_up = tx.budgets.exceeded(limits)
-            return Plan(payer, limits, used_up, most(tx, request.model, *request.fallbacks), cheaper)
+            cheaper = budgets.fallback_model
+            cheap = able(usable, (cheaper,))
+            return Plan(payer, limits, used_up, usd, cheaper if cheap else "", most(tx, cheap, cheaper))
 
     def _reserve(self, request: LLMRequest, plan: Plan, admission: Admission) -> Limit | None:
         """Reserve what the call, or else a cheaper one, may cost; return the limit that is used up, if one is.

@@ -24,7 +24,7 @@ from maestro.domain.llm_errors import (
     RequestTooLarge,
 )
 from maestro.domain.prompts import LLMRequest, LLMResponse
-from maestro.llm.accounts import AccountBook
+from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.protocols import LLMClient
 from maestro.uninterrupted import uninterrupted
 
@@ -59,6 +59,7 @@ class Walk:
 
     wanted: Sequence[str]
     until: float
+    exact: bool = False
     tried: set[AccountModel] = field(default_factory=set)
     failures: list[LLMFailure] = field(default_factory=list)
 
@@ -112,9 +113,9 @@ class Failover:
     async def _ask_around(self, request: LLMRequest) -> LLMResponse | LLMFailure:
         clock = asyncio.get_running_loop()
         patience = REQUESTS * self._request_time().total_seconds()
-        walk = Walk((request.model, *request.fallbacks), clock.time() + patience)
+        walk = Walk((request.model, *request.fallbacks), clock.time() + patience, request.exact)
         while not walk.failures or walk.may_go_on(clock.time()):
-            roster = await asyncio.to_thread(self._book.read)
+            roster = await asyncio.to_thread(self._roster, walk)
             choice = roster.choose(walk.wanted, walk.tried, self._underway)
             if choice is None:
                 break
@@ -139,11 +140,15 @@ class Failover:
         finally:
             self._underway[account_id] -= 1
 
+    def _roster(self, walk: Walk) -> Roster:
+        roster = self._book.read()
+        return roster.able(walk.wanted) if walk.exact else roster
+
     def _verdict(self, walk: Walk) -> LLMFailure:
         """Return what to raise when nobody else is asked."""
         if walk.repeatable:
             return walk.repeatable[-1]
-        nobody = self._book.read().none_left(walk.wanted, limited=bool(walk.of(*LIMITS)))
+        nobody = self._roster(walk).none_left(walk.wanted, limited=bool(walk.of(*LIMITS)))
         if isinstance(nobody, AccountsExhausted):
             log.warning("all accounts limited", until=nobody.wake_at and nobody.wake_at.isoformat())
             return nobody

@@ -182,8 +182,15 @@ async def test_beyond_an_agents_limit_the_cheaper_model_is_asked(rows: JobRows) 
     model, budgets = Scripted(costing(0.01)), DailyBudgets(day_usd=10, agent_usd=0.5, fallback_model="openai/cheap")
     request = request_for(rows.add()).model_copy(update={"fallbacks": ("anthropic/dear",)})
     await guarded(rows.store, model, budgets).complete(request)
-    assert [(asked.model, asked.fallbacks) for asked in model.asked] == [("openai/cheap", ())]
+    assert [(asked.model, asked.fallbacks, asked.exact) for asked in model.asked] == [("openai/cheap", (), True)]
     assert level(rows).spent_usd == pytest.approx(0.51)
+
+
+async def test_a_cheaper_model_that_no_account_has_is_none(rows: JobRows) -> None:
+    spend(rows, 0.5)
+    budgets = DailyBudgets(agent_usd=0.5, fallback_model="gemini/cheap")
+    with pytest.raises(BudgetExceeded, match="of agent ada"):
+        await guarded(rows.store, Scripted(), budgets).complete(request_for(rows.add()))
 
 
 async def test_beyond_the_limit_of_everybody_no_cheaper_model_helps(rows: JobRows) -> None:

@@ -151,6 +151,15 @@ async def test_the_fallbacks_of_the_request_come_before_anybody_else(store: Stor
     assert model.asked == [("claude", "claude-opus-4-6"), ("local", "qwen3")]
 
 
+async def test_nobody_stands_in_where_exactly_one_model_may_answer(store: Store) -> None:
+    model = Model({"gpt": limited(60)})
+    request = request_of(model="openai/gpt-4o-mini").model_copy(update={"exact": True})
+    with pytest.raises(AccountsExhausted) as raised:
+        await failover(store, model, *ALL).complete(request)
+    assert model.asked == [("gpt", "gpt-4o-mini")]
+    assert raised.value.wake_at == START + timedelta(seconds=60)
+
+
 @pytest.mark.parametrize(
     "kind",
     [
