@@ -24,8 +24,12 @@ def llm() -> Iterator[LLMServer]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Maestro]:
-    async with running(tmp_path_factory.mktemp("maestro"), llm, agents=[HELPER]) as started:
+async def lasting(
+    request: pytest.FixtureRequest, llm: LLMServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Maestro]:
+    """A module may have agents of its own, in ``AGENTS``."""
+    agents = getattr(request.module, "AGENTS", [HELPER])
+    async with running(tmp_path_factory.mktemp("maestro"), llm, agents=agents) as started:
         yield started
 
 

@@ -1,54 +1,29 @@
 """The process dies in the middle of the tool loop: only the call in flight is repeated, each effect happens once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import pytest_asyncio
 
 from maestro.domain.tools import UNKNOWN_OUTCOME
 from tests.chaos.promise import assert_journal_closed
 from tests.support.chatting import person
-from tests.support.crashing import ARMED, notes_of
+from tests.support.crashing import notes_of
 from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
-from tests.support.running import Maestro, running
+from tests.support.running import Maestro
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NOTING = {"slug": "helper", "tools": ["note", "note_again", "ask_question"]}
+AGENTS = [{"slug": "helper", "tools": ["note", "note_again", "ask_question"]}]
 
 ROUND = ("tool-1-0 begins", "tool-1-0 call", "tool-1-0 done", "model-2 begins", "model-2 answer", "model-2 done")
 AROUND = tuple(f"{when} {name}" for name in ROUND for when in ("before", "after"))
 """Every transaction that a round of tool calls adds to a message."""
 
 
-@pytest.fixture(scope="module")
-def llm() -> Iterator[LLMServer]:
-    with LLMServer.running() as server:
-        yield server
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Maestro]:
-    async with running(tmp_path_factory.mktemp("maestro"), llm, agents=[NOTING]) as started:
-        yield started
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def maestro(lasting: Maestro, llm: LLMServer) -> Maestro:
-    """The process, alive, with nothing armed and nothing noted."""
-    (lasting.data / ARMED).unlink(missing_ok=True)
-    notes_of(lasting.data).unlink(missing_ok=True)
-    if not lasting.alive:
-        await lasting.start()
-    llm.reset()
-    return lasting
-
-
-@pytest.fixture
-def evidence(lasting: Maestro) -> Evidence:
-    return Evidence(lasting.data)
+@pytest.fixture(autouse=True)
+def nothing_noted(maestro: Maestro) -> None:
+    notes_of(maestro.data).unlink(missing_ok=True)
 
 
 def noted(maestro: Maestro) -> list[str]:
