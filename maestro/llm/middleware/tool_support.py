@@ -17,15 +17,19 @@ class ToolSupport:
         self._without: set[Site] = set()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, without its tools once they were refused; the refused request is the last of its kind.
+        """Pass the request on, without its tools once they were refused.
 
-        What tools said in earlier rounds stays, as text: another model may have asked for it.
+        What tools said in earlier rounds stays, as text: another model may have asked for it. A request that was cut
+        off is sent again with the tools it had, and made anew after they were refused.
         """
         site = (request.account, request.model)
-        if not (request.tools and site in self._without):
-            try:
-                return await self._inner.complete(request)
-            except ToolsUnsupported:
-                self._without.add(site)  # the second request leaves the handler, so that it carries nothing along
-        plain = request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})
-        return await self._inner.complete(plain)
+        known = bool(request.tools) and site in self._without
+        try:
+            return await self._inner.complete(_plain(request) if known else request)
+        except ToolsUnsupported:
+            self._without.add(site)  # the second request leaves the handler, so that it carries nothing along
+        return await self._inner.complete(_plain(request))
+
+
+def _plain(request: LLMRequest) -> LLMRequest:
+    return request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})

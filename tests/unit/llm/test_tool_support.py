@@ -1,11 +1,18 @@
 """Models that take no tools: they are asked again without, and from then on only so."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
 from maestro.domain.llm_errors import BadRequest, ToolsUnsupported
-from maestro.domain.prompts import PromptMessage, Role, ToolCall, ToolSpec
+from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
+from maestro.llm.estimates import Estimates
+from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.tool_support import ToolSupport
-from tests.support.llm_fakes import Scripted
+from maestro.llm.protocols import LLMClient
+from tests.support.job_rows import JobRows
+from tests.support.llm_fakes import Accounts, Held, Scripted
 from tests.support.llm_requests import request_of, response_of
 
 SEARCH = ToolSpec(name="search", description="Search.", parameters="{}")
@@ -42,6 +49,34 @@ async def test_what_tools_said_before_is_told_as_text() -> None:
         (Role.USER, "[Result of search]\nit rains"),
     ]
     assert not any(turn.tool_calls or turn.call_id for turn in told)
+
+
+async def test_tools_that_a_cut_off_request_had_are_refused_once_more(tmp_path: Path) -> None:
+    rows = JobRows.at(tmp_path)
+    request = WITH_TOOLS.model_copy(update={"key": CallKey(job_id=rows.add(), number=1)})
+
+    class NoTools:
+        """A model that takes no tools."""
+
+        async def complete(self, request: LLMRequest) -> LLMResponse:
+            if request.tools:
+                raise ToolsUnsupported("no tools")
+            return HELLO
+
+    def recorder(model: LLMClient) -> Recorder:
+        return Recorder(model, rows.store, Estimates(Accounts(()), lambda _: None))
+
+    support = ToolSupport(recorder(NoTools()))
+    earlier = request.model_copy(update={"key": CallKey(job_id=rows.add(), number=1)})
+    assert await support.complete(earlier) == HELLO
+    held = Held()
+    call = asyncio.create_task(recorder(held).complete(request.model_copy(update={"account": "able"})))
+    while not held.calls:
+        await asyncio.sleep(0)
+    call.cancel()
+    await asyncio.wait([call])
+    assert await support.complete(request) == HELLO
+    rows.store.close()
 
 
 async def test_another_refusal_is_a_refusal() -> None:
