@@ -122,13 +122,13 @@ def _kind(found: Evidence, *, told_to_wait: bool) -> type[LLMFailure]:
 
 
 def _kind_of_refusal(status: int, text: str, *, told_to_wait: bool) -> type[LLMFailure]:
-    """Tell refusals apart: money first, for it hides behind 400, 403 and 429."""
+    """Tell refusals apart: money hides behind 400, 403 and 429, and what is quoted of a person speaks of anything."""
+    if status == 403 and _FORBIDDEN_REQUEST.search(text):
+        return BadRequest
     if status == 402 or _QUOTA.search(text) or (not told_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)):
         return QuotaExhausted
     if status == 429:
         return RateLimited
-    if status == 403 and _FORBIDDEN_REQUEST.search(text):
-        return BadRequest
     if status in (401, 403) or _BAD_KEY.search(text):
         return AuthenticationFailed
     if _NO_TOOLS.search(text):

@@ -59,6 +59,7 @@ def caused_by(error: Exception, cause: Exception) -> Exception:
         (400, "This organization has been disabled.", AuthenticationFailed),
         (429, "billing_not_active", QuotaExhausted),
         (403, "Your chosen model requires moderation and your input was flagged", BadRequest),
+        (403, 'your input was flagged "flagged_input": "my credit balance, invalid_api_key"', BadRequest),
         (403, "Project `proj_1` does not have access to model `gpt-4o`", BadRequest),
         (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow),
         (400, '"code": "context_length_exceeded"', ContextOverflow),
