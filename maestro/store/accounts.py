@@ -129,7 +129,7 @@ class Accounts(Repository):
             setattr(account, column, value)
         if "secret" in changes and "status" not in changes:
             account.status = AccountStatus.ACTIVE
-        if account.status is AccountStatus.DISABLED:
+        if changes.get("status") is AccountStatus.DISABLED:
             account.last_error = ""  # a person's wish outlasts a new key, which a refused one does not
         elif {"status", "secret"} & set(changes):
             self._forgive(account)
@@ -215,6 +215,7 @@ class Accounts(Repository):
         self._forgive(account)
         self._session.delete(account)
         self._session.flush()
+        self._wake()  # who waits for it would wait for nobody
 
     def _forgive(self, account: ModelAccount) -> None:
         """End every limit of an account and forget what they were for."""

@@ -255,6 +255,14 @@ def test_whoever_enables_an_account_ends_its_limits(store: Store) -> None:
     assert (found(store, "a").status, found(store, "a").last_error, held(store)) == ("active", "", {})
 
 
+def test_why_an_account_is_disabled_outlasts_other_changes(store: Store) -> None:
+    with store.begin() as tx:
+        tx.accounts.refused(tx.accounts.add(described("mine", source=AccountSource.API)))
+    with store.begin() as tx:
+        tx.accounts.change("mine", {"priority": 5})
+    assert (found(store, "mine").status, found(store, "mine").last_error) == ("disabled", "AuthenticationFailed")
+
+
 def test_of_a_configured_account_only_the_status_changes_and_it_stays(store: Store) -> None:
     entered(store, described("a"), described("found", source=AccountSource.ENVIRONMENT))
     with store.begin() as tx:
@@ -275,8 +283,8 @@ def test_an_account_of_the_api_can_be_removed(store: Store) -> None:
             tx.accounts.get("a")
 
 
-@pytest.mark.parametrize("how", ["add", "enable", "key", "enter"])
-def test_whoever_may_free_an_account_wakes_the_jobs_that_wait_for_one(store: Store, how: str) -> None:
+@pytest.mark.parametrize("how", ["add", "enable", "key", "enter", "remove", "gone"])
+def test_whoever_frees_or_takes_an_account_wakes_the_jobs_that_wait_for_one(store: Store, how: str) -> None:
     entered(store, described("a", fingerprint="old"))
     with store.begin() as tx:
         tx.accounts.add(described("mine", source=AccountSource.API))
@@ -295,5 +303,9 @@ def test_whoever_may_free_an_account_wakes_the_jobs_that_wait_for_one(store: Sto
                 tx.accounts.change("mine", {"secret": "new"})
             case "enter":
                 tx.accounts.enter([described("a", fingerprint="new")])
+            case "remove":
+                tx.accounts.remove("mine")
+            case "gone":
+                tx.accounts.enter([])
     with store.view() as tx:
         assert tx.jobs.any_due()
