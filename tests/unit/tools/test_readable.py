@@ -1,5 +1,7 @@
 """Web pages as text."""
 
+import time
+
 import pytest
 
 from maestro.tools.readable import readable
@@ -43,3 +45,20 @@ def test_code_keeps_its_lines() -> None:
 def test_broken_pages_keep_their_text(page: str) -> None:
     assert "text" in readable(page, URL)
     assert "hidden" not in readable(page, URL)
+
+
+@pytest.mark.parametrize(
+    "piece", ["<a ", "<!--", "<a href='", "<svg></b>", "<![CDATA[", "<title>a<b>", "</svg", "<a \"'"]
+)
+def test_no_page_keeps_a_thread_for_long(piece: str) -> None:
+    page = piece * (200_000 // len(piece))
+    before = time.process_time()
+    readable(page, URL)
+    assert time.process_time() - before < 5
+
+
+def test_attributes_are_read_however_they_are_written() -> None:
+    page = "<A title='1 > 0' HREF = /a&amp;b >one</A> <a href=/c>two</a> <img alt=\"x > y\"> 1 < 2 && 3 > 2"
+    assert readable(page, URL) == (
+        "one (https://example.com/a&b) two (https://example.com/c) [image: x > y] 1 < 2 && 3 > 2"
+    )
