@@ -1,13 +1,14 @@
 """Step 5 of a message, continued: what was said in its voice messages becomes text."""
 
 import asyncio
-from functools import partial
+from datetime import datetime
 
 from temporalio import activity
 
 from maestro.domain.calls import CallState
 from maestro.domain.flow import VoiceOutcome
 from maestro.domain.jobs import StepRef
+from maestro.domain.llm_errors import CallSite
 from maestro.domain.media import MediaFile
 from maestro.domain.usage import VOICE, UsageRow
 from maestro.llm.middleware.stop_guard import StopWatch
@@ -38,35 +39,48 @@ class VoiceActivities:
         if self._transcriber is None:
             return False
         content = await asyncio.to_thread(self._files.read, voice.digest)
-        return await self._transcriber.transcribe(Audio(content, voice.content_type), partial(self._keep, ref, voice))
+        books = _Books(self._store, ref.job_id, voice)
+        return await self._transcriber.transcribe(Audio(content, voice.content_type), books.keep)
 
     def _unheard(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
             return list(tx.media.unheard(tx.jobs.get(ref.job_id).inbox_id))
 
-    def _keep(self, ref: StepRef, voice: MediaFile, attempt: Attempt) -> None:
-        """Keep a transcript with what it took, so that neither is lost nor bought again."""
-        site = attempt.site
-        with self._store.begin() as tx:
-            tx.usage.add(
-                UsageRow(
-                    at=tx.now,
-                    job_id=ref.job_id,
-                    purpose=VOICE,
-                    number=voice.seq + 1,
-                    attempt=0,
-                    provider=site.provider,
-                    model=site.model,
-                    account=site.account,
-                    state=attempt.state,
-                    duration_ms=attempt.duration_ms,
-                    error=attempt.error,
-                )
-            )
-            if attempt.state is CallState.ANSWERED:
-                tx.media.heard(voice.id, attempt.text)
-                tx.accounts.succeeded(site.account, site.model, None)
-
     def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:
             return tx.steps.done(ref, outcome)
+
+
+class _Books:
+    """What is written of the attempts at one voice: a row of usage for each, from before its request leaves."""
+
+    def __init__(self, store: Store, job_id: str, voice: MediaFile) -> None:
+        self._store = store
+        self._job_id = job_id
+        self._voice = voice
+        self._row_id = 0
+
+    def keep(self, attempt: Attempt) -> None:
+        """Keep a transcript with what it took, so that neither is lost nor bought again."""
+        with self._store.begin() as tx:
+            if attempt.state is CallState.SENT:
+                self._row_id = tx.usage.add(self._row(attempt.site, tx.now))
+                return
+            tx.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)
+            if attempt.state is CallState.ANSWERED:
+                tx.media.heard(self._voice.id, attempt.text)
+                tx.accounts.succeeded(attempt.site.account, attempt.site.model, None)
+
+    def _row(self, site: CallSite, now: datetime) -> UsageRow:
+        """Return the row of a request that leaves now; should the process die, it says already what became of it."""
+        return UsageRow(
+            at=now,
+            job_id=self._job_id,
+            purpose=VOICE,
+            number=self._voice.seq + 1,
+            attempt=0,
+            provider=site.provider,
+            model=site.model,
+            account=site.account,
+            state=CallState.INTERRUPTED,
+        )

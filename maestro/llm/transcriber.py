@@ -48,7 +48,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request to one account, however it ended; ``error`` is the name of a class."""
+    """One request to one account, about to leave or however it ended; ``error`` is the name of a class."""
 
     site: CallSite
     state: CallState
@@ -58,7 +58,7 @@ class Attempt:
 
 
 Keep = Callable[[Attempt], None]
-"""Commits an attempt; may block, it is called in a thread."""
+"""Commits an attempt, as sent before it leaves and then as it ended; may block, it is called in a thread."""
 
 
 class Transcriber:
@@ -108,6 +108,7 @@ class Transcriber:
             return Attempt(site, state, round((time.monotonic() - started) * 1000), text, error)
 
         try:
+            await uninterrupted(asyncio.to_thread(keep, attempt(CallState.SENT)))
             text = await self._text(account, site, audio, until)
         except LLMFailure as failure:
             await uninterrupted(asyncio.to_thread(keep, attempt(CallState.FAILED, error=type(failure).__name__)))

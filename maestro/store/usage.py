@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlmodel import col
 
-from maestro.domain.calls import LLMCall
+from maestro.domain.calls import CallState, LLMCall
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import CallKey
@@ -68,8 +68,8 @@ class UsageLog(Repository):
         found = select(UsageRow).where(col(UsageRow.job_id) == job_id)
         return self._session.scalars(found.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
 
-    def add(self, row: UsageRow) -> None:
-        """Write a row of a request that was no call for a text, charged to whom the job is charged to.
+    def add(self, row: UsageRow) -> int:
+        """Write a row of a request that was no call for a text, charged to whom the job is charged to; return its id.
 
         Its attempt is counted here: it is the next of its purpose and number.
         """
@@ -84,6 +84,13 @@ class UsageLog(Repository):
             setattr(row, name, getattr(job, name))
         self._session.add(row)
         self._session.flush()
+        assert row.id is not None
+        return row.id
+
+    def end(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
+        """Write how a request ended that was added before it left; its time is that of its end, as with any other."""
+        ended = update(UsageRow).where(col(UsageRow.id) == row_id)
+        self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
     def sums(self, by: UsageBy, period: Period, after: UsageMark | None, limit: int) -> Sequence[UsageSum]:
         """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""

@@ -54,5 +54,6 @@ async def test_a_transcript_survives_a_crash(
         f'[Voice]: "{spoken}"\n@helper'
     ]
     assert evidence.user_rows(client_id) == (1, 1)
-    rows = evidence.rows("SELECT state FROM usage_log WHERE job_id = ? AND purpose = 'voice'", job["id"])
-    assert [row["state"] for row in rows] == ["answered"]
+    rows = evidence.rows("SELECT state FROM usage_log WHERE job_id = ? AND purpose = 'voice' ORDER BY id", job["id"])
+    cut_off = BOUGHT[point] - 1
+    assert [row["state"] for row in rows] == ["interrupted"] * cut_off + ["answered"], "each request is in the books"
