@@ -10,8 +10,9 @@ from maestro.domain.flow import ToolStep
 from maestro.domain.jobs import Job, notice_of
 from maestro.domain.prompts import ToolCall
 from maestro.domain.questions import Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.texts import storable
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Asked
+from maestro.tools.base import Asked, shortened
 
 ARGUMENT_CHARS = 1_000
 """Characters of a call's arguments that an approver sees; more would bury the question."""
@@ -32,8 +33,8 @@ def asked(tx: Transaction, job: Job, step: ToolStep, what: Asked, rules: AskingR
     if known is not None:
         return known
     question = _question(tx, job, step, rules)
-    question.kind, question.text, question.context = QuestionKind.QUESTION, what.text, what.context
-    text = f"{what.context}\n\n{what.text}" if what.context else what.text
+    question.kind, question.text, question.context = QuestionKind.QUESTION, storable(what.text), storable(what.context)
+    text = "\n\n".join(filter(None, (question.context, question.text)))
     return _put(tx, job, question, text)
 
 
@@ -45,7 +46,7 @@ def approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: A
     question = _question(tx, job, step, rules)
     question.kind, question.tool, question.approvers = QuestionKind.APPROVAL, call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
-    question.context = call.arguments[:ARGUMENT_CHARS]
+    question.context = shortened(call.arguments, ARGUMENT_CHARS)
     question = tx.questions.ask(question)
     text = f"{question.text} It would get:\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}."
     return _put(tx, job, question, text)

@@ -13,6 +13,7 @@ from maestro.domain.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import TOOL_CALLS, CallKey, ToolCall
 from maestro.domain.questions import Question, QuestionKind, QuestionStatus
+from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.store.store import Store
@@ -101,20 +102,21 @@ class ToolActivities:
                 state=ToolState.WAITING,
                 started_at=tx.now,
             )
-            begun = self._judge(tx, job, step, row)
-            if begun.verdict is None and worn_out([run for run in runs if run.number < step.number], row):
-                begun = Begun(begun.caller, verdict=Verdict(ToolState.REFUSED, GIVE_UP))
+            worn = worn_out([run for run in runs if run.number < step.number], row)
+            begun = self._judge(tx, job, step, row, worn=worn)
             made = begun.verdict is None and begun.question is None
             tx.tool_runs.begin(row) if made else tx.tool_runs.put(row)
             return begun
 
-    def _judge(self, tx: Transaction, job: Job, step: ToolStep, row: ToolRun) -> Begun:
+    def _judge(self, tx: Transaction, job: Job, step: ToolStep, row: ToolRun, *, worn: bool) -> Begun:
         """Decide whether the call can be made, and ask a person where one has to be asked."""
         call, caller = _call(tx, step), self._caller(job)
         agent = tx.agents.get(job.agent_id)
         wanted = understand(self._toolbox, call, agent.tools.split() if agent.tools is not None else None)
         if isinstance(wanted, Said):
             return Begun(caller, verdict=_verdict(wanted))
+        if worn:
+            return Begun(caller, verdict=Verdict(ToolState.REFUSED, GIVE_UP))
         if row.state is ToolState.STARTED and isinstance(wanted.tool, Runs) and not wanted.tool.idempotent:
             return Begun(caller, verdict=Verdict(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
         if isinstance(wanted.tool, Asks):
@@ -140,7 +142,7 @@ class ToolActivities:
                 assert isinstance(begun.wanted.tool, Acts)
                 verdict = _verdict(act(begun.wanted.tool, tx, begun.wanted.arguments, begun.caller))
             row = tx.tool_runs.get(step.job_id, step.number, step.place)
-            text = self._capped(verdict.text)
+            text = storable(self._capped(verdict.text))
             row.state, row.result = verdict.state, tx.prompts.keep(text)
             row.error = row.result if verdict.state is ToolState.FAILED else ""
             tx.tool_runs.put(row)

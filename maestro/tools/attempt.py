@@ -7,9 +7,13 @@ from typing import Protocol
 
 import structlog
 
+from maestro.domain.errors import MaestroError
 from maestro.domain.prompts import ToolCall
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Acts, Arguments, Asked, Asks, Caller, Runs, Tool, ToolFailure
+
+GRACE_SECONDS = 10.0
+"""How long a tool may take to end when it is told to."""
 
 log = structlog.get_logger(__name__)
 
@@ -61,27 +65,67 @@ def ask(tool: Asks, arguments: Arguments) -> Asked | Said:
         return tool.question(arguments)
     except ToolFailure as failure:
         return Said(str(failure), failed=True)
+    except Exception as error:  # noqa: BLE001 - as in _outcome
+        return _broken(tool, error)
 
 
 async def run(tool: Runs, arguments: Arguments, caller: Caller, seconds: float) -> Said:
-    """Let a tool that reaches out do it, for so many seconds at most; raises nothing but a cancellation."""
+    """Let a tool that reaches out do it, for so many seconds at most; raises nothing but a cancellation.
+
+    A tool that does not end when it is told to is left to itself: no job hangs for it.
+    """
+    made = asyncio.create_task(_outcome(tool, arguments, caller))
     try:
-        async with asyncio.timeout(seconds):
-            return Said(await tool.run(arguments, caller))
-    except ToolFailure as failure:
-        return Said(str(failure), failed=True)
-    except TimeoutError:
-        return Said(f"The tool did not finish within {seconds:g} seconds.", failed=True)
-    # Tools come from anybody; what one raises must not cost the person the answer (specification 003, step 10).
-    except Exception as error:  # noqa: BLE001 - see above
-        log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
-        return Said(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)
+        await asyncio.wait({made}, timeout=seconds)
+        if made.done():
+            return _broken(tool, asyncio.CancelledError()) if made.cancelled() else made.result()
+    finally:
+        await _end(made, tool)
+    return Said(f"The tool did not finish within {seconds:g} seconds.", failed=True)
 
 
 def act(tool: Acts, tx: Transaction, arguments: Arguments, caller: Caller) -> Said:
     """Let a tool change the store in this transaction; a failure takes its changes back, and nothing else."""
     try:
         with tx.savepoint():
-            return Said(tool.act(tx, arguments, caller))
+            return Said(str(tool.act(tx, arguments, caller)))
     except ToolFailure as failure:
         return Said(str(failure), failed=True)
+    except MaestroError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as in _outcome
+        return _broken(tool, error)
+
+
+async def _outcome(tool: Runs, arguments: Arguments, caller: Caller) -> Said:
+    try:
+        return Said(str(await tool.run(arguments, caller)))
+    except ToolFailure as failure:
+        return Said(str(failure), failed=True)
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    # Tools come from anybody; what one raises must neither cost the person the answer (specification 003, step 10) nor
+    # end the process, as SystemExit would.
+    except BaseException as error:
+        if isinstance(error, asyncio.CancelledError) and _told_to_end():
+            raise
+        return _broken(tool, error)
+
+
+async def _end(made: "asyncio.Task[Said]", tool: Runs) -> None:
+    if made.done():
+        return
+    made.cancel()
+    await asyncio.wait({made}, timeout=GRACE_SECONDS)
+    if not made.done():
+        log.warning("tool.left_behind", tool=type(tool).__name__)
+
+
+def _told_to_end() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _broken(tool: Runs | Acts | Asks, error: BaseException) -> Said:
+    log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
+    return Said(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)

@@ -23,7 +23,11 @@ class MemorySearch:
         "Search what you remember from earlier conversations: facts about people, their preferences, projects and "
         "events. Returns the facts that fit best, one a line. Give a few words that would stand in the fact.",
         {
-            "query": {"type": "string", "description": "words to look for; leave it empty for the surest facts"},
+            "query": {
+                "type": "string",
+                "maxLength": 400,
+                "description": "words to look for; leave it empty for the surest facts",
+            },
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": f"facts at most, else {USUAL}"},
         },
         ["query"],

@@ -13,6 +13,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
 from maestro.domain.prompts import ToolSpec
+from maestro.domain.texts import storable
 from maestro.tools.base import Acts, Arguments, Asks, Runs, Tool, ToolFailure
 
 MAX_ARGUMENT_CHARS = 200_000
@@ -106,7 +107,7 @@ def parse(spec: ToolSpec, text: str) -> Arguments:
     if len(text) > MAX_ARGUMENT_CHARS:
         raise ToolFailure(f"The arguments are longer than {MAX_ARGUMENT_CHARS:,} characters. Send less at once.")
     try:
-        arguments = json.loads(text, parse_constant=_no_number) if text.strip() else {}
+        arguments = _clean(json.loads(text, parse_constant=_no_number)) if text.strip() else {}
     except (ValueError, RecursionError) as error:
         raise ToolFailure(f"The arguments are not valid JSON ({error}). {_expected(spec)}") from None
     if not isinstance(arguments, dict):
@@ -142,6 +143,18 @@ def _told(error: ValidationError) -> str:
 
 def _expected(spec: ToolSpec) -> str:
     return f"Call {spec.name} with one JSON object that fits this schema: {spec.parameters}"
+
+
+def _clean(value: Any) -> Any:
+    """Return the value without what no store and no other program takes: JSON can spell half a surrogate pair."""
+    match value:
+        case str():
+            return storable(value)
+        case list():
+            return [_clean(one) for one in value]
+        case dict():
+            return {storable(name): _clean(one) for name, one in value.items()}
+    return value
 
 
 def _no_number(word: str) -> float:

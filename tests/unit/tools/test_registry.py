@@ -177,3 +177,10 @@ def test_what_is_no_schema_is_found(schema: dict[str, Any]) -> None:
 def test_a_long_text_is_shortened_with_a_mark() -> None:
     assert shortened("abc", 3) == "abc"
     assert shortened("a" * 2000 + "b", 2000) == "a" * 2000 + "\n[... 1 more characters were left out]"
+
+
+def test_half_a_surrogate_pair_in_arguments_reaches_no_tool() -> None:
+    spec = tool_spec("t", "t", {"a": {"type": "array"}}, ["a"])
+    assert parse(spec, r'{"a": ["\ud83d", {"x\ud83d": "\u0000y", "n": 1}]}') == {
+        "a": ["\ufffd", {"x\ufffd": "y", "n": 1}]
+    }
