@@ -12,7 +12,7 @@ from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.tool_support import ToolSupport
 from maestro.llm.protocols import LLMClient
 from tests.support.job_rows import JobRows
-from tests.support.llm_fakes import Accounts, Held, Scripted
+from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
 
 SEARCH = ToolSpec(name="search", description="Search.", parameters="{}")
@@ -72,7 +72,7 @@ async def test_tools_that_a_cut_off_request_had_are_refused_once_more(tmp_path: 
     held = Held()
     call = asyncio.create_task(recorder(held).complete(request.model_copy(update={"account": "able"})))
     while not held.calls:
-        await asyncio.sleep(0)
+        await settled()
     call.cancel()
     await asyncio.wait([call])
     assert await support.complete(request) == HELLO
