@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
 
+from maestro.bootstrap.models import without_login
 from maestro.domain.account_views import AccountChange, AccountView, NewAccount, account_view
 from maestro.domain.accounts import DEMO, AccountSource, AccountType, KeptKey, ModelAccount
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.models import own_name
 from maestro.settings import AccountSettings
 from maestro.settings.problems import refuse, translate
 from maestro.store.store import Store
@@ -48,15 +50,14 @@ class StoreAccountControl:
     def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
         """Change an account; of one that the API did not make, only the status. Raises as ``add`` does."""
         given = change.model_dump(by_alias=False, exclude_none=True)
-        columns = {column: value for column, value in given.items() if column not in {"api_key", "models"}}
-        if change.models is not None:
-            columns["models"] = " ".join(change.models)
+        columns = {column: value for column, value in given.items() if column != "api_key"}
         if change.api_key is not None:
             columns |= self._secret(change.api_key)
         with self._store.begin() as tx:
             row = tx.accounts.get(name)
             if row.source is AccountSource.API and set(given) - {"status"}:
-                _check(row, given)
+                judged = _columns(_changed(row, given))
+                columns |= {column: judged[column] for column in set(given) & set(judged)}
             if columns:
                 row = tx.accounts.change(name, columns)
                 tx.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
@@ -80,26 +81,34 @@ class StoreAccountControl:
 def _entry(fields: Mapping[str, Any]) -> AccountSettings:
     """Return the account as an entry of the configuration, which has the rules; errors name its keys."""
     try:
-        return AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
+        entry = AccountSettings.model_validate({to_camel(name): value for name, value in fields.items()})
     except ValidationError as error:
         raise refuse(translate(error, (), {})) from None
+    if without_login(entry.base_url) != entry.base_url:
+        raise ConfigurationError(
+            "baseUrl: a user and a password in it would be shown with the account; leave them out, or write "
+            "the account into llm.accounts of the configuration"
+        )
+    return entry
 
 
 def _columns(entry: AccountSettings) -> Mapping[str, Any]:
     described = set(AccountSettings.model_fields) - UNSPOKEN
     columns = entry.model_dump(by_alias=False, include=described)
-    return {**columns, "type": AccountType(entry.type), "models": " ".join(entry.models)}
+    models = " ".join(own_name(entry.provider, model) for model in entry.models)
+    own = {"type": AccountType(entry.type), "model": own_name(entry.provider, entry.model), "models": models}
+    return {**columns, **own}
 
 
-def _check(row: ModelAccount, given: Mapping[str, Any]) -> None:
-    """Judge what an account would be after a change; the key itself matters only as being there."""
+def _changed(row: ModelAccount, given: Mapping[str, Any]) -> AccountSettings:
+    """Return what an account would be after a change; the key itself matters only as being there."""
     if "base_url" in given and given["base_url"] != row.base_url and row.secret and "api_key" not in given:
         raise ConfigurationError(
             "baseUrl: give the apiKey again with another address, so that no key goes where it was not meant for"
         )
     described = set(AccountSettings.model_fields) - UNSPOKEN
     before = {**row.model_dump(include=described), "models": row.models.split(), "api_key": row.secret}
-    _entry({**before, **{name: value for name, value in given.items() if name != "status"}})
+    return _entry({**before, **{name: value for name, value in given.items() if name != "status"}})
 
 
 def _view(tx: Transaction, row: ModelAccount) -> AccountView:

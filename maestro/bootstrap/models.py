@@ -1,5 +1,6 @@
 """The models of a process: its accounts, those of the store included, and what reaches each of them."""
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -7,7 +8,7 @@ from datetime import datetime, timedelta
 from maestro.bootstrap.keys import Keys, last4, open_keys
 from maestro.bootstrap.storage import open_files
 from maestro.domain.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.models import ModelTable, bare, provider_of
+from maestro.domain.models import ModelTable, own_name
 from maestro.domain.prompts import ImageRef
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
@@ -24,6 +25,7 @@ NO_ACCOUNT = (
     "No model account found: the built-in demo model answers. Set ANTHROPIC_API_KEY or llm.accounts in maestro.json "
     "and restart to talk to a real one, or add an account with `maestro accounts add`."
 )
+_LOGIN = re.compile(r"(?<=//)[^/?#]*@")
 _SOURCES = {
     AccountSource.CONFIGURATION: "llm.accounts",
     AccountSource.ENVIRONMENT: "a key found in the environment; calls to it are paid",
@@ -80,7 +82,7 @@ def account_of(settings: AccountSettings) -> Account:
     return Account(
         name=settings.name,
         provider=settings.provider,
-        model=_own_name(settings.provider, settings.model),
+        model=own_name(settings.provider, settings.model),
         type=AccountType(settings.type),
         api_key=settings.api_key,
         base_url=settings.base_url,
@@ -122,8 +124,8 @@ def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: date
         type=account.type,
         provider=account.provider,
         model=account.model,
-        models=" ".join(_own_name(settings.provider, model) for model in settings.models),
-        base_url=account.base_url,
+        models=" ".join(own_name(settings.provider, model) for model in settings.models),
+        base_url=without_login(account.base_url),
         home_dir=account.home_dir,
         priority=account.priority,
         source=source,
@@ -137,9 +139,9 @@ def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: date
     )
 
 
-def _own_name(provider: str, model: str) -> str:
-    """Return a model's name as its provider knows it."""
-    return bare(model) if provider_of(model) == provider else model
+def without_login(address: str) -> str:
+    """Return an address without the user and password in it, which nobody is shown (decision 22)."""
+    return _LOGIN.sub("", address)
 
 
 def _announcement(known: Sequence[ModelAccount]) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.models import bare, provider_of
+from maestro.domain.models import own_name, provider_of
 
 DEMO = "demo"
 """The provider, account and model that answer while there is no account (decision 23)."""
@@ -89,8 +89,8 @@ class ModelAccount(SQLModel, table=True):
         return model == self.model or model in self.models.split()
 
     def own_name(self, model: str) -> str:
-        """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` to OpenAI."""
-        return bare(model) if provider_of(model) == self.provider else model
+        """Return a model's name as its provider knows it; what it lists it knows by just that name."""
+        return model if self.names(model) else own_name(self.provider, model)
 
 
 class AccountLimit(SQLModel, table=True):

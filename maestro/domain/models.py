@@ -21,6 +21,9 @@ RESERVE_TOKENS = 20_000
 OLLAMA = "ollama"
 """The provider that cuts a prompt silently at the window its request names, and that asks for no money."""
 
+OPENROUTER = "openrouter"
+"""The provider that hands on what it is asked to the vendors that its models' names begin with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Price:
@@ -191,6 +194,16 @@ def provider_of(model: str) -> str:
 def bare(model: str) -> str:
     """Return a model name without its provider: ``openai/gpt-4o`` is ``gpt-4o``."""
     return model.partition("/")[2] or model
+
+
+def own_name(provider: str, model: str) -> str:
+    """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` to OpenAI.
+
+    At OpenRouter every name has a vendor, for its own models itself: ``openrouter/auto`` stays what it is.
+    """
+    name = bare(model)
+    own = provider_of(model) == provider and (provider != OPENROUTER or "/" in name)
+    return name if own else model
 
 
 def _longest(model: str, table: Mapping[str, Entry]) -> Entry | None:

@@ -32,10 +32,10 @@ _PROVIDERS: Mapping[str, Provider] = {
 
 
 def model_name(account: Account) -> str:
-    """Return the account's model as litellm names it."""
+    """Return the account's model, which goes by its provider's own name, as litellm names it."""
     known = _PROVIDERS.get(account.provider)
     prefix = known.prefix if known else account.provider
-    return f"{prefix}/{account.model.removeprefix(f'{account.provider}/')}"
+    return f"{prefix}/{account.model}"
 
 
 def base_url(account: Account) -> str | None:

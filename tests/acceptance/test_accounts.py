@@ -240,6 +240,26 @@ async def test_a_change_is_judged_by_the_same_rules(http: httpx.AsyncClient) -> 
     assert (await http.get("/api/accounts/mine")).json()["model"] == "gpt-4o-mini"
 
 
+async def test_models_are_kept_by_the_names_that_their_provider_knows(http: httpx.AsyncClient) -> None:
+    account = await added(http, model="openai/gpt-4o", models=["openai/o3", "gpt-4.1"])
+    assert (account["model"], account["models"]) == ("gpt-4o", ["o3", "gpt-4.1"])
+    changed = (await http.patch("/api/accounts/mine", json={"model": "openai/o3", "models": ["openai/o4-mini"]})).json()
+    assert (changed["model"], changed["models"]) == ("o3", ["o4-mini"])
+    changed = (await http.patch("/api/accounts/mine", json={"model": ""})).json()
+    assert changed["model"] == "gpt-4o-mini", "the provider's default, as for a new one"
+
+
+async def test_an_address_has_no_password_in_it(http: httpx.AsyncClient) -> None:
+    address = {"baseUrl": "https://me:KEY-SECRET@proxy.example/v1"}
+    refused = [await http.post("/api/accounts", json={**NEW, **address})]
+    await added(http)
+    refused.append(await http.patch("/api/accounts/mine", json={**address, "apiKey": KEY}))
+    for answer in refused:
+        assert answer.status_code == 400
+        assert answer.json()["message"].startswith("baseUrl: ")
+        assert "KEY-SECRET" not in answer.text
+
+
 async def test_a_key_is_not_sent_to_another_address_unasked(http: httpx.AsyncClient) -> None:
     await added(http)
     answer = await http.patch("/api/accounts/mine", json={"baseUrl": "https://elsewhere.example/v1"})

@@ -83,6 +83,15 @@ def test_the_store_is_told_everything_but_the_key(store: Store, tmp_path: Path) 
     assert (account.api_key.get_secret_value(), account.model) == (KEY, "gpt-4.1")
 
 
+def test_the_store_is_not_told_the_login_in_an_address(store: Store, tmp_path: Path) -> None:
+    mine = {"name": "mine", "provider": "ollama", "baseUrl": "http://me:PASSWORD@here:1/v1"}
+    models = built(store, tmp_path, mine)
+    assert rows(store)["mine"].base_url == "http://here:1/v1"
+    account = models.book.find("mine")
+    assert account is not None
+    assert account.base_url == mine["baseUrl"], "it is used all the same"
+
+
 def test_keys_of_the_environment_count_when_no_account_is_configured(store: Store, tmp_path: Path) -> None:
     found = built(store, tmp_path, OPENAI_API_KEY="o", OPENAI_API_KEY_3="p")
     assert {name: row.source for name, row in rows(store).items()} == dict.fromkeys(

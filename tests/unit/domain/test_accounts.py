@@ -79,8 +79,8 @@ def test_the_fallbacks_come_in_their_order_before_anybody_else() -> None:
     limited = {(1, WHOLE_ACCOUNT): SOON, (2, WHOLE_ACCOUNT): SOON}
     wanted = ("claude-opus-4-6", "ollama/llama3.1", "openrouter/auto")
     assert chosen(*wanted, limited=limited) == ("local", "llama3.1")
-    assert chosen(*wanted, limited=limited, tried={(4, "llama3.1")}) == ("router", "auto")
-    assert chosen(*wanted, limited=limited, tried={(4, "llama3.1"), (5, "auto")}) == ("gpt", "gpt-4o-mini")
+    assert chosen(*wanted, limited=limited, tried={(4, "llama3.1")}) == ("router", "openrouter/auto")
+    assert chosen(*wanted, limited=limited, tried={(4, "llama3.1"), (5, "openrouter/auto")}) == ("gpt", "gpt-4o-mini")
 
 
 def test_somebody_else_is_asked_for_a_model_of_their_own() -> None:
@@ -90,6 +90,8 @@ def test_somebody_else_is_asked_for_a_model_of_their_own() -> None:
 
 def test_the_model_of_another_vendor_goes_to_the_account_that_names_it() -> None:
     assert chosen("anthropic/claude-sonnet-4", accounts=(ROUTER, GPT)) == ("router", "anthropic/claude-sonnet-4")
+    lab = account(7, "lab", "openai", "openai/gpt-oss-20b")
+    assert chosen("openai/gpt-oss-20b", accounts=(lab,)) == ("lab", "openai/gpt-oss-20b")
     listing = account(6, "listing", "openrouter", "auto", models="meta/llama qwen/qwen3")
     assert chosen("meta/llama", accounts=(GPT, listing)) == ("listing", "meta/llama")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.models import FALLBACK_WINDOW, ModelFacts, ModelTable, Price, bare, price, provider_of
+from maestro.domain.models import FALLBACK_WINDOW, ModelFacts, ModelTable, Price, bare, own_name, price, provider_of
 from maestro.domain.prompts import Usage
 
 
@@ -133,3 +133,20 @@ def test_what_the_provider_kept_is_cheaper_and_keeping_it_may_cost_more(model: s
 def test_a_name_says_or_implies_its_provider(model: str, provider: str, name: str) -> None:
     assert provider_of(model) == provider
     assert bare(model) == name
+
+
+@pytest.mark.parametrize(
+    ("provider", "model", "name"),
+    [
+        ("openai", "openai/gpt-4o", "gpt-4o"),
+        ("openai", "gpt-4o", "gpt-4o"),
+        ("openai", "openai/openai/gpt-oss-20b", "openai/gpt-oss-20b"),
+        ("groq", "openai/gpt-oss-120b", "openai/gpt-oss-120b"),
+        ("openrouter", "openrouter/auto", "openrouter/auto"),
+        ("openrouter", "openrouter/openrouter/auto", "openrouter/auto"),
+        ("openrouter", "openrouter/anthropic/claude-sonnet-4", "anthropic/claude-sonnet-4"),
+        ("openrouter", "anthropic/claude-sonnet-4", "anthropic/claude-sonnet-4"),
+    ],
+)
+def test_a_provider_knows_a_model_by_a_name_of_its_own(provider: str, model: str, name: str) -> None:
+    assert own_name(provider, model) == name

@@ -15,9 +15,10 @@ def account(provider: str, model: str = "m", url: str = "", secret: str = "") ->
     ("provider", "model", "expected"),
     [
         ("anthropic", "claude-haiku-4-5", "anthropic/claude-haiku-4-5"),
-        ("anthropic", "anthropic/claude-haiku-4-5", "anthropic/claude-haiku-4-5"),
         ("ollama", "llama3.1", "ollama_chat/llama3.1"),
         ("openrouter", "anthropic/claude-sonnet-4", "openrouter/anthropic/claude-sonnet-4"),
+        ("openrouter", "openrouter/auto", "openrouter/openrouter/auto"),
+        ("openai", "openai/gpt-oss-20b", "openai/openai/gpt-oss-20b"),
         ("mistral", "mistral-small", "mistral/mistral-small"),
     ],
 )
