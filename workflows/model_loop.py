@@ -1,6 +1,7 @@
 """Asking the model until it answers: one activity per model call, one per tool call (specification 003, step 10)."""
 
 import asyncio
+import itertools
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -28,13 +29,13 @@ async def model_loop(steps: Steps, rounds: int) -> int:
 
     After so many rounds of tool calls the model has to answer without any. Raises ``Suspended``.
     """
-    for number in range(1, rounds + 1):
-        call = await steps.ask_model(number, final=False)
+    for number in itertools.count(1):
+        call = await steps.ask_model(number, final=number > rounds)
         if not call.tools:
-            return number
+            break
+        # A call that was made when more rounds were allowed may want tools although it counts as the last one now.
         await _call_all(steps, call)
-    await steps.ask_model(rounds + 1, final=True)
-    return rounds + 1
+    return number
 
 
 async def _call_all(steps: Steps, call: ModelOutcome) -> None:
