@@ -10,10 +10,11 @@ from pydantic import BaseModel
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from maestro.domain.errors import JobEnded, MaestroError, Quarantined, Stopped, Suspension
+from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, Stopped, Suspension
 from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, Wait, next_attempt_in
 from maestro.store.jobs import Standing
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
 
@@ -64,7 +65,7 @@ class Journal:
         """Return what the finished step returned, or note that an attempt begins and return None.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
-        in it too often (decision 9).
+        in it too often (decision 9). Raises ``LaneTaken`` while another job of its lane runs.
         """
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
@@ -72,7 +73,7 @@ class Journal:
             if past.result is not None and ref.step.startswith("park"):
                 return past.result  # the job may wait for its next run already
             if job.status is JobStatus.PENDING:
-                tx.jobs.started(ref.job_id)
+                _take_lane(tx, ref.job_id, job)
             if past.result is not None:
                 return past.result
             _refuse(job, ref)
@@ -93,6 +94,17 @@ class Journal:
             failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED)
             tx.jobs.update(ref.job_id, attempts=failures)
         return StepFailure(error, next_attempt_in(error, failures, self._rules))
+
+
+def _take_lane(tx: Transaction, job_id: str, job: Standing) -> None:
+    """Let a job run whose workflow begins.
+
+    Between its claim and here another one may have come back from a wait into an earlier turn, or the other way round:
+    who begins first runs (design invariant 7).
+    """
+    if job.lane is not None and tx.jobs.running_in(job.lane):
+        raise LaneTaken(f"another job of the lane of {job_id} runs")
+    tx.jobs.started(job_id)
 
 
 def _refuse(job: Standing, ref: StepRef) -> None:

@@ -157,6 +157,13 @@ class StepTaken(MaestroError):
     retryable = True
 
 
+class LaneTaken(MaestroError):
+    """Another job of the lane runs: one that was started beside it begins when the lane is free."""
+
+    public = "Another job of this lane runs."
+    retryable = True
+
+
 class JobEnded(MaestroError):
     """The job ended while one of its steps was still under way; the step must not act any more."""
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.errors import JobEnded, MaestroError, Stopped
-from maestro.domain.jobs import Ending, Job, JobStatus, RetryRules, StepRef
+from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Stopped, WaitReason
+from maestro.domain.jobs import Ending, Job, JobStatus, RetryRules, StepRef, Wait
+from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from temporal.journal import Journal
 
@@ -49,3 +50,25 @@ def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
     error, again = refused(store)
     assert isinstance(error, JobEnded)
     assert not again
+
+
+def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanwhile(store: Store) -> None:
+    journal, lane = Journal(store, RULES), LaneKey("web/default/lane")
+    old, new = StepRef(job_id="old", step="route"), StepRef(job_id="new", step="route")
+    with store.begin() as tx:
+        for name in ("old", "new"):
+            tx.jobs.add(Job(id=name, lane=lane, platform="web", account="default", channel="lane", created_at=tx.now))
+        tx.jobs.started("old")
+        tx.jobs.park("old", Wait(reason=WaitReason.PERSON))
+        tx.jobs.wake("old")
+        assert "new" in [job.id for job in tx.jobs.claim(10, tx.now)], "its workflow is started now"
+    with store.begin() as tx:
+        tx.jobs.go_on()
+        assert "old" in [job.id for job in tx.jobs.claim(10, tx.now)], "it has the earlier turn"
+    assert journal.begin(new, "choose_agent") is None
+    with pytest.raises(LaneTaken) as refusal:
+        journal.begin(old, "choose_agent")
+    assert not journal.failed(old, refusal.value).non_retryable
+    with store.begin() as tx:
+        tx.close_job("new", Ending(status=JobStatus.COMPLETED))
+    assert journal.begin(old, "choose_agent") is None
