@@ -23,6 +23,9 @@ LOOK_SECONDS = 0.25
 """How often the size of what it writes is looked at."""
 _GONE_LOOK_SECONDS = 0.02
 
+# It is told the group; then its input ends when who holds the other end is gone, however that ended.
+_GUARD = ("/bin/sh", "-c", 'read -r group && { read -r _; kill -s KILL -- "-$group"; }')
+
 _HARMLESS = frozenset(("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TERM", "TMPDIR"))
 
 
@@ -65,8 +68,8 @@ class Ended:
 async def run(command: Command, bounds: Bounds) -> Ended:
     """Run a program to its end, and end everything it left behind, also when cancelled.
 
-    Raises ``OSError`` when it cannot be started. Its outputs are cut at the bound. What has left its process group, as
-    a daemon does, is out of reach.
+    When this process is killed, the program is too. Raises ``OSError`` when it cannot be started. Its outputs are cut
+    at the bound. What has left its process group, as a daemon does, is out of reach.
     """
     child = _Child(command)
     try:
@@ -92,6 +95,7 @@ class _Child:
         self._errors = self._file()
         self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._given_up = False
         self._gone = False
 
@@ -102,6 +106,7 @@ class _Child:
             said.seek(0)
             with self._starting:
                 if not self._given_up:
+                    self._guard = _guard()
                     self._process = subprocess.Popen(  # noqa: S603 - the caller says which program; no shell reads it
                         self._command.words,
                         cwd=self._command.folder,
@@ -111,6 +116,8 @@ class _Child:
                         stderr=self._errors,
                         start_new_session=True,
                     )
+                    assert self._guard.stdin is not None
+                    self._guard.stdin.write(b"%d\n" % self._process.pid)
 
     async def over(self, bounds: Bounds) -> Outcome:
         """Return when it has exited or may not go on; it alone counts, not what it left behind."""
@@ -152,8 +159,11 @@ class _Child:
         )
 
     def close(self) -> None:
-        """Let go of its files, which have no name any more."""
+        """Let go of its files, which have no name any more, and of its guard, before that sees its input end."""
         self._files.close()
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.communicate()
 
     async def _gone_after(self, number: signal.Signals) -> bool:
         assert self._process is not None
@@ -183,6 +193,19 @@ class _Child:
 
     def _file(self) -> BinaryIO:
         return self._files.enter_context(tempfile.TemporaryFile())
+
+
+def _guard() -> "subprocess.Popen[bytes]":
+    """Start what ends a group of processes when this process is killed: nobody here could do it then."""
+    return subprocess.Popen(  # noqa: S603 - a program of ours
+        _GUARD,
+        bufsize=0,
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 async def _exit_of(process: "subprocess.Popen[bytes]") -> None:

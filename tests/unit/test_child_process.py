@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -18,6 +19,9 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 def shell(folder: Path, script: str, said: bytes = b"") -> Command:
     """A shell that first says who it is, in a file."""
     return Command(("/bin/sh", "-c", f"echo $$ > pid; {script}"), folder, ENVIRONMENT, said)
+
+
+MANY = "trap '' TERM; sleep 600 & echo $! > other.pid; wait"
 
 
 async def test_a_program_reads_what_it_is_told_and_is_heard(tmp_path: Path) -> None:
@@ -103,6 +107,19 @@ async def test_where_the_system_does_not_tell_we_ask(tmp_path: Path, monkeypatch
     assert ended == Ended(Outcome.EXITED, 0, b"answer\n", b"")
 
 
+async def test_when_we_are_killed_nobody_stays(tmp_path: Path) -> None:
+    ours = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, tmp_path)
+    await noted(tmp_path / "pid")
+    await noted(tmp_path / "other.pid")
+    ours.kill()
+    await ours.wait()
+    await nobody_stays(tmp_path)
+
+
 def test_the_plain_environment_holds_no_secret() -> None:
     given = {"PATH": "/bin", "LC_ALL": "C", "OPENAI_API_KEY": "k", "MAESTRO_WEBUI_PASSWORD": "p", "GITHUB_TOKEN": "t"}
     assert plain_environment(given) == {"PATH": "/bin", "LC_ALL": "C"}
+
+
+if __name__ == "__main__":
+    asyncio.run(run(shell(Path(sys.argv[1]), MANY), BOUNDS))
