@@ -67,12 +67,15 @@ class Roster:
         """Return it without those that would answer with another model than a wanted one."""
         return replace(self, usable=able(self.usable, wanted))
 
-    def none_left(self, wanted: Sequence[str], *, limited: bool) -> LLMFailure:
+    def none_left(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
         """Return why nobody can be asked; ``limited`` says that somebody was limited just now.
 
-        Then the limit may have ended already, and the job goes on at once.
+        Then the limit may have ended already, and the job goes on at once. ``room_in`` is after how long there may be
+        room under a limit of our own.
         """
-        wake_at = soonest(self.usable, wanted, self.limited) or (self.now if limited else None)
+        recovered = soonest(self.usable, wanted, self.limited) or (self.now if limited else None)
+        room_at = self.now + room_in if room_in is not None else None
+        wake_at = min(filter(None, (recovered, room_at)), default=None)
         if wake_at is None:
             return NoAccount(f"{NoAccount.public} {self._fix()}")
         failure = AccountsExhausted(

@@ -84,7 +84,13 @@ class Walk:
     @property
     def repeatable(self) -> list[LLMFailure]:
         """Return the failures after which the same may be tried again soon."""
-        return [failure for failure in self.failures if failure.retryable and not isinstance(failure, LIMITS)]
+        waits = (*LIMITS, LimiterBusy)
+        return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
+
+    @property
+    def room_in(self) -> timedelta | None:
+        """Return after how long there may be room under our own limits, None where these did not matter."""
+        return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
 
 
 class Failover:
@@ -148,7 +154,7 @@ class Failover:
         """Return what to raise when nobody else is asked."""
         if walk.repeatable:
             return walk.repeatable[-1]
-        nobody = self._roster(walk).none_left(walk.wanted, limited=bool(walk.of(*LIMITS)))
+        nobody = self._roster(walk).none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
         if isinstance(nobody, AccountsExhausted):
             log.warning("all accounts limited", until=nobody.wake_at and nobody.wake_at.isoformat())
             return nobody

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 from maestro.domain.llm_errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
 from maestro.domain.prompts import LLMRequest, LLMResponse
@@ -47,7 +48,7 @@ class RateLimit:
         gate.limits = _limits(account, rules)
         place = await gate.enter(tokens, request.background, rules.wait_seconds)
         if place is None:
-            raise _located(account, request, LimiterBusy(_busy(account, rules)))
+            raise _located(account, request, _busy(account, rules))
         try:
             return await self._inner.complete(request)
         finally:
@@ -69,11 +70,13 @@ def _tokens(account: Account, request: LLMRequest) -> int:
     return tokens
 
 
-def _busy(account: Account, rules: LimiterRules) -> str:
-    return (
+def _busy(account: Account, rules: LimiterRules) -> LLMFailure:
+    failure = LimiterBusy(
         f"The account {account.name!r} had no room within {rules.wait_seconds:g} s under its own limits. Raise its "
         "requestsPerMinute, tokensPerMinute or concurrency, or add an account."
     )
+    failure.retry_after = timedelta(seconds=rules.wait_seconds)
+    return failure
 
 
 def _located(account: Account, request: LLMRequest, failure: LLMFailure) -> LLMFailure:

@@ -313,6 +313,21 @@ async def test_all_limited_the_job_waits_for_the_first_to_recover(store: Store) 
     assert len(model.asked) == 2, "nobody is asked before the time"
 
 
+async def test_where_only_our_own_limits_leave_no_room_the_job_waits_for_room(store: Store) -> None:
+    def busy() -> Exception:
+        failure = LimiterBusy("busy")
+        failure.retry_after = timedelta(seconds=30)
+        return failure
+
+    model = Model({"claude": busy, "gpt": limited(7200)})
+    with pytest.raises(AccountsExhausted) as caught:
+        await failover(store, model, "claude", "gpt").complete(request_of())
+    assert caught.value.wake_at == START + timedelta(seconds=30)
+    model.failures["claude"] = failing(ProviderUnavailable)
+    with pytest.raises(ProviderUnavailable):
+        await failover(store, model, "claude", "gpt").complete(request_of())
+
+
 async def test_a_limit_that_ended_meanwhile_is_waited_for_no_more(store: Store, clock: Clock) -> None:
     def passing() -> None:
         clock.now += timedelta(hours=1)

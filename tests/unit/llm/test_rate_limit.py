@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -139,7 +140,7 @@ class TestAtOnce:
         with pytest.raises(LimiterBusy, match="no room within 30 s") as caught:
             await (await calls.ask("b"))
         assert seconds() == pytest.approx(30)
-        assert caught.value.retryable
+        assert caught.value.retry_after == timedelta(seconds=30)
         assert caught.value.site is not None
         assert caught.value.site.account == "main"
         assert leaks(caught.value) == []
