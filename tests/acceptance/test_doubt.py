@@ -10,6 +10,7 @@ import pytest_asyncio
 from maestro.domain.jobs import FAILURE_NOTICE
 from maestro.domain.messages import OutgoingMessage
 from maestro.domain.replay import ReplayMode
+from maestro.llm.middleware.validator import GUIDANCE_WITH_TOOLS
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient
@@ -96,19 +97,23 @@ async def test_a_chunk_in_doubt_is_shown_once(maestro: Instance) -> None:
 
 async def test_an_empty_answer_is_asked_for_again_and_never_sent(maestro: Instance) -> None:
     maestro.llm.script("say nothing", failure=Failure.empty_content(), times=1)
+    maestro.llm.script(GUIDANCE_WITH_TOOLS, reply="something after all", times=1)
     async with maestro.client("empty") as client:
-        assert await client.ask("say nothing") == "answer to: say nothing"
+        assert await client.ask("say nothing") == "something after all"
     [job] = await maestro.ended("empty", "completed")
     calls = maestro.query("SELECT state, error FROM llm_calls WHERE job_id = ? ORDER BY attempt", job["id"])
     assert [tuple(call) for call in calls] == [("failed", "EmptyResponse"), ("answered", "")]
 
 
 async def test_a_model_that_stays_silent_fails_the_job_with_one_notice(maestro: Instance) -> None:
-    maestro.llm.script("always silent", failure=Failure.empty_content())
+    for text in ("always silent", GUIDANCE_WITH_TOOLS):
+        maestro.llm.script(text, failure=Failure.empty_content(), times=1)
     async with maestro.client("silent") as client:
         assert await client.ask("always silent") == FAILURE_NOTICE
         [job] = await maestro.ended("silent", "failed")
         assert job["error"] == "EmptyResponse"
+        calls = maestro.query("SELECT error FROM llm_calls WHERE job_id = ?", job["id"])
+        assert [call["error"] for call in calls] == ["EmptyResponse"] * 2, "asked once more, and not a third time"
         assert await client.ask("go on") == "answer to: go on"
 
 
