@@ -20,6 +20,8 @@ from mcp_types import jsonrpc_message_adapter
 GRACE_SECONDS = 2.0
 """How long a program may take to end after its input was closed, and again after it was asked to."""
 MAX_MESSAGE_BYTES = 32_000_000
+MAX_ODD_LINES = 100
+"""Lines on its output that are no messages; a program with more of them speaks something else, or to nobody."""
 LOGGED_LINES = 100
 LOGGED_CHARS = 500
 
@@ -73,17 +75,22 @@ async def running(program: Program) -> AsyncIterator[Streams]:
 
 
 async def _hear(process: asyncio.subprocess.Process, heard: _Heard, program: Program) -> None:
-    """Hand on what the program says, one message a line; what is none is passed over."""
+    """Hand on what the program says, one message a line; what is none is passed over, unless there is no end of it."""
     assert process.stdout is not None
-    rest = b""
+    rest, odd = b"", 0
     try:
         async with heard:
             while (chunk := await process.stdout.read(_READ_BYTES)) and len(rest) < MAX_MESSAGE_BYTES:
                 *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
+                for line in filter(bytes.strip, lines):
                     message = _message(line)
                     if message is not None:
                         await heard.send(message)
+                        continue
+                    odd += 1
+                    if odd > MAX_ODD_LINES:
+                        _log.warning("an MCP server writes no messages to its output", server=program.name)
+                        return
     except _GONE:
         return
     finally:
@@ -92,7 +99,7 @@ async def _hear(process: asyncio.subprocess.Process, heard: _Heard, program: Pro
 
 def _message(line: bytes) -> SessionMessage | None:
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False)) if line.strip() else None
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
         _log.warning("an MCP server wrote a line that is no message to its output")
         return None

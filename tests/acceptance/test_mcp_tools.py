@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import sys
 import time
@@ -14,6 +15,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from maestro.child_process import plain_environment
+from maestro.tools.attempt import run
 from maestro.tools.base import Caller, Runs, ToolFailure
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServer
@@ -245,3 +247,27 @@ async def test_an_agent_answers_with_what_a_server_of_the_configuration_says(not
         assert alive(int(results["test_spawn"]))
         assert [file.parent.parent.name for file in maestro.data_dir.rglob("a.txt")] == ["workspaces"]
     await until(lambda: not alive(int(results["test_spawn"])))
+
+
+async def test_a_program_that_writes_anything_but_messages_is_given_up_soon(notes: Path) -> None:
+    endless = program(
+        notes, sys.executable, "-c", "import sys\nwhile True: sys.stdout.write('y\\n' * 1000)", name="odd"
+    )
+    with capture_logs() as logs:
+        async with tools_of(program(notes), endless) as tools:
+            assert await call(tools, "test_add", '{"a": 1, "b": 2}') == "3"
+            await until(lambda: any("tried again" in entry["event"] for entry in logs), what="an end of it")
+    assert len(logs) < 400
+
+
+async def test_a_program_that_stands_still_holds_up_neither_a_call_nor_our_end(notes: Path) -> None:
+    """It is stopped as by a debugger: it reads nothing, and nobody tells us."""
+    async with tools_of(program(notes)) as tools:
+        pid = int(await call(tools, "test_pid"))
+        os.kill(pid, signal.SIGSTOP)
+        tool = tools.find("test_note", ["test_note"])
+        assert isinstance(tool, Runs)
+        async with asyncio.timeout(10):
+            said = await asyncio.gather(*(run(tool, {"text": "x" * 200_000}, CALLER, 1) for _ in range(3)))
+        assert all(one.failed for one in said)
+    assert not alive(pid)

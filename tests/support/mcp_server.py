@@ -68,6 +68,12 @@ async def slow() -> None:
 
 
 @server.tool()
+def pid() -> int:
+    """Return the number of the server's process."""
+    return os.getpid()
+
+
+@server.tool()
 def spawn() -> int:
     """Start a program that stays, and return its number."""
     return subprocess.Popen(["sleep", "300"]).pid
