@@ -12,9 +12,12 @@ from maestro.llm.protocols import Directory
 PriceOf = Callable[[str], Price | None]
 """The list price of a model given as ``provider/model``, None when nobody knows it."""
 
+SUBSCRIPTION = Price(0, 0)
+"""What the tokens of a subscription cost: it is paid whether they are used or not."""
+
 
 class Estimates:
-    """Estimates by list prices; a subscription has none, for nobody is charged by its tokens."""
+    """Estimates by list prices."""
 
     def __init__(self, directory: Directory, price: PriceOf) -> None:
         self._directory = directory
@@ -38,4 +41,4 @@ class Estimates:
         return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
 
     def _price_at(self, kind: AccountType, model: str) -> Price | None:
-        return None if kind is AccountType.CLI else self._price(model)
+        return SUBSCRIPTION if kind is AccountType.CLI else self._price(model)

@@ -24,7 +24,7 @@ TOKENS = estimate_input(request_of())
     [
         ("main", "claude-haiku-4-5", TOKENS / 1000),
         ("main", "claude-next", None),
-        ("plan", "claude-haiku-4-5", None),
+        ("plan", "claude-haiku-4-5", 0),
     ],
 )
 def test_a_request_costs_its_input_at_least(account: str, model: str, usd: float | None) -> None:
@@ -42,7 +42,7 @@ def test_a_request_to_an_account_that_is_gone_has_no_price() -> None:
     [
         (AccountType.API_KEY, "claude-haiku-4-5", 1.25 + 0.5),
         (AccountType.API_KEY, "claude-next", None),
-        (AccountType.CLI, "claude-haiku-4-5", None),
+        (AccountType.CLI, "claude-haiku-4-5", 0),
     ],
 )
 def test_a_call_costs_its_longest_answer_at_most_and_a_prompt_that_is_kept(
