@@ -11,6 +11,7 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import Conflict, InvalidMessage
 from maestro.domain.owners import PersonId
+from maestro.domain.texts import storable
 
 YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
@@ -199,16 +200,16 @@ def of_operator(question: Question, words: str | None, approves: bool | None, no
 
     Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else.
     """
-    standing = question.standing(now)
+    answer, standing = storable(words or "").strip(), question.standing(now)
     if standing is not QuestionStatus.OPEN:
         raise Conflict(f"question {question.id} is {standing} already; there is nothing to answer")
     if question.approval and approves is None:
         raise InvalidMessage(f"question {question.id} is an approval: approve or deny it")
-    if not question.approval and not (words or "").strip():
+    if not question.approval and not answer:
         raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
     if question.approval:
         return Answer(question, "yes" if approves else "no", approves)
-    return Answer(question, (words or "").strip())
+    return Answer(question, answer)
 
 
 def notice_id(question: Question, unique: str) -> str:

@@ -250,6 +250,7 @@ def test_an_operator_answers_what_is_asked() -> None:
     assert outcome(of_operator(asking(7), " blue ", None, NOW)) == "#7 'blue'"
     assert outcome(of_operator(deciding(7), None, True, NOW)) == "#7 'yes' approved"
     assert outcome(of_operator(deciding(7), None, False, NOW)) == "#7 'no' denied"
+    assert outcome(of_operator(asking(7), " bl\udcffue\0 ", None, NOW)) == "#7 'bl\ufffdue'"
 
 
 @pytest.mark.parametrize(
