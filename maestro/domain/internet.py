@@ -1,7 +1,7 @@
 """Which hosts and addresses a program may ask on behalf of somebody it need not trust."""
 
 import re
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -9,6 +9,10 @@ _IPV4_BITS = 0xFFFF_FFFF
 
 # Public by its number, but inside an Azure machine it is the platform's own service, which hands out credentials.
 _AZURE_WIRE_SERVER = IPv4Address("168.63.129.16")
+
+# Special by IANA's registry, but only the newest Pythons know. In the first, Oracle's cloud hands out credentials.
+_SPECIAL_V4 = (IPv4Network("192.0.0.0/24"), IPv4Network("192.88.99.0/24"))
+_DOCUMENTATION = IPv6Network("3fff::/20")
 
 _NAME = re.compile(r"(?=.{1,253}$)(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}\.?", re.IGNORECASE)
 
@@ -31,7 +35,7 @@ def is_public(text: str) -> bool:
         return address.scope_id is None and _is_public_v4(IPv4Address(int(address) & _IPV4_BITS))
     if address.sixtofour is not None and not _is_public_v4(address.sixtofour):
         return False
-    plain = address.scope_id is None and address.teredo is None
+    plain = address.scope_id is None and address.teredo is None and address not in _DOCUMENTATION
     return plain and address in _UNICAST and address.is_global
 
 
@@ -51,7 +55,7 @@ def is_plain_host(host: str) -> bool:
 
 
 def _is_public_v4(address: IPv4Address) -> bool:
-    if address.is_multicast or address.is_reserved:
+    if address.is_multicast or address.is_reserved or any(address in network for network in _SPECIAL_V4):
         return False
     return address.is_global and address != _AZURE_WIRE_SERVER
 
