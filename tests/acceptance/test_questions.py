@@ -293,6 +293,24 @@ async def test_an_owner_who_is_elsewhere_decides_by_the_number(maestro: Instance
         assert shop.visits == 1
 
 
+async def test_nobody_is_asked_about_a_call_that_is_not_made_any_more(maestro: Instance, channel: str) -> None:
+    about, url = "order from who is gone", f"http://127.0.0.1:{free_port()}/"
+    for number in range(4):
+        maestro.llm.script(match=about, calls=[("http_fetch", {"url": url})], rounds=number)
+    maestro.llm.script(match=about, reply="It came to: {results}", rounds=4)
+    async with user(maestro, channel) as grace:
+        await grace.say(about)
+        for _ in range(3):
+            found = re.search(r"yes #(\d+)", await heard(grace, "May I call the tool http_fetch?"))
+            assert found is not None
+            await cli(maestro, "approve", found[1])
+        assert "failed three times in a row" in await heard(grace, "It came to")
+        (job,) = maestro.query("SELECT * FROM queue WHERE channel = ? AND lane <> ''", channel)
+        states = maestro.query("SELECT state FROM tool_calls WHERE job_id = ? ORDER BY number", job["id"])
+        assert [row["state"] for row in states] == ["failed", "failed", "failed", "refused"]
+        assert len(maestro.query("SELECT 1 FROM questions WHERE job_id = ?", job["id"])) == 3
+
+
 async def test_a_no_is_told_to_the_model_and_nothing_runs(maestro: Instance, channel: str) -> None:
     async with open_shop() as shop, user(maestro, channel) as grace:
         job, number = await wanted(maestro, grace, "order the lamps", shop)

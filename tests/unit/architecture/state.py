@@ -15,7 +15,7 @@ COMBINED = frozenset(
 )
 LIBRARY = frozenset({"Decimal", "MappingProxyType", "Path", "PurePath", "PurePosixPath", "UUID", "ZoneInfo", "compile"})
 LIBRARY_TOO = frozenset(
-    {"IPv4Address", "IPv6Network", "attrgetter", "date", "datetime", "files", "itemgetter", "timedelta"}
+    {"IPv4Address", "IPv4Network", "IPv6Network", "attrgetter", "date", "datetime", "files", "itemgetter", "timedelta"}
 )
 TYPES = frozenset({"ConfigDict", "NewType", "ParamSpec", "SecretStr", "TypeAdapter", "TypeVar", "namedtuple"})
 VALUES = BUILT_IN | COMBINED | LIBRARY | LIBRARY_TOO | TYPES
