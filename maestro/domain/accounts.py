@@ -163,12 +163,16 @@ def able(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelA
     return [account for account in accounts if any(_serves(account, model) for model in filter(None, wanted))]
 
 
+def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[Choice]:
+    """Return everybody who may be asked for this sooner or later, and for which model."""
+    return _preferred([account for account in accounts if account.status is AccountStatus.ACTIVE], wanted)
+
+
 def soonest(
     accounts: Sequence[ModelAccount], wanted: Sequence[str], limited: Mapping[AccountModel, datetime]
 ) -> datetime | None:
     """Return when the first of the accounts may be asked again, None when none of them only waits."""
-    active = [account for account in accounts if account.status is AccountStatus.ACTIVE]
-    return min((until for one in _preferred(active, wanted) if (until := _until(one, limited))), default=None)
+    return min((until for one in candidates(accounts, wanted) if (until := _until(one, limited))), default=None)
 
 
 def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from maestro.domain.accounts import AccountStatus, ModelAccount, able, choose
+from maestro.domain.accounts import AccountStatus, Choice, ModelAccount, able, candidates, choose
 from maestro.domain.budgets import BudgetScope, DailyBudgets, Limit, Payer, limits_of
 from maestro.domain.llm_errors import BudgetExceeded
 from maestro.domain.prompts import LLMRequest, LLMResponse
@@ -12,7 +12,6 @@ from maestro.domain.tokens import estimate_input
 from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
 
 
@@ -84,9 +83,16 @@ class Budget:
     def _plan(self, request: LLMRequest, budgets: DailyBudgets) -> Plan:
         tokens = estimate_input(request)
 
-        def most(tx: Transaction, accounts: Sequence[ModelAccount], *wanted: str) -> float | None:
-            choice = choose(accounts, wanted, tx.accounts.limits())
-            return self._estimates.most(choice, tokens, request.max_output_tokens) if choice is not None else None
+        def cost(choice: Choice) -> float | None:
+            return self._estimates.most(choice, tokens, request.max_output_tokens)
+
+        def most(accounts: Sequence[ModelAccount], *wanted: str) -> float | None:
+            first = choose(accounts, wanted, tx.accounts.limits())
+            usual = cost(first) if first is not None else None
+            if not usual:
+                return usual
+            # Failover may come to the dearest of those who may be asked, and the budget has to hold then, too.
+            return max(filter(None, map(cost, candidates(accounts, wanted))), default=usual)
 
         with self._store.view() as tx:
             payer = tx.budgets.payer(request.key.job_id)
@@ -94,11 +100,11 @@ class Budget:
             if not limits:
                 return Plan(payer)
             usable = [account for account in tx.accounts.all() if account.status is AccountStatus.ACTIVE]
-            usd = most(tx, usable, request.model, *request.fallbacks)
+            usd = most(usable, request.model, *request.fallbacks)
             used_up = tx.budgets.exceeded(limits)
             cheaper = budgets.fallback_model
             cheap = able(usable, (cheaper,))
-            return Plan(payer, limits, used_up, usd, cheaper if cheap else "", most(tx, cheap, cheaper))
+            return Plan(payer, limits, used_up, usd, cheaper if cheap else "", most(cheap, cheaper))
 
     def _reserve(self, request: LLMRequest, plan: Plan, admission: Admission) -> Limit | None:
         """Reserve what the call, or else a cheaper one, may cost; return the limit that is used up, if one is.

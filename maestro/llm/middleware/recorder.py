@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from pydantic import Field, TypeAdapter
 
-from maestro.domain.calls import NO_TOKENS, Expense
-from maestro.domain.llm_errors import LLMFailure
-from maestro.domain.prompts import LLMRequest, LLMResponse, ToolSpec, Turn
+from maestro.domain.calls import NO_TOKENS, CallEstimate, Expense
+from maestro.domain.llm_errors import LLMFailure, ModelTimeout
+from maestro.domain.prompts import LLMRequest, LLMResponse, ToolSpec, Turn, Usage
 from maestro.domain.values import Value
 from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
@@ -38,6 +38,7 @@ class Attempt:
 
     number: int
     request: LLMRequest
+    estimate: CallEstimate
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -89,7 +90,7 @@ class Recorder:
             if cut_off is not None:
                 request = _restore(tx, request, cut_off)
                 estimate = self._estimates.least(request)
-            return Attempt(tx.calls.sent(request.key, _keep(tx, request), estimate), request)
+            return Attempt(tx.calls.sent(request.key, _keep(tx, request), estimate), request, estimate)
 
     def _answered(self, attempt: Attempt, response: LLMResponse) -> None:
         request = attempt.request
@@ -106,7 +107,7 @@ class Recorder:
             tx.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
 
     def _failed(self, attempt: Attempt, error: Exception) -> None:
-        expense = _expense(error, attempt.milliseconds)
+        expense = _expense(error, attempt)
         with self._store.begin() as tx:
             tx.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
 
@@ -115,11 +116,14 @@ async def _ended(sending: asyncio.Task[Attempt]) -> Attempt:
     return await sending
 
 
-def _expense(error: Exception, milliseconds: int) -> Expense:
-    """Return what a failed attempt took: an answer of nothing is paid all the same."""
-    if not isinstance(error, LLMFailure):
-        return Expense(duration_ms=milliseconds)
-    return Expense(error.usage or NO_TOKENS, error.cost_usd, milliseconds)
+def _expense(error: Exception, attempt: Attempt) -> Expense:
+    """Return what a failed attempt took: an answer of nothing is paid, and so is one that is too late."""
+    if isinstance(error, ModelTimeout):
+        read = Usage(input_tokens=attempt.estimate.input_tokens)
+        return Expense(read, attempt.estimate.cost_usd, attempt.milliseconds)
+    if isinstance(error, LLMFailure):
+        return Expense(error.usage or NO_TOKENS, error.cost_usd, attempt.milliseconds)
+    return Expense(duration_ms=attempt.milliseconds)
 
 
 def _keep(tx: Transaction, request: LLMRequest) -> str:

@@ -95,6 +95,18 @@ async def test_a_call_reserves_its_estimate_and_settles_what_it_cost(rows: JobRo
     assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == Level(0.25, 0)
 
 
+async def test_what_failover_may_come_to_is_what_is_reserved(rows: JobRows) -> None:
+    model = Held()
+    cheap = request_for(rows.add(), "openai/cheap")
+    call = asyncio.create_task(guarded(rows.store, model, DailyBudgets(day_usd=1)).complete(cheap))
+    while not model.calls:
+        await settled()
+    assert level(rows) == Level(0, ESTIMATE), "the dear model answers when the cheap one cannot"
+    model.end(0, costing(0.001))
+    await call
+    assert level(rows) == Level(0.001, 0)
+
+
 async def test_a_call_is_let_through_while_anything_is_left(rows: JobRows) -> None:
     spend(rows, 0.999)
     await guarded(rows.store, Scripted(costing(0.125)), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))

@@ -9,7 +9,7 @@ import pytest
 
 from maestro.domain.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.calls import CallEstimate, LLMCall
-from maestro.domain.llm_errors import BadRequest, EmptyResponse
+from maestro.domain.llm_errors import BadRequest, EmptyResponse, ModelTimeout
 from maestro.domain.models import Price
 from maestro.domain.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.llm.estimates import Estimates
@@ -179,6 +179,17 @@ async def test_an_answer_of_nothing_is_kept_with_what_it_cost(rows: JobRows, req
     (call,) = calls(rows, request_)
     assert (call.state, call.input_tokens, call.cached_tokens, call.cost_usd) == ("failed", 90, 80, 0.125)
     assert states(rows, request_) == ["failed"]
+
+
+async def test_an_answer_that_came_too_late_is_kept_with_what_reading_the_prompt_costs(
+    rows: JobRows, request_: LLMRequest
+) -> None:
+    with pytest.raises(ModelTimeout):
+        await recorder(rows, Scripted(ModelTimeout("too late"))).complete(request_)
+    (call,) = calls(rows, request_)
+    assert (call.state, call.error) == ("failed", "ModelTimeout")
+    assert call.input_tokens > 0
+    assert call.cost_usd == pytest.approx(call.input_tokens / 1000)
 
 
 @pytest.mark.parametrize(
