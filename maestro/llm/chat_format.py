@@ -7,6 +7,7 @@ from typing import Any
 
 from maestro.domain.models import OLLAMA
 from maestro.domain.prompts import LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
+from maestro.domain.texts import storable
 from maestro.domain.tools import call_id
 
 ANTHROPIC = "anthropic"
@@ -44,7 +45,7 @@ def tools(provider: str, request: LLMRequest) -> dict[str, Any]:
 def tool_calls(message: Any, number: int) -> Iterator[ToolCall]:
     """Read the tool calls of an answer to the call of this number; their arguments are left as they are."""
     for place, call in enumerate(message.tool_calls or ()):
-        name, arguments = call.function.name or "", call.function.arguments or ""
+        name, arguments = storable(call.function.name or ""), storable(call.function.arguments or "")
         yield ToolCall(id=call_id(number, place), name=name, arguments=arguments)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from maestro.domain.llm_errors import CallSite
 from maestro.domain.models import OLLAMA, ModelTable
 from maestro.domain.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage
+from maestro.domain.texts import storable
 from maestro.llm import chat_format
 from maestro.llm.litellm_library import Library
 from maestro.llm.model_map import model_table
@@ -93,7 +94,7 @@ class LiteLLMClient:
         """Read litellm's answer, the untyped one."""
         choice, took = answer.choices[0], chat_format.usage(answer)
         return LLMResponse(
-            content=choice.message.content or "",
+            content=storable(choice.message.content or ""),
             tool_calls=() if request.final else tuple(chat_format.tool_calls(choice.message, request.key.number)),
             model=str(answer.model or account.model).removeprefix("ollama_chat/"),
             provider=account.provider,
