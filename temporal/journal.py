@@ -12,6 +12,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, Stopped, Suspension
 from maestro.domain.jobs import JobStatus, RetryRules, StepRef, StepState, Wait, next_attempt_in
+from maestro.domain.llm_errors import LLMFailure
 from maestro.store.jobs import Standing
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -84,16 +85,27 @@ class Journal:
         return None
 
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
-        """Note why the attempt failed and return what Temporal is told."""
+        """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
+
+        What has failed often enough waits where there is something to wait for instead (decision 9).
+        """
         with self._store.begin() as tx:
-            if isinstance(error, Suspension):
-                wait = Wait(reason=error.reason, wake_at=error.wake_at)
-                tx.steps.suspended(ref, type(error).__name__, _detail(error), wait)
-                return StepFailure(error, None)
+            failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED) + 1
+            again_in = next_attempt_in(error, failures, self._rules)
+            waits = error if isinstance(error, Suspension) else None
+            if again_in is None and isinstance(error, LLMFailure):
+                waits = waits or error.instead
+            if waits is not None:
+                _suspend(tx, ref, waits)
+                return StepFailure(waits, None)
             tx.steps.failed(ref, type(error).__name__, _detail(error))
-            failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED)
             tx.jobs.update(ref.job_id, attempts=failures)
-        return StepFailure(error, next_attempt_in(error, failures, self._rules))
+        return StepFailure(error, again_in)
+
+
+def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
+    wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
+    tx.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
 
 
 def _take_lane(tx: Transaction, job_id: str, job: Standing) -> None:

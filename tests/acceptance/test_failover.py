@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.models import account_of
 from maestro.domain.accounts import AccountSource, AccountStatus, ModelAccount
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs import FAILURE_NOTICE, WAITING_NOTICE
 from maestro.llm.accounts import AccountBook
 from maestro.store.store import Store
 from tests.support.instance import Instance, running_instance, until
@@ -227,3 +227,14 @@ def add(maestro: Instance) -> None:
             )
         )
     store.close()
+
+
+async def test_when_the_attempts_are_over_a_limited_account_is_waited_for(maestro: Instance) -> None:
+    text = "one is limited and the other is down"
+    maestro.llm.script(text, failure=Failure.limited(4), account="key-first", times=1)
+    maestro.llm.script(text, failure=Failure.status(500), account="key-second")
+    async with maestro.client("limited-and-down") as client:
+        assert await client.ask(text, patience=30) == WAITING_NOTICE
+        answer = await client.wait_for("message", patience=30)
+    assert answer["content"] == f"answer to: {text}"
+    assert [request.key for request in maestro.llm.matching(text)] == ["key-first", *["key-second"] * 3, "key-first"]

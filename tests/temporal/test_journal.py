@@ -1,11 +1,13 @@
 """The journal of steps: what it says of an attempt that was refused before it began."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Stopped, WaitReason
 from maestro.domain.jobs import Ending, Job, JobStatus, RetryRules, StepRef, Wait
+from maestro.domain.llm_errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from temporal.journal import Journal
@@ -72,3 +74,22 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
     with store.begin() as tx:
         tx.close_job("new", Ending(status=JobStatus.COMPLETED))
     assert journal.begin(old, "choose_agent") is None
+
+
+def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(store: Store) -> None:
+    journal, step, soon = Journal(store, RULES), StepRef(job_id="job", step="model-1"), timedelta(minutes=5)
+    failure = ProviderUnavailable("down")
+    failure.instead = AccountsExhausted("limited")
+    with store.view() as tx:
+        failure.instead.wake_at = tx.now + soon
+    told = []
+    for _ in range(RULES.provider_attempts):
+        journal.begin(step, "call_model")
+        told.append(journal.failed(step, failure))
+    assert [(one.type, one.non_retryable) for one in told] == [
+        ("ProviderUnavailable", False),
+        ("ProviderUnavailable", False),
+        ("AccountsExhausted", True),
+    ]
+    with store.view() as tx:
+        assert tx.steps.waits("job", ["model-1"]) == [Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)]

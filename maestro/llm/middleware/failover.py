@@ -152,10 +152,13 @@ class Failover:
 
     def _verdict(self, walk: Walk) -> LLMFailure:
         """Return what to raise when nobody else is asked."""
-        if walk.repeatable:
-            return walk.repeatable[-1]
         nobody = self._roster(walk).none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
-        if isinstance(nobody, AccountsExhausted):
-            log.warning("all accounts limited", until=nobody.wake_at and nobody.wake_at.isoformat())
-            return nobody
+        waits = nobody if isinstance(nobody, AccountsExhausted) else None
+        if walk.repeatable:
+            failure = walk.repeatable[-1]
+            failure.instead = waits
+            return failure
+        if waits is not None:
+            log.warning("all accounts limited", until=waits.wake_at and waits.wake_at.isoformat())
+            return waits
         return next(reversed(walk.of(AuthenticationFailed) or walk.failures), nobody)
