@@ -104,8 +104,7 @@ def list_accounts(
     debug: Debug = False,
 ) -> None:
     """List the accounts, those asked first at the head."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = account_page(tx.accounts.all(), tx.accounts.limits(), None, MOST)
     write(page, listing(page.items), as_json)
@@ -121,8 +120,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show an account: its limits, its spend and what went wrong last."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         account = account_view(tx.accounts.get(name), tx.accounts.limits())
     write(account, portrait(account), as_json)
@@ -150,8 +148,7 @@ def add(
     debug: Debug = False,
 ) -> None:
     """Add an account; its key is asked for, or read from --key-env."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     new = NewAccount(
         name=name,
         type=account_type,
@@ -182,8 +179,7 @@ def enable(
     debug: Debug = False,
 ) -> None:
     """Let an account be asked again, with another key if need be; its limits end."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         key = SecretStr(_key(key_env)) if new_key or key_env else None
         account = desk.control.change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
@@ -200,8 +196,7 @@ def disable(
     debug: Debug = False,
 ) -> None:
     """Let an account be asked no more, until it is enabled; calls under way go on."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         account = desk.control.change(name, AccountChange(status=AccountStatus.DISABLED), ACTOR)
     write(account, [f"{account.name} is asked no more"], as_json)
@@ -217,8 +212,7 @@ def remove(
     debug: Debug = False,
 ) -> None:
     """Remove an account that was added here or on the API, with its key."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         desk.control.remove(name, ACTOR)
     write(Removed(name=name), [f"{name} is gone"], as_json)

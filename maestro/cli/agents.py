@@ -39,8 +39,7 @@ def list_agents(
     debug: Debug = False,
 ) -> None:
     """List the agents by slug."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = agent_page(tx.agents.all(), cursor, limit)
     write(page, _listing(page), as_json)
@@ -56,8 +55,7 @@ def show(
     debug: Debug = False,
 ) -> None:
     """Show an agent: its instructions to the model and its channels."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         agent = agent_detail(*tx.browse.agent(slug))
     write(agent, _portrait(agent), as_json)

@@ -19,6 +19,5 @@ def api(
     debug: Debug = False,
 ) -> None:
     """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     raise typer.Exit(run(Api(configured(given, {"webui.port": port}), typer.echo)))

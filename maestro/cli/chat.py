@@ -81,8 +81,7 @@ def chat(
     debug: Debug = False,
 ) -> None:
     """Talk to an agent over the web connector."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     settings = configured(given, accounts=False).settings
     said = " ".join(text) if text else _piped()
     _tell_unknown(agent, settings)

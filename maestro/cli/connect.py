@@ -27,7 +27,6 @@ def connect(
     Only one process at a time works for an account of a platform; a second one stands by and takes over when the first
     ends.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     ports = {"web.port": web_port, "health.connectPort": health_port}
     raise typer.Exit(run(Connect(configured(given, ports, accounts=False), typer.echo, platforms)))

@@ -45,8 +45,7 @@ def doctor(
     It changes nothing and pays for nothing, and may be run beside a running Maestro. Give it the options with which
     Maestro is started.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     overrides = {
         "dataDir": given.data_dir,
         "webui.port": port,

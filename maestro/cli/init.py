@@ -54,8 +54,7 @@ def init(
     With the address of a Temporal server, as an option, in MAESTRO_TEMPORAL_ADDRESS or in the file, its namespace and
     search attributes are made ready as well. Running it again changes nothing.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     overrides = {"dataDir": given.data_dir, "temporal.address": temporal_address, "temporal.namespace": namespace}
     wish = Wish(given.config, overrides, force, timedelta(days=retention_days))
     environment = read_environment()

@@ -140,8 +140,7 @@ def cancel(
 
 @contextmanager
 def _operator(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Operator]:
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with open_operator(configured(given, accounts=False)) as operator:
         yield operator
 

@@ -18,8 +18,7 @@ def migrate_store(
     `maestro up` does this by itself. Where worker, API and connectors are separate processes, run it before them, as
     docker-compose.yml does. End the processes of an older release first; running it again does no harm.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     done = migrate(configured(given, accounts=False).settings)
     typer.echo(done.model_dump_json() if as_json else sentence(done))
 

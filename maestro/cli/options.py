@@ -38,6 +38,13 @@ class Given:
     data_dir: Path | None = None
     debug: bool = False
 
+    @classmethod
+    def of(cls, ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> "Given":
+        """Return what the whole line says, with this last part of it."""
+        given = ctx.ensure_object(cls)
+        given.take(config, data_dir, debug)
+        return given
+
     def take(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
         """Add what one part of the line says."""
         self.config = config or self.config

@@ -59,8 +59,7 @@ def list_owners(
     debug: Debug = False,
 ) -> None:
     """List the owners, and say where each comes from."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = owner_page(at.loaded.settings.owner.ids, tx.owners.all())
     write(page, _listing(page, _place(at.loaded)), as_json)
@@ -76,8 +75,7 @@ def add(
     debug: Debug = False,
 ) -> None:
     """Make a person an owner; it counts from their next message on."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     person = PersonId.parse(owner)
     with opened(given) as at:
         added = not _configured(at, person) and _add(at, person)
@@ -95,8 +93,7 @@ def remove(
     debug: Debug = False,
 ) -> None:
     """Let a person be an owner no longer; it counts from their next message on."""
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     person = PersonId.parse(owner)
     with opened(given) as at:
         if _configured(at, person):

@@ -113,8 +113,7 @@ def deny(
 
 @contextmanager
 def _store(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Store]:
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
         yield at.store
 

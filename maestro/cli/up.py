@@ -26,8 +26,7 @@ def up(
     It prints its addresses when it is ready. Ctrl-C lets running work finish and then ends; whatever is left goes on
     with the next `maestro up`.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     ports = {
         "webui.port": port,
         "web.port": web_port,

@@ -47,8 +47,7 @@ def show_usage(
     A cost in US dollars leaves out calls whose price is not known, which are counted beside it, and calls that were cut
     off, whose cost is estimated apart. It works whether Maestro runs or not.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     days = {"since": since.date() if since else None, "until": until.date() if until else None}
     query = _query(by=by, limit=limit, cursor=cursor, **days)
     with opened(given) as at, at.store.view() as tx:

@@ -23,6 +23,5 @@ def worker(
     Several workers may run side by side. Ctrl-C lets running work finish and then ends; what is left goes on elsewhere,
     or with the next start.
     """
-    given = ctx.ensure_object(Given)
-    given.take(config, data_dir, debug)
+    given = Given.of(ctx, config, data_dir, debug)
     raise typer.Exit(run(Worker(configured(given, {"health.workerPort": health_port}), typer.echo)))
