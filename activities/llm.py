@@ -12,7 +12,7 @@ from maestro.domain.agents import Agent
 from maestro.domain.flow import ModelOutcome, ModelStep
 from maestro.domain.jobs import Job, Priority
 from maestro.domain.prompts import PROMPT_TURNS, TOOL_CALLS, CallKey, LLMRequest, LLMResponse, PromptMessage, ToolSpec
-from maestro.domain.rounds import Round, made, turns
+from maestro.domain.rounds import Round, made, round_of, turns
 from maestro.domain.tokens import estimate_messages
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
@@ -109,5 +109,5 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
     for number in range(1, step.number):
         call = tx.calls.answer(CallKey(job_id=step.job_id, number=number))
         results = tuple(tx.prompts.text(run.result) for run in runs if run.number == number)
-        found.append(Round(call.content, made(TOOL_CALLS.validate_json(call.tool_calls)), results))
+        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results))
     return found

@@ -35,6 +35,18 @@ class ToolRules:
 
 
 @dataclass(frozen=True)
+class Case:
+    """A call to be judged; ``worn``: it failed too often, ``begun``: a process that died had begun it."""
+
+    job: Job
+    step: ToolStep
+    call: ToolCall
+    wanted: Understood | Said
+    worn: bool
+    begun: bool
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What came of a call, and what the model reads of it."""
 
@@ -73,7 +85,8 @@ class ToolActivities:
         ``WaitsForPerson`` while its question is open.
         """
         await self._toolbox.settled()
-        begun = await asyncio.to_thread(self._begin, step)
+        wanted = await asyncio.to_thread(self._understand, step)
+        begun = await asyncio.to_thread(self._begin, step, wanted)
         if begun.question is not None:
             self._asked()
             waits = WaitsForPerson(f"question {begun.question.id} is open")
@@ -88,7 +101,13 @@ class ToolActivities:
         assert isinstance(wanted.tool, Runs)
         return await run(wanted.tool, wanted.arguments, caller, self._rules.seconds)
 
-    def _begin(self, step: ToolStep) -> Begun:
+    def _understand(self, step: ToolStep) -> Understood | Said:
+        """Read what the model wrote; checking it by somebody's schema may take long, so it holds no transaction."""
+        with self._store.view() as tx:
+            call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
+        return understand(self._toolbox, call, agent.tools.split() if agent.tools is not None else None)
+
+    def _begin(self, step: ToolStep, wanted: Understood | Said) -> Begun:
         with self._store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _call(tx, step)
             runs = tx.tool_runs.of(job.id)
@@ -103,36 +122,30 @@ class ToolActivities:
                 started_at=tx.now,
             )
             worn = worn_out([run for run in runs if run.number < step.number], row)
-            begun = self._judge(tx, job, step, row, worn=worn)
+            begun = self._judge(tx, Case(job, step, call, wanted, worn=worn, begun=row.state is ToolState.STARTED))
             made = begun.verdict is None and begun.question is None
             tx.tool_runs.begin(row) if made else tx.tool_runs.put(row)
             return begun
 
-    def _judge(self, tx: Transaction, job: Job, step: ToolStep, row: ToolRun, *, worn: bool) -> Begun:
+    def _judge(self, tx: Transaction, case: Case) -> Begun:
         """Decide whether the call can be made, and ask a person where one has to be asked."""
-        call, caller = _call(tx, step), self._caller(job)
-        agent = tx.agents.get(job.agent_id)
-        wanted = understand(self._toolbox, call, agent.tools.split() if agent.tools is not None else None)
+        wanted, caller = case.wanted, self._caller(case.job)
         if isinstance(wanted, Said):
             return Begun(caller, verdict=_verdict(wanted))
-        if worn:
+        if case.worn:
             return Begun(caller, verdict=Verdict(ToolState.REFUSED, GIVE_UP))
-        if row.state is ToolState.STARTED and isinstance(wanted.tool, Runs) and not wanted.tool.idempotent:
+        if case.begun and isinstance(wanted.tool, Runs) and not wanted.tool.idempotent:
             return Begun(caller, verdict=Verdict(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
         if isinstance(wanted.tool, Asks):
-            return self._asking(tx, job, step, wanted)
-        if call.name in self._rules.asking.approval:
-            question = approval(tx, job, step, call, self._rules.asking)
+            what = ask(wanted.tool, wanted.arguments)
+            if isinstance(what, Said):
+                return Begun(caller, verdict=_verdict(what))
+            return _answered(caller, asked(tx, case.job, case.step, what, self._rules.asking))
+        if case.call.name in self._rules.asking.approval:
+            question = approval(tx, case.job, case.step, case.call, self._rules.asking)
             if question.status is not QuestionStatus.ANSWERED:
                 return _answered(caller, question)
         return Begun(caller, wanted)
-
-    def _asking(self, tx: Transaction, job: Job, step: ToolStep, wanted: Understood) -> Begun:
-        assert isinstance(wanted.tool, Asks)
-        what = ask(wanted.tool, wanted.arguments)
-        if isinstance(what, Said):
-            return Begun(self._caller(job), verdict=_verdict(what))
-        return _answered(self._caller(job), asked(tx, job, step, what, self._rules.asking))
 
     def _end(self, step: ToolStep, begun: Begun, verdict: Verdict | None) -> ToolOutcome:
         """Keep the result; what a tool changes in the store is changed in this very transaction."""

@@ -144,6 +144,9 @@ class Dispatcher:
         unused = list(refused) if none_started else closing
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
+        if len(closing) == len(jobs):  # Temporal is well: there is just nothing else to do yet
+            await self._rest(self._pace.look)
+            return True
         return not none_started
 
     def _tell(self, problems: set[str], jobs: int) -> None:

@@ -14,8 +14,8 @@ Observe = Callable[[str, str, float], None]
 """Takes the name of a step's activity, the outcome of the attempt and its seconds."""
 
 DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
-UNWANTED = frozenset({"Stopped", "JobEnded"})
-"""Failures that only say that nobody wants the step any more."""
+UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
+"""Failures that only say that nobody wants the step any more, or not yet."""
 
 
 class StepTimes(Interceptor):

@@ -20,8 +20,8 @@ class LLMFailure(MaestroError):
     """The base of failed model calls; neither ``public`` nor ``str`` carries prompt, key or the provider's own text.
 
     ``site`` and ``status`` (HTTP) say where and how it failed; None when no request was sent or no answer came.
-    ``usage`` and ``cost_usd`` are what an answer took that is of no use. ``instead`` is what to wait for when there is no
-    further attempt: another account may be asked again by then.
+    ``usage`` and ``cost_usd`` are what an answer took that is of no use. ``instead`` is what to wait for when there is
+    no further attempt: another account may be asked again by then.
     """
 
     public = "The model call failed."

@@ -29,6 +29,16 @@ def made(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     return tuple(calls[:MOST_CALLS])
 
 
+def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[str]) -> Round:
+    """Return the round of an answer, with the results of the calls that were made; of others the model is told."""
+    left = len(calls) - MOST_CALLS
+    if left > 0:
+        *others, last = results
+        told = f"[{left} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
+        results = [*others, f"{last}\n{told}"]
+    return Round(content, made(calls), tuple(results))
+
+
 def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
     """Return the turns of all rounds, oldest first, within ``room`` tokens as far as results can be cut.
 

@@ -1,12 +1,13 @@
 """Tools of other people: whatever installed package registers one under the entry point ``maestro.tools``."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
 
 import structlog
 
 from maestro.tools.base import Tool
-from maestro.tools.registry import is_tool
+from maestro.tools.registry import check_parameters, is_tool
 
 GROUP = "maestro.tools"
 
@@ -34,7 +35,7 @@ def installed_tools(taken: Iterable[str]) -> list[Tool]:
 def _loaded(entry: EntryPoint) -> list[Tool]:
     try:
         return list(_made(entry.load()))
-    except Exception as error:  # noqa: BLE001 - issue 4: a tool that is broken does not stop the others
+    except Exception as error:  # noqa: BLE001 - a tool that is broken does not stop the others
         _log.error("a tool was left out: it cannot be loaded", entry=entry.value, error=f"{error!r:.300}")
         return []
 
@@ -44,4 +45,5 @@ def _made(factory: Callable[[], Tool | Iterable[Tool]]) -> Iterator[Tool]:
     for tool in made if isinstance(made, Iterable) else [made]:
         if not is_tool(tool):
             raise TypeError(f"{type(tool).__name__} is no tool: it needs spec, idempotent, read_only and a way to act")
+        check_parameters(json.loads(tool.spec.parameters))
         yield tool

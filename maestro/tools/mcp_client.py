@@ -155,7 +155,7 @@ class _Session:
                         patience.deadline = math.inf
                         await self._news.wait()
                         patience.deadline = anyio.current_time() + CONNECT_SECONDS
-        # A server is somebody else's program: whatever it does wrong, the other tools and the answers go on (issue 4).
+        # A server is somebody else's program: whatever it does wrong, the other tools and the answers go on.
         except Exception as error:  # noqa: BLE001 - see above
             reason = self._clean(_cause(error))
         finally:

@@ -1,4 +1,4 @@
-"""Tools of MCP servers: real servers, written with the official SDK, over both transports (issue 4)."""
+"""Tools of MCP servers: real servers, written with the official SDK, over both transports."""
 
 import asyncio
 import os

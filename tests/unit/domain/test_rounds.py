@@ -1,7 +1,7 @@
 """The rounds of tool calls as the model reads them."""
 
 from maestro.domain.prompts import Role, ToolCall
-from maestro.domain.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, made, turns
+from maestro.domain.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, made, round_of, turns
 from maestro.domain.tokens import estimate_messages
 from maestro.domain.tools import call_id
 
@@ -50,3 +50,6 @@ def test_parallel_results_share_the_room_fairly() -> None:
 def test_an_answer_that_asks_for_too_much_at_once_gets_the_first_of_it() -> None:
     calls = [ToolCall(id=call_id(1, place), name="t", arguments="{}") for place in range(MOST_CALLS + 5)]
     assert made(calls) == tuple(calls[:MOST_CALLS])
+    one = round_of("", calls, ["fine"] * MOST_CALLS)
+    assert (one.calls, one.results[0]) == (tuple(calls[:MOST_CALLS]), "fine")
+    assert "5 further calls of this answer were not made" in one.results[-1]

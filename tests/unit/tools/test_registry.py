@@ -156,16 +156,17 @@ def test_the_failure_shows_what_would_be_right_and_is_not_long() -> None:
     assert len(str(failure.value)) < 2000
 
 
+def test_a_pattern_is_left_to_the_tool_that_wrote_it() -> None:
+    """This one would take longer than anybody waits."""
+    hostile = {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a+)+$"}}}
+    spec = ToolSpec(name="match", description="Match.", parameters=json.dumps(hostile))
+    assert parse(spec, json.dumps({"text": "a" * 5_000 + "b"})) == {"text": "a" * 5_000 + "b"}
+
+
 def test_a_schema_is_never_fetched_from_elsewhere() -> None:
     spec = ToolSpec(name="a", description="", parameters=canonical({"$ref": "http://127.0.0.1:9/schema.json"}))
     with pytest.raises(ToolFailure, match="cannot be checked"):
         parse(spec, "{}")
-
-
-def test_a_schema_that_breaks_while_it_is_used_is_a_failure() -> None:
-    schema = {"properties": {"a": {"type": "string", "pattern": "("}}}
-    with pytest.raises(ToolFailure, match="cannot be checked"):
-        parse(ToolSpec(name="a", description="", parameters=canonical(schema)), '{"a": "x"}')
 
 
 @pytest.mark.parametrize("schema", [{"type": "no-such-type"}, {"properties": []}, {"required": "all"}])
