@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,6 +21,8 @@ from maestro.llm.providers import base_url, key, model_name
 
 LoadImage = Callable[[ImageRef], bytes]
 """Reads the bytes of an image; may block, it is called in a thread."""
+
+_NAME = re.compile(r"[\w.:/@+-]{1,100}", re.ASCII)
 
 READ_TIMEOUT = timedelta(minutes=10)
 """How long the provider may say nothing. A model thinks in silence, so this only ends what no deadline ends."""
@@ -96,7 +99,7 @@ class LiteLLMClient:
         return LLMResponse(
             content=storable(choice.message.content or ""),
             tool_calls=() if request.final else tuple(chat_format.tool_calls(choice.message, request.key.number)),
-            model=str(answer.model or account.model).removeprefix("ollama_chat/"),
+            model=_told_name(answer) or account.model,
             provider=account.provider,
             account=account.name,
             cost_usd=self._models.cost(_full_name(account), took),
@@ -104,6 +107,12 @@ class LiteLLMClient:
             finish_reason=str(choice.finish_reason or ""),
             **took.model_dump(),
         )
+
+
+def _told_name(answer: Any) -> str:
+    """Return how the provider calls the model, empty unless that is a name: it enters workflow histories."""
+    name = str(answer.model or "").removeprefix("ollama_chat/")
+    return name if _NAME.fullmatch(name) else ""
 
 
 def _full_name(account: Account) -> str:
