@@ -2,12 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeKey
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -38,24 +35,13 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.jobs import JobRef, JobStatus, StepRef
     from workflows import policies
     from workflows.model_loop import model_loop
-    from workflows.suspension import SUSPENSIONS, Suspended
+    from workflows.steps import Queued, Terms, kind_of, local
+    from workflows.story import Story
+    from workflows.suspension import Suspended
 
 Outcome = TypeVar("Outcome")
 
-AGENT = SearchAttributeKey.for_keyword("Agent")
-CONVERSATION = SearchAttributeKey.for_keyword("Conversation")
-OUTCOME = SearchAttributeKey.for_keyword("Outcome")
-
 STOPPED = frozenset({"Stopped", "JobEnded"})
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How long a step may take, one attempt and all of them together if that is bounded, and on which queue it is."""
-
-    once: timedelta
-    in_all: timedelta | None = None
-    queue: str = ""
 
 
 class JobRun:
@@ -64,8 +50,8 @@ class JobRun:
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
         self._status = JobStatus.RUNNING
-        self._found: dict[SearchAttributeKey[str], str] = {}
-        self._story: list[str] = []
+        self._queued = Queued(ref)
+        self._story = Story()
 
     async def to_its_end(self, flow: Awaitable[None]) -> str:
         """Run the flow and return the job's status; whatever goes wrong, the job is closed with its reason.
@@ -81,13 +67,13 @@ class JobRun:
         # Design invariant 9: a message never ends silently, not even by a fault in this very code.
         except (Exception, asyncio.CancelledError) as error:
             await _to_completion(self._fail(error))
-            self._publish()
+            self._story.publish(str(self._status))
             if self._status is JobStatus.FAILED:
-                raise ApplicationError("The job failed.", type=_kind(error), non_retryable=True) from None
+                raise ApplicationError("The job failed.", type=kind_of(error), non_retryable=True) from None
             if is_cancelled_exception(error):
                 raise
             return self._status
-        self._publish()
+        self._story.publish(str(self._status))
         return self._status
 
     async def fetch_files(self) -> bool:
@@ -95,7 +81,7 @@ class JobRun:
 
         What cannot be had is named to the model as missing.
         """
-        terms = Terms(once=policies.MEDIA, queue=self._ref.connector_queue)
+        terms = self._queued.connector_terms(policies.MEDIA)
         fetched = await self._optional(MediaActivities.fetch_media, "media", terms, "Fetch the files of the message")
         return fetched is not None and fetched.voices > 0
 
@@ -109,7 +95,7 @@ class JobRun:
         await self._optional(
             CompactionActivities.compact_conversation,
             "compaction",
-            Terms(once=self._model_calls(2), in_all=policies.COMPACTION, queue=self._ref.llm_queue),
+            self._queued.model_terms(2, policies.COMPACTION),
             "Compact the conversation",
         )
 
@@ -118,16 +104,16 @@ class JobRun:
         await self.local(ContextActivities.build_context, "context", "Build the prompt")
         number = await model_loop(self, self._ref.tool_rounds)
         step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
-        await self._local(TagActivities.record_answer, step, "Act on the answer and record it")
+        await local(TagActivities.record_answer, step, "Act on the answer and record it")
         await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
         self.ended(JobStatus.COMPLETED)
 
     async def ask_model(self, number: int, *, final: bool) -> ModelOutcome:
         """Make one model call; raises ``Suspended`` when every account has to be left alone for a while."""
-        call: ModelOutcome = await self._regular(
+        call: ModelOutcome = await self._queued.do(
             LLMActivities.call_model,
             ModelStep(job_id=self._ref.job_id, step=f"model-{number}", number=number, final=final),
-            Terms(once=self._model_calls(1), queue=self._ref.llm_queue),
+            self._queued.model_terms(),
             f"Ask the model, call {number}",
         )
         self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
@@ -135,10 +121,10 @@ class JobRun:
 
     async def call_tool(self, number: int, place: int, name: str) -> None:
         """Make one tool call; raises ``Suspended`` when it waits for a person."""
-        done: ToolOutcome = await self._regular(
+        done: ToolOutcome = await self._queued.do(
             ToolActivities.call_tool,
             ToolStep(job_id=self._ref.job_id, step=f"tool-{number}-{place}", number=number, place=place),
-            Terms(once=timedelta(seconds=self._ref.tool_seconds) + policies.SLACK, queue=self._ref.llm_queue),
+            self._queued.tool_terms(),
             f"Call the tool {name}",
         )
         self.tell(f"tool {name}: {done.state}")
@@ -150,7 +136,7 @@ class JobRun:
 
     async def local(self, activity: Callable[..., Outcome], step: str, summary: str) -> Outcome:
         """Run a cheap step inside the workflow task."""
-        return await self._local(activity, StepRef(job_id=self._ref.job_id, step=step), summary)
+        return await local(activity, StepRef(job_id=self._ref.job_id, step=step), summary)
 
     def show_typing(self) -> None:
         """Have the process that holds the connector show the indicator; nobody waits for it."""
@@ -164,14 +150,8 @@ class JobRun:
         )
 
     def tell(self, line: str = "", *, agent: str = "", conversation: int = 0) -> None:
-        """Add a line to the details in the Temporal Web UI, and what the search attributes will say at the end."""
-        if agent:
-            self._found[AGENT] = agent
-        if conversation:
-            self._found[CONVERSATION] = str(conversation)
-        if line:
-            self._story.append(f"* {line}")
-            workflow.set_current_details("\n".join(self._story))
+        """Let people see this of the run."""
+        self._story.tell(line, agent=agent, conversation=conversation)
 
     def ended(self, status: JobStatus) -> None:
         """Note how the job ended; its row says the same already."""
@@ -179,12 +159,12 @@ class JobRun:
 
     async def _park(self, steps: tuple[str, ...]) -> None:
         step = ParkStep(job_id=self._ref.job_id, step=f"park-{self._ref.run}", steps=steps)
-        parked: ParkOutcome = await self._local(WaitingActivities.park_job, step, "Give the place back and wait")
+        parked: ParkOutcome = await local(WaitingActivities.park_job, step, "Give the place back and wait")
         self.ended(parked.status)
         self.tell(f"{parked.status}: {', '.join(steps)}")
 
     async def _fail(self, error: BaseException) -> None:
-        kind = _kind(error)
+        kind = kind_of(error)
         stopped = is_cancelled_exception(error) or kind in STOPPED
         if not stopped and _activity(error) != "deliver":
             await self._notice()
@@ -195,7 +175,7 @@ class JobRun:
             status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
             error="" if stopped else kind,
         )
-        closed: CloseOutcome = await self._local(ClosingActivities.close_job, step, "Close the job with its reason")
+        closed: CloseOutcome = await local(ClosingActivities.close_job, step, "Close the job with its reason")
         self.ended(closed.status)
         self.tell(f"{closed.status}: {kind}")
 
@@ -213,59 +193,18 @@ class JobRun:
             closes=closes,
         )
         in_all = None if closes else policies.NOTICE
-        terms = Terms(once=policies.DELIVERY, in_all=in_all, queue=self._ref.connector_queue)
-        await self._regular(DeliveryActivities.deliver, step, terms, summary)
-
-    async def _local(self, activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
-        result: Outcome = await workflow.execute_local_activity_method(
-            activity,
-            step,
-            start_to_close_timeout=policies.LOCAL_STEP,
-            retry_policy=policies.RETRY_AFTER_CRASH,
-            local_retry_threshold=policies.LOCAL_RETRY_IN_HISTORY,
-            summary=summary,
-        )
-        return result
+        terms = self._queued.connector_terms(policies.DELIVERY, in_all)
+        await self._queued.do(DeliveryActivities.deliver, step, terms, summary)
 
     async def _optional(self, activity: Callable[..., Any], step: str, terms: Terms, summary: str) -> Any:
         """Run a step that the answer can do without: its failure is told and None returned; a stop is a stop."""
         try:
-            return await self._regular(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
+            return await self._queued.do(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
         except (ActivityError, Suspended) as error:
-            if is_cancelled_exception(error) or _kind(error) in STOPPED:
+            if is_cancelled_exception(error) or kind_of(error) in STOPPED:
                 raise
-            self.tell(f"{step} failed ({_kind(error)}): going on without it")
+            self.tell(f"{step} failed ({kind_of(error)}): going on without it")
             return None
-
-    def _model_calls(self, count: int) -> timedelta:
-        return timedelta(seconds=self._ref.model_seconds) * policies.REQUESTS_PER_CALL * count + policies.SLACK
-
-    async def _regular(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
-        """Run a step on a queue; raises ``Suspended`` when it says that it has to wait."""
-        try:
-            return await self._activity(activity, step, terms, summary)
-        except ActivityError as error:
-            if _kind(error) in SUSPENSIONS:
-                raise Suspended(step.step) from None
-            raise
-
-    async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
-        return await workflow.execute_activity_method(
-            activity,
-            step,
-            activity_id=step.step,
-            task_queue=terms.queue or None,
-            start_to_close_timeout=terms.once,
-            schedule_to_close_timeout=terms.in_all,
-            heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
-            retry_policy=policies.RETRY_AFTER_CRASH,
-            cancellation_type=policies.WAIT_FOR_CLEANUP,
-            summary=summary,
-        )
-
-    def _publish(self) -> None:
-        found = {**self._found, OUTCOME: str(self._status)}
-        workflow.upsert_search_attributes([key.value_set(value) for key, value in found.items()])
 
 
 async def _to_completion(work: Coroutine[Any, Any, None]) -> None:
@@ -278,14 +217,6 @@ async def _to_completion(work: Coroutine[Any, Any, None]) -> None:
             if task.cancelled():
                 raise
     task.result()
-
-
-def _kind(error: BaseException) -> str:
-    """Return the name of the class behind an activity's failure."""
-    cause = error.cause if isinstance(error, ActivityError) else error
-    if isinstance(cause, ApplicationError):
-        return cause.type or "ApplicationError"
-    return type(cause).__name__
 
 
 def _activity(error: BaseException) -> str:

@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.flow import AnswerStep, DeliverStep, ModelStep
     from maestro.domain.jobs import JobRef, JobStatus, StepRef
     from workflows import policies
-    from workflows.job import AGENT, CONVERSATION, OUTCOME
+    from workflows.story import AGENT, CONVERSATION, OUTCOME
 
 NAME = "MessageWorkflow"
 

@@ -1,0 +1,90 @@
+"""How a workflow has its steps done: inside its own task, or as an activity on a queue."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from maestro.domain.jobs import JobRef, StepRef
+    from workflows import policies
+    from workflows.suspension import SUSPENSIONS, Suspended
+
+Outcome = TypeVar("Outcome")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How long a step may take, one attempt and all of them together if that is bounded, and on which queue it is."""
+
+    once: timedelta
+    in_all: timedelta | None = None
+    queue: str = ""
+
+
+async def local(activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
+    """Do a cheap step inside the workflow task."""
+    result: Outcome = await workflow.execute_local_activity_method(
+        activity,
+        step,
+        start_to_close_timeout=policies.LOCAL_STEP,
+        retry_policy=policies.RETRY_AFTER_CRASH,
+        local_retry_threshold=policies.LOCAL_RETRY_IN_HISTORY,
+        summary=summary,
+    )
+    return result
+
+
+class Queued:
+    """Steps that other processes may do, with the pace and the queues of one job."""
+
+    def __init__(self, ref: JobRef) -> None:
+        self._ref = ref
+
+    def model_terms(self, calls: int = 1, in_all: timedelta | None = None) -> Terms:
+        """Return the terms of a step with so many model calls."""
+        request = timedelta(seconds=self._ref.model_seconds)
+        once = request * policies.REQUESTS_PER_CALL * calls + policies.SLACK
+        return Terms(once=once, in_all=in_all, queue=self._ref.llm_queue)
+
+    def tool_terms(self) -> Terms:
+        """Return the terms of a tool call."""
+        return Terms(once=timedelta(seconds=self._ref.tool_seconds) + policies.SLACK, queue=self._ref.llm_queue)
+
+    def connector_terms(self, once: timedelta, in_all: timedelta | None = None) -> Terms:
+        """Return the terms of a step that only the process with the connector can do."""
+        return Terms(once=once, in_all=in_all, queue=self._ref.connector_queue)
+
+    async def do(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
+        """Do a step on its queue; raises ``Suspended`` when it says that it has to wait."""
+        try:
+            return await self._activity(activity, step, terms, summary)
+        except ActivityError as error:
+            if kind_of(error) in SUSPENSIONS:
+                raise Suspended(step.step) from None
+            raise
+
+    async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
+        return await workflow.execute_activity_method(
+            activity,
+            step,
+            activity_id=step.step,
+            task_queue=terms.queue or None,
+            start_to_close_timeout=terms.once,
+            schedule_to_close_timeout=terms.in_all,
+            heartbeat_timeout=timedelta(seconds=self._ref.heartbeat_seconds),
+            retry_policy=policies.RETRY_AFTER_CRASH,
+            cancellation_type=policies.WAIT_FOR_CLEANUP,
+            summary=summary,
+        )
+
+
+def kind_of(error: BaseException) -> str:
+    """Return the name of the class behind an activity's failure."""
+    cause = error.cause if isinstance(error, ActivityError) else error
+    if isinstance(cause, ApplicationError):
+        return cause.type or "ApplicationError"
+    return type(cause).__name__
