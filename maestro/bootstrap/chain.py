@@ -39,7 +39,7 @@ def build_chain(models: Models, store: Store, settings: Settings, watch: StopWat
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, store, estimates, _daily_budgets(settings)),
-        lambda inner: Failover(inner, models.book, lambda: request_time),
+        lambda inner: Failover(inner, models.book, lambda: request_time, models.table.context_window),
         Validator,
         ToolSupport,
         lambda inner: Breaker(inner, models.book, _breaker_rules(settings)),

@@ -169,10 +169,17 @@ def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[
 
 
 def soonest(
-    accounts: Sequence[ModelAccount], wanted: Sequence[str], limited: Mapping[AccountModel, datetime]
+    accounts: Sequence[ModelAccount],
+    wanted: Sequence[str],
+    limited: Mapping[AccountModel, datetime],
+    unfit: Collection[AccountModel] = (),
 ) -> datetime | None:
-    """Return when the first of the accounts may be asked again, None when none of them only waits."""
-    return min((until for one in candidates(accounts, wanted) if (until := _until(one, limited))), default=None)
+    """Return when the first of the accounts may be asked again, None when none of them only waits.
+
+    Nobody waits for what is ``unfit``.
+    """
+    fit = (one for one in candidates(accounts, wanted) if not any(key in unfit for key in one.keys))
+    return min((until for one in fit if (until := _until(one, limited))), default=None)
 
 
 def cool_down(strikes: int, asked: timedelta | None, ladder: Sequence[timedelta]) -> timedelta:

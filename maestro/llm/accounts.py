@@ -18,6 +18,7 @@ from maestro.domain.accounts import (
     Choice,
     ModelAccount,
     able,
+    candidates,
     choose,
     soonest,
 )
@@ -44,28 +45,46 @@ Ladder = Callable[[], Sequence[timedelta]]
 Reveal = Callable[[str], SecretStr]
 """Turns what the store holds of a key into the key; raises ``ConfigurationError`` with the fix, and without the key."""
 
+TOO_SMALL = " Those that could answer now have too small a window for this message (see window in llm.models)."
+
 DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Every account at one moment: ``usable`` are those whose key this process has."""
+    """Every account at one moment: ``usable`` are those whose key this process has.
+
+    ``unfit`` are models that a request is too large for.
+    """
 
     now: datetime
     known: Sequence[ModelAccount]
     usable: Sequence[ModelAccount]
     limited: Mapping[AccountModel, datetime]
+    unfit: frozenset[AccountModel] = frozenset()
 
     def choose(
         self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
     ) -> Choice | None:
         """Return whom to ask; the demo model while there is no account at all (decision 23)."""
         accounts = self.usable if self.known else (_demo(self.now),)
-        return choose(accounts, wanted, self.limited, tried, underway)
+        return choose(accounts, wanted, self.limited, self.unfit.union(tried), underway)
 
     def able(self, wanted: Sequence[str]) -> Self:
         """Return it without those that would answer with another model than a wanted one."""
         return replace(self, usable=able(self.usable, wanted))
+
+    def fitting(self, wanted: Sequence[str], fits: Callable[[Choice], bool]) -> Self:
+        """Return it so that only those are asked, and waited for, who can read all of a request.
+
+        Where nobody can, and where there is nobody to choose from, it stays as it is.
+        """
+        everybody = candidates(self.usable, wanted)
+        if len(everybody) < 2:
+            return self
+        fit = {choice.keys for choice in everybody if fits(choice)}
+        unfit = {choice.keys for choice in everybody} - fit
+        return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
     def none_left(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
         """Return why nobody can be asked; ``limited`` says that somebody was limited just now.
@@ -73,14 +92,14 @@ class Roster:
         Then the limit may have ended already, and the job goes on at once. ``room_in`` is after how long there may be
         room under a limit of our own.
         """
-        recovered = soonest(self.usable, wanted, self.limited) or (self.now if limited else None)
+        recovered = soonest(self.usable, wanted, self.limited, self.unfit) or (self.now if limited else None)
         room_at = self.now + room_in if room_in is not None else None
         wake_at = min(filter(None, (recovered, room_at)), default=None)
         if wake_at is None:
             return NoAccount(f"{NoAccount.public} {self._fix()}")
         failure = AccountsExhausted(
             f"{AccountsExhausted.public} The first of them may be asked again at {wake_at:%Y-%m-%d %H:%M:%S} UTC; "
-            "another account would answer sooner."
+            f"another account would answer sooner.{TOO_SMALL if self.unfit else ''}"
         )
         failure.wake_at = wake_at
         return failure

@@ -25,6 +25,7 @@ from maestro.domain.llm_errors import (
 )
 from maestro.domain.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook, Roster
+from maestro.llm.fit import Fit, WindowOf
 from maestro.llm.protocols import LLMClient
 from maestro.uninterrupted import uninterrupted
 
@@ -55,11 +56,15 @@ REQUESTS = 2
 
 @dataclass
 class Walk:
-    """How one attempt went so far; ``until`` is a moment of the event loop's clock."""
+    """How one attempt went so far; ``until`` is a moment of the event loop's clock.
+
+    ``fits`` says who can read all of what is asked.
+    """
 
     wanted: Sequence[str]
     until: float
     exact: bool = False
+    fits: Callable[[Choice], bool] = lambda _: True
     tried: set[AccountModel] = field(default_factory=set)
     failures: list[LLMFailure] = field(default_factory=list)
 
@@ -96,16 +101,21 @@ class Walk:
 class Failover:
     """Puts the account, and that account's own name of the model, into each request (decision 10)."""
 
-    def __init__(self, inner: LLMClient, book: AccountBook, request_time: Callable[[], timedelta]) -> None:
+    def __init__(
+        self, inner: LLMClient, book: AccountBook, request_time: Callable[[], timedelta], window: WindowOf
+    ) -> None:
         """``request_time`` is how long one request to one account may take; it is asked for at each call."""
         self._inner = inner
         self._book = book
         self._request_time = request_time
+        self._window = window
         self._underway: Counter[int] = Counter()
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer by the best account that can.
 
+        Whose window is too small for the request is not asked while another's is not: some providers cut a prompt
+        without a word.
         Raises ``AccountsExhausted`` when all that could answer only wait for their limits, else the last failure worth
         repeating, else why nobody can be asked. What a failure means for an account is committed before the next is
         asked.
@@ -119,7 +129,8 @@ class Failover:
     async def _ask_around(self, request: LLMRequest) -> LLMResponse | LLMFailure:
         clock = asyncio.get_running_loop()
         patience = REQUESTS * self._request_time().total_seconds()
-        walk = Walk((request.model, *request.fallbacks), clock.time() + patience, request.exact)
+        wanted, fits = (request.model, *request.fallbacks), Fit(request, self._window)
+        walk = Walk(wanted, clock.time() + patience, request.exact, fits)
         while not walk.failures or walk.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self._roster, walk)
             choice = roster.choose(walk.wanted, walk.tried, self._underway)
@@ -148,7 +159,8 @@ class Failover:
 
     def _roster(self, walk: Walk) -> Roster:
         roster = self._book.read()
-        return roster.able(walk.wanted) if walk.exact else roster
+        roster = roster.able(walk.wanted) if walk.exact else roster
+        return roster.fitting(walk.wanted, walk.fits)
 
     def _verdict(self, walk: Walk) -> LLMFailure:
         """Return what to raise when nobody else is asked."""

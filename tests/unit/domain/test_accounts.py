@@ -145,6 +145,12 @@ def test_the_soonest_of_all_limits_is_told() -> None:
     assert soonest((GPT,), (), {(3, "gpt-4o-mini"): SOON, (3, WHOLE_ACCOUNT): LATER}) == LATER
 
 
+def test_nobody_waits_for_a_model_that_the_request_is_too_large_for() -> None:
+    limited = {(3, "gpt-4o-mini"): LATER, (4, WHOLE_ACCOUNT): SOON}
+    assert soonest((GPT, LOCAL), (), limited, {(4, "qwen2.5-coder:7b")}) == LATER
+    assert soonest((LOCAL,), (), limited, {(4, "qwen2.5-coder:7b")}) is None
+
+
 def test_a_fallback_that_is_free_sooner_counts() -> None:
     limited = {(3, "gpt-4o-mini"): LATER, (3, "gpt-4.1"): SOON}
     assert soonest((GPT,), ("openai/gpt-4.1",), limited) == SOON

@@ -1,15 +1,15 @@
 """One call, several accounts: who is asked next, what becomes of who failed, and what is raised when nobody answers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 from pydantic import SecretStr
 
-from maestro.domain.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.errors import ConfigurationError, Stopped
+from maestro.domain.accounts import AccountSource, AccountStatus, AccountType
+from maestro.domain.errors import Stopped
 from maestro.domain.llm_errors import (
     AccountsExhausted,
     AuthenticationFailed,
@@ -30,75 +30,9 @@ from maestro.domain.llm_errors import (
 from maestro.domain.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook
 from maestro.llm.middleware.failover import Failover
-from maestro.llm.protocols import Account
 from maestro.store.store import Store
+from tests.support.llm_accounts import LADDER, START, WINDOWS, Clock, Model, book, failing, failover, limited, own, row
 from tests.support.llm_requests import request_of, response_of
-
-START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LADDER = (timedelta(minutes=1), timedelta(minutes=5))
-SPEC = {"claude": "anthropic/claude-haiku-4-5", "gpt": "openai/gpt-4o-mini", "local": "ollama/llama3.1"}
-
-Outcome = Exception | None
-Asked = tuple[str, str]
-
-
-class Clock:
-    """A clock that a test sets."""
-
-    now = START
-
-    def __call__(self) -> datetime:
-        """Return the time."""
-        return self.now
-
-
-class Model:
-    """Fails for the accounts it is told, each time a failure of its own, and notes who was asked for what."""
-
-    def __init__(self, failures: Mapping[str, Callable[[], Exception]], after: Callable[[], None] = lambda: None):
-        self.failures = dict(failures)
-        self.asked: list[Asked] = []
-        self._after = after
-
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer or fail."""
-        self.asked.append((request.account, request.model))
-        self._after()
-        if request.account in self.failures:
-            raise self.failures[request.account]()
-        return response_of(f"from {request.account}")
-
-
-def limited(seconds: float | None = None) -> Callable[[], Exception]:
-    """Return what makes a 429."""
-    return lambda: RateLimited("limited", timedelta(seconds=seconds) if seconds is not None else None)
-
-
-def failing(kind: type[LLMFailure]) -> Callable[[], Exception]:
-    """Return what makes a failure of this kind."""
-    return lambda: kind("failed") if kind is not RateLimited else RateLimited("limited")
-
-
-def row(name: str, **values: object) -> ModelAccount:
-    """A configured account."""
-    provider, _, model = SPEC.get(name, "openai/m").partition("/")
-    account = ModelAccount(
-        name=name,
-        provider=provider,
-        model=model,
-        priority=list(SPEC).index(name) if name in SPEC else 50,
-        source=AccountSource.CONFIGURATION,
-        created_at=START,
-        updated_at=START,
-    )
-    for column, value in values.items():
-        setattr(account, column, value)
-    return account
-
-
-def own(*rows: ModelAccount) -> list[Account]:
-    """What this process knows of the accounts."""
-    return [Account(one.name, one.provider, one.model, one.type, SecretStr("sk-1")) for one in rows]
 
 
 @pytest.fixture
@@ -111,18 +45,6 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
     store = Store.open(tmp_path / "maestro.db", clock)
     yield store
     store.close()
-
-
-def book(store: Store, rows: Sequence[ModelAccount], reveal: Callable[[str], SecretStr] = SecretStr) -> AccountBook:
-    """Enter the accounts and return the book of a process that has all their keys."""
-    with store.begin() as tx:
-        tx.accounts.enter([one for one in rows if one.source is AccountSource.CONFIGURATION])
-    return AccountBook(store, own(*rows), reveal, lambda: LADDER)
-
-
-def failover(store: Store, model: Model, *names: str, seconds: float = 100.0) -> Failover:
-    """Return the middleware over accounts of these names, in this order."""
-    return Failover(model, book(store, [row(name) for name in names]), lambda: timedelta(seconds=seconds))
 
 
 def states(store: Store) -> dict[str, tuple[str, str]]:
@@ -206,7 +128,7 @@ async def test_calls_under_way_count_as_use(store: Store) -> None:
                 await client.complete(request_of())
             return response_of("done")
 
-    client = Failover(Nested(), twins, lambda: timedelta(seconds=100))
+    client = Failover(Nested(), twins, lambda: timedelta(seconds=100), WINDOWS)
     await client.complete(request_of())
     assert asked == ["first", "second"]
 
@@ -279,7 +201,7 @@ async def test_limits_of_our_own_are_not_held_against_an_account(store: Store, k
 async def test_the_limit_of_a_subscription_holds_for_all_its_models(store: Store) -> None:
     model = Model({"max": limited()})
     accounts = book(store, [row("max", type=AccountType.CLI, provider="anthropic", model="claude-sonnet-4-6")])
-    client = Failover(model, accounts, lambda: timedelta(seconds=100))
+    client = Failover(model, accounts, lambda: timedelta(seconds=100), WINDOWS)
     with pytest.raises(AccountsExhausted):
         await client.complete(request_of(model="claude-opus-4-6"))
     with pytest.raises(AccountsExhausted):
@@ -391,39 +313,8 @@ async def test_an_account_whose_key_this_process_has_not_is_not_asked(store: Sto
         tx.accounts.enter([row("claude"), row("gpt")])
     here = AccountBook(store, own(row("gpt")), SecretStr, lambda: LADDER)
     model = Model({})
-    await Failover(model, here, lambda: timedelta(seconds=100)).complete(request_of())
+    await Failover(model, here, lambda: timedelta(seconds=100), WINDOWS).complete(request_of())
     assert model.asked == [("gpt", "gpt-4o-mini")]
     nobody = AccountBook(store, (), SecretStr, lambda: LADDER)
     with pytest.raises(NoAccount, match="no key for claude, gpt"):
-        await Failover(model, nobody, lambda: timedelta(seconds=100)).complete(request_of())
-
-
-def test_the_key_of_an_account_made_by_the_api_comes_from_its_row(store: Store, clock: Clock) -> None:
-    accounts = book(store, ())
-    with store.begin() as tx:
-        tx.accounts.add(row("mine", source=AccountSource.API, secret="first", base_url="http://here:1"))
-    assert accounts.find("mine") is None
-    accounts.read()
-    mine = accounts.find("mine")
-    assert mine is not None
-    assert (mine.api_key.get_secret_value(), mine.base_url) == ("first", "http://here:1")
-    clock.now += timedelta(seconds=1)
-    with store.begin() as tx:
-        tx.accounts.change("mine", {"secret": "second"})
-    accounts.read()
-    changed = accounts.find("mine")
-    assert changed is not None
-    assert changed.api_key.get_secret_value() == "second"
-
-
-def test_a_key_that_cannot_be_read_leaves_its_account_out_and_is_told_once(store: Store) -> None:
-    def unreadable(_: str) -> SecretStr:
-        raise ConfigurationError("the environment variable MY_KEY is not set; set it")
-
-    accounts = book(store, (), unreadable)
-    with store.begin() as tx:
-        tx.accounts.add(row("mine", source=AccountSource.API, secret="env:MY_KEY"))
-    with structlog.testing.capture_logs() as lines:
-        assert accounts.read().usable == []
-        accounts.read()
-    assert [(line["event"], line["account"]) for line in lines] == [("account left out", "mine")]
+        await Failover(model, nobody, lambda: timedelta(seconds=100), WINDOWS).complete(request_of())

@@ -1,0 +1,33 @@
+"""Whether a request fits into a model's window: whoever stands in may have a smaller one than it was made for."""
+
+from collections.abc import Callable
+from functools import cached_property
+
+from maestro.domain.accounts import Choice
+from maestro.domain.models import reserve
+from maestro.domain.prompts import LLMRequest
+from maestro.domain.tokens import estimate_input
+
+WindowOf = Callable[[str], int]
+"""The tokens of the window of a model given as ``provider/model``."""
+
+ANSWER_SHARE = 4
+"""Of a window's reserve the answer gets at least this part; the rest may be taken by tools, which no prompt counts."""
+
+
+class Fit:
+    """Says of everybody who may be asked whether one request fits; what it takes is estimated once, when it matters."""
+
+    def __init__(self, request: LLMRequest, window: WindowOf) -> None:
+        self._request = request
+        self._window = window
+
+    def __call__(self, choice: Choice) -> bool:
+        """Say whether the request and an answer go into the window of the model that would be asked."""
+        window = self._window(f"{choice.account.provider}/{choice.model}")
+        answer = min(self._request.max_output_tokens, reserve(window) // ANSWER_SHARE)
+        return self._tokens + answer <= window
+
+    @cached_property
+    def _tokens(self) -> int:
+        return estimate_input(self._request)

@@ -1,0 +1,57 @@
+"""The accounts of one process: whose key it has, and what it does without one."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import structlog
+from pydantic import SecretStr
+
+from maestro.domain.accounts import AccountSource
+from maestro.domain.errors import ConfigurationError
+from maestro.store.store import Store
+from tests.support.llm_accounts import Clock, book, row
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    store = Store.open(tmp_path / "maestro.db", clock)
+    yield store
+    store.close()
+
+
+def test_the_key_of_an_account_made_by_the_api_comes_from_its_row(store: Store, clock: Clock) -> None:
+    accounts = book(store, ())
+    with store.begin() as tx:
+        tx.accounts.add(row("mine", source=AccountSource.API, secret="first", base_url="http://here:1"))
+    assert accounts.find("mine") is None
+    accounts.read()
+    mine = accounts.find("mine")
+    assert mine is not None
+    assert (mine.api_key.get_secret_value(), mine.base_url) == ("first", "http://here:1")
+    clock.now += timedelta(seconds=1)
+    with store.begin() as tx:
+        tx.accounts.change("mine", {"secret": "second"})
+    accounts.read()
+    changed = accounts.find("mine")
+    assert changed is not None
+    assert changed.api_key.get_secret_value() == "second"
+
+
+def test_a_key_that_cannot_be_read_leaves_its_account_out_and_is_told_once(store: Store) -> None:
+    def unreadable(_: str) -> SecretStr:
+        raise ConfigurationError("the environment variable MY_KEY is not set; set it")
+
+    accounts = book(store, (), unreadable)
+    with store.begin() as tx:
+        tx.accounts.add(row("mine", source=AccountSource.API, secret="env:MY_KEY"))
+    with structlog.testing.capture_logs() as lines:
+        assert accounts.read().usable == []
+        accounts.read()
+    assert [(line["event"], line["account"]) for line in lines] == [("account left out", "mine")]
