@@ -98,8 +98,8 @@ class Journal:
             if waits is not None:
                 _suspend(tx, ref, waits)
                 return StepFailure(waits, None)
-            tx.steps.failed(ref, type(error).__name__, _detail(error))
-            tx.jobs.update(ref.job_id, attempts=failures)
+            if tx.steps.failed(ref, type(error).__name__, _detail(error)):
+                tx.jobs.update(ref.job_id, attempts=failures)
         return StepFailure(error, again_in)
 
 

@@ -111,12 +111,12 @@ class Steps(Repository):
             raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
         return result
 
-    def failed(self, ref: StepRef, error: str, detail: str) -> None:
+    def failed(self, ref: StepRef, error: str, detail: str) -> bool:
         """Note that the attempt ended with an error; ``detail`` is for operators.
 
-        An attempt that was refused before it began, as after a stop, has no row and leaves none.
+        False for an attempt that was refused before it began, as after a stop: it has no row and leaves none.
         """
-        self._close(ref, state=StepState.FAILED, error=error, detail=detail)
+        return self._close(ref, state=StepState.FAILED, error=error, detail=detail)
 
     def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
         """Note that the attempt cannot go on before something happens outside."""
