@@ -83,6 +83,12 @@ class BadRequest(LLMFailure):
     public = "The provider refused the request."
 
 
+class AccountUnusable(LLMFailure):
+    """No request could be made for the account: nobody knows its provider, or its settings cannot be sent."""
+
+    public = "No request can be made with the account's settings."
+
+
 class ToolsUnsupported(LLMFailure):
     """The model takes no requests with tools."""
 

@@ -25,6 +25,7 @@ from maestro.domain.accounts import (
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm_errors import (
     AccountsExhausted,
+    AccountUnusable,
     AuthenticationFailed,
     LLMFailure,
     ModelTimeout,
@@ -206,6 +207,7 @@ _EFFECTS: Mapping[type[LLMFailure], Effect] = {
     RateLimited: _limit,
     QuotaExhausted: _use_up,
     AuthenticationFailed: _refuse,
+    AccountUnusable: _note,
     ProviderUnavailable: _note,
     ModelTimeout: _note,
 }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from maestro.domain.llm_errors import (
+    AccountUnusable,
     AuthenticationFailed,
     BadRequest,
     CallSite,
@@ -53,6 +54,19 @@ _NO_TOOLS = re.compile(
     re.IGNORECASE,
 )
 
+# What was wrong before anything was sent, and will be wrong again; the library reports it as a failing provider's 500.
+_MISTAKES = frozenset(
+    (
+        "AttributeError",
+        "ImportError",
+        "KeyError",
+        "ModuleNotFoundError",
+        "TypeError",
+        "UnicodeEncodeError",
+        "ValueError",
+    )
+)
+
 # Refusals that pass by themselves.
 _PASSING = frozenset((408, 409, 425))
 
@@ -63,6 +77,7 @@ _ADVICE: Mapping[type[LLMFailure], str] = {
     ToolsUnsupported: "Choose a model that can call tools, or give the agent none.",
     ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
     BadRequest: "Check the account's model and baseUrl, and that the model takes images if any were sent.",
+    AccountUnusable: "Check how the account's provider is spelled, and its model, baseUrl and key.",
     ModelTimeout: "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds.",
     ProviderUnavailable: "Check the provider's status page, and the account's baseUrl if it has one.",
 }
@@ -81,6 +96,8 @@ class Evidence:
     timed_out: bool = False
     cause: str = ""
     """The innermost exception's class, which tells a refused connection from a name that does not resolve."""
+    sent: bool = True
+    """Whether a request was seen to leave; a status without one may be the library's own."""
 
 
 def evidence(error: BaseException, exchange: Exchange) -> Evidence:
@@ -94,20 +111,21 @@ def evidence(error: BaseException, exchange: Exchange) -> Evidence:
     headers: Mapping[str, str] = next(filter(None, told), {})
     # The innermost status is the provider's; litellm's own mapping sits on top of it.
     status, text = statuses[-1] if statuses else None, " ".join(map(str, chain))
-    return Evidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__)
+    return Evidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
 
 def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
     """Return our error for a failure, with none of its text; ``now`` turns dates into waiting times."""
     wait = waiting_time(found.headers, found.text, now)
     kind = _kind(found, told_to_wait=wait is not None)
-    answer = f"HTTP {found.status}" if found.status else "no answer"
-    if found.cause and (found.status or 0) < 300:
+    status = found.status if kind is not AccountUnusable else None
+    answer = f"HTTP {status}" if status else "no answer" if found.sent else "no request"
+    if found.cause and (status or 0) < 300:
         answer += f" ({found.cause})"
     asked = f" It asks to wait {wait.total_seconds():.0f} s." if wait is not None and kind.retryable else ""
     where = f"{site.provider} account {site.account!r}, model {site.model!r}, {answer}"
     failure = kind(f"{where}: {kind.public}{asked} {_ADVICE[kind]}")
-    failure.site, failure.status = site, found.status
+    failure.site, failure.status = site, status
     failure.retry_after = wait if kind.retryable else None
     return failure
 
@@ -116,7 +134,10 @@ def _kind(found: Evidence, *, told_to_wait: bool) -> type[LLMFailure]:
     """Choose the class by status; the text counts only where the provider refused the request."""
     status = found.status or 0
     if 300 <= status < 500 and status not in _PASSING:
-        return _kind_of_refusal(status, found.text, told_to_wait=told_to_wait)
+        refusal = _kind_of_refusal(status, found.text, told_to_wait=told_to_wait)
+        return AccountUnusable if refusal is BadRequest and not found.sent else refusal
+    if not found.sent and found.cause in _MISTAKES:
+        return AccountUnusable
     # litellm calls some error statuses a timeout; ours is only the one that we waited for.
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 

@@ -11,6 +11,7 @@ import structlog
 from maestro.domain.accounts import AccountModel, Choice
 from maestro.domain.llm_errors import (
     AccountsExhausted,
+    AccountUnusable,
     AuthenticationFailed,
     CallSite,
     CircuitOpen,
@@ -35,6 +36,7 @@ LIMITS = (RateLimited, QuotaExhausted)
 MOVES_ON = (
     *LIMITS,
     AuthenticationFailed,
+    AccountUnusable,
     ProviderUnavailable,
     ModelTimeout,
     CircuitOpen,
@@ -44,7 +46,7 @@ MOVES_ON = (
 )
 """What another account may do better. What is wrong with the request itself, or a person's wish, passes."""
 
-OF_THE_WHOLE_ACCOUNT = (QuotaExhausted, AuthenticationFailed, NoAccount)
+OF_THE_WHOLE_ACCOUNT = (QuotaExhausted, AuthenticationFailed, AccountUnusable, NoAccount)
 """What every other model of the same account would meet with too."""
 
 TIMEOUTS = 2

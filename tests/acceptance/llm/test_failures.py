@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from maestro.domain.llm_errors import (
+    AccountUnusable,
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,
@@ -157,7 +158,16 @@ async def test_nobody_there(litellm: LiteLLMClient, provider: str) -> None:
 
 async def test_a_provider_that_does_not_exist(litellm: LiteLLMClient) -> None:
     error = await failing(OneAccount(litellm, Account("main", "nonsense", "model", api_key=SecretStr(KEY))))
-    assert isinstance(error, BadRequest)
+    assert type(error) is AccountUnusable
+    assert (error.status, error.retryable) == (None, False)
+    assert "how the account's provider is spelled" in str(error)
+    assert leaks(error) == []
+
+
+async def test_a_key_that_cannot_be_sent(litellm: LiteLLMClient, server: LLMServer, provider: str) -> None:
+    error = await failing(OneAccount(litellm, account_at(server, provider, KEY + "\N{EM DASH}")))
+    assert type(error) is AccountUnusable
+    assert server.requests == []
     assert leaks(error) == []
 
 

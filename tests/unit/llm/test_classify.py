@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from maestro.domain.llm_errors import (
+    AccountUnusable,
     AuthenticationFailed,
     BadRequest,
     CallSite,
@@ -123,6 +124,26 @@ def test_where_nothing_was_sent_the_innermost_status_counts() -> None:
     found = evidence(error, Exchange())
     assert (found.status, found.headers, found.cause) == (429, {"retry-after": "7"}, "ValueError")
     assert found.text == "text of the vendor text of the vendor inner"
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Evidence(400, text="LLM Provider NOT provided", cause="BadRequestError", sent=False), AccountUnusable),
+        (Evidence(404, cause="BedrockError", sent=False), AccountUnusable),
+        (Evidence(500, cause="UnicodeEncodeError", sent=False), AccountUnusable),
+        (Evidence(None, cause="KeyError", sent=False), AccountUnusable),
+        (Evidence(None, cause="KeyError"), ProviderUnavailable),
+        (Evidence(500, cause="ConnectionResetError", sent=False), ProviderUnavailable),
+        (Evidence(429, cause="ValueError", sent=False), RateLimited),
+    ],
+)
+def test_what_went_wrong_before_anything_was_sent_is_the_accounts(found: Evidence, expected: type[LLMFailure]) -> None:
+    failure = classify(SITE, found, NOW)
+    assert type(failure) is expected
+    if expected is AccountUnusable:
+        assert (failure.status, failure.retryable) == (None, False)
+        assert f"no request ({found.cause})" in str(failure)
 
 
 def test_a_timeout_is_found_anywhere_in_the_chain() -> None:

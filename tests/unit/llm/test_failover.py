@@ -12,6 +12,7 @@ from maestro.domain.accounts import AccountSource, AccountStatus, AccountType
 from maestro.domain.errors import Stopped
 from maestro.domain.llm_errors import (
     AccountsExhausted,
+    AccountUnusable,
     AuthenticationFailed,
     BadRequest,
     BudgetExceeded,
@@ -88,6 +89,7 @@ async def test_nobody_stands_in_where_exactly_one_model_may_answer(store: Store)
         RateLimited,
         QuotaExhausted,
         AuthenticationFailed,
+        AccountUnusable,
         ProviderUnavailable,
         ModelTimeout,
         CircuitOpen,
@@ -190,6 +192,15 @@ async def test_what_happened_is_committed_before_the_next_is_asked(store: Store)
     model = Model({"claude": failing(ProviderUnavailable)}, after=lambda: seen.append(states(store)))
     await failover(store, model, "claude", "gpt").complete(request_of())
     assert seen[1]["claude"] == ("active", "ProviderUnavailable")
+
+
+async def test_an_account_that_no_request_can_be_made_for_says_so_and_stays_active(store: Store) -> None:
+    client = failover(store, Model({"claude": failing(AccountUnusable)}), "claude")
+    with pytest.raises(AccountUnusable):
+        await client.complete(
+            request_of(model="claude-opus-4-6").model_copy(update={"fallbacks": ("claude-haiku-4-5",)})
+        )
+    assert states(store)["claude"] == ("active", "AccountUnusable")
 
 
 @pytest.mark.parametrize("kind", [CircuitOpen, LimiterBusy, RequestTooLarge])
