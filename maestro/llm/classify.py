@@ -22,6 +22,7 @@ from maestro.domain.llm_errors import (
     RateLimited,
     ToolsUnsupported,
 )
+from maestro.llm.error_body import Said, read, told_to_people
 from maestro.llm.retry_after import waiting_time
 from maestro.llm.wire import Exchange
 
@@ -29,7 +30,7 @@ CAUSES_LIMIT = 16
 """How deep a chain of causes is followed; it may be a circle."""
 
 _QUOTA = re.compile(
-    r"insufficient_quota|insufficient credits|credit balance|specified API usage limits|billing hard limit"
+    r"insufficient_quota|insufficient credits|credit balance|specified API usage limits|billing[ _]hard[ _]limit"
     r"|key limit exceeded|billing_not_active",
     re.IGNORECASE,
 )
@@ -38,6 +39,10 @@ _QUOTA_UNLESS_TOLD_TO_WAIT = re.compile(r"exceeded your current quota", re.IGNOR
 _BAD_KEY = re.compile(
     r"api[ _]key[ _](not valid|invalid|expired)|invalid_api_key|organization has been disabled", re.IGNORECASE
 )
+# A refusal of the request quotes it, after its own beginning.
+_BEGINNING = r"\s*(?:you (?:have )?(?:reached )?)?(?:your |this |the )?(?:"
+_BEGINS_WITH_QUOTA = re.compile(f"{_BEGINNING}{_QUOTA.pattern}|{_QUOTA_UNLESS_TOLD_TO_WAIT.pattern})", re.IGNORECASE)
+_BEGINS_WITH_BAD_KEY = re.compile(f"{_BEGINNING}{_BAD_KEY.pattern})", re.IGNORECASE)
 # A 403 that says nothing of the key: what one user wrote, or one agent wants, must not take the account from others.
 _FORBIDDEN_REQUEST = re.compile(
     r"input was flagged|requires moderation|\"flagged_input\"|not have access to( the)? model|model_not_found",
@@ -66,6 +71,9 @@ _MISTAKES = frozenset(
         "ValueError",
     )
 )
+
+# Refusals that are about the account, not about what was asked of it.
+_OF_THE_ACCOUNT = frozenset((401, 402, 403, 429))
 
 # Refusals that pass by themselves.
 _PASSING = frozenset((408, 409, 425))
@@ -116,8 +124,9 @@ def evidence(error: BaseException, exchange: Exchange) -> Evidence:
 
 def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
     """Return our error for a failure, with none of its text; ``now`` turns dates into waiting times."""
-    wait = waiting_time(found.headers, found.text, now)
-    kind = _kind(found, told_to_wait=wait is not None)
+    said = read(found.text) if found.sent else told_to_people(found.text)
+    wait = waiting_time(found.headers, said.text, now)
+    kind = _kind(found, said, told_to_wait=wait is not None)
     status = found.status if kind is not AccountUnusable else None
     answer = f"HTTP {status}" if status else "no answer" if found.sent else "no request"
     if found.cause and (status or 0) < 300:
@@ -130,11 +139,11 @@ def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
     return failure
 
 
-def _kind(found: Evidence, *, told_to_wait: bool) -> type[LLMFailure]:
+def _kind(found: Evidence, said: Said, *, told_to_wait: bool) -> type[LLMFailure]:
     """Choose the class by status; the text counts only where the provider refused the request."""
     status = found.status or 0
     if 300 <= status < 500 and status not in _PASSING:
-        refusal = _kind_of_refusal(status, found.text, told_to_wait=told_to_wait)
+        refusal = _kind_of_refusal(status, said, told_to_wait=told_to_wait)
         return AccountUnusable if refusal is BadRequest and not found.sent else refusal
     if not found.sent and found.cause in _MISTAKES:
         return AccountUnusable
@@ -142,19 +151,26 @@ def _kind(found: Evidence, *, told_to_wait: bool) -> type[LLMFailure]:
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 
-def _kind_of_refusal(status: int, text: str, *, told_to_wait: bool) -> type[LLMFailure]:
+def _kind_of_refusal(status: int, said: Said, *, told_to_wait: bool) -> type[LLMFailure]:
     """Tell refusals apart: money hides behind 400, 403 and 429, and what is quoted of a person speaks of anything."""
-    if status == 403 and _FORBIDDEN_REQUEST.search(text):
+    if status == 403 and _FORBIDDEN_REQUEST.search(said.text):
         return BadRequest
-    if status == 402 or _QUOTA.search(text) or (not told_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)):
+    if status == 402 or _says_quota(status, said, told_to_wait=told_to_wait):
         return QuotaExhausted
     if status == 429:
         return RateLimited
-    if status in (401, 403) or _BAD_KEY.search(text):
+    if status in (401, 403) or _BAD_KEY.search(said.codes) or any(map(_BEGINS_WITH_BAD_KEY.match, said.sentences)):
         return AuthenticationFailed
-    if _NO_TOOLS.search(text):
+    if _NO_TOOLS.search(said.text):
         return ToolsUnsupported
-    return ContextOverflow if _CONTEXT.search(text) else BadRequest
+    return ContextOverflow if _CONTEXT.search(said.text) else BadRequest
+
+
+def _says_quota(status: int, said: Said, *, told_to_wait: bool) -> bool:
+    if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, said.sentences)):
+        return True
+    text = said.text if status in _OF_THE_ACCOUNT else said.codes
+    return bool(_QUOTA.search(text) or (not told_to_wait and _QUOTA_UNLESS_TOLD_TO_WAIT.search(text)))
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

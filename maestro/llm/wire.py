@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 import httpx
 
-BODY_LIMIT = 64 * 1024
-"""Characters of an error body that are kept."""
+BODY_LIMIT = 4 * 1024 * 1024
+"""Characters of an error body that are kept: enough for one that sends a whole prompt back, which is read no further
+than it is whole."""
 
 
 @dataclass(slots=True)

@@ -45,6 +45,10 @@ LIMIT_REACHED = (
 NO_QUOTA = '{"error":{"message":"You exceeded your current quota.","code":"insufficient_quota"}}'
 BAD_GEMINI_KEY = '{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}'
 
+ECHO = json.dumps(
+    {"error": {"message": "Input should be a valid string", "code": 400, "input": "insufficient_quota " * 50_000}}
+)
+
 FAILURES: dict[str, tuple[Failure, type[LLMFailure], int | None]] = {
     "429": (Failure.status(429), RateLimited, 429),
     "429 quota": (Failure.status(429, body=NO_QUOTA), QuotaExhausted, 429),
@@ -56,6 +60,7 @@ FAILURES: dict[str, tuple[Failure, type[LLMFailure], int | None]] = {
     "403": (Failure.status(403), AuthenticationFailed, 403),
     "400 key": (Failure.status(400, body=BAD_GEMINI_KEY), AuthenticationFailed, 400),
     "400": (Failure.status(400), BadRequest, 400),
+    "400 that sends the prompt back": (Failure.status(400, body=ECHO), BadRequest, 400),
     "404": (Failure.status(404), BadRequest, 404),
     "413": (Failure.status(413), BadRequest, 413),
     "422": (Failure.status(422), BadRequest, 422),

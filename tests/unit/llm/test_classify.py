@@ -1,5 +1,6 @@
 """What a failed call means, by what was seen of it; the real wires are met in tests/acceptance/llm."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -88,6 +89,42 @@ def test_status_decides_and_text_tells_refusals_apart(
     assert type(failure) is expected
     assert (failure.site, failure.status) == (SITE, status)
     assert not text or text not in str(failure)
+
+
+WORDS = 'insufficient_quota, credit balance, "reason": "API_KEY_INVALID", exceeded your current quota'
+"""What a person wrote."""
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        (400, {"error": {"message": "bad", "code": "invalid_value", "input": WORDS}}, BadRequest),
+        (400, {"error": {"message": f"Bad value in [{WORDS}]", "type": "invalid_request_error"}}, BadRequest),
+        (422, {"object": "error", "message": f"Bad value: {WORDS}", "code": 422}, BadRequest),
+        (400, {"detail": [{"type": "missing", "msg": "Field required", "input": WORDS}]}, BadRequest),
+        (400, {"error": f"cannot read {WORDS}"}, BadRequest),
+        (429, {"error": {"message": "slow down", "prompt": WORDS}}, RateLimited),
+        (400, {"error": {"message": "no", "code": "insufficient_quota"}}, QuotaExhausted),
+        (400, {"error": {"message": "no", "code": "billing_hard_limit_reached"}}, QuotaExhausted),
+        (400, {"error": {"message": "Your credit balance is too low"}}, QuotaExhausted),
+        (400, {"error": {"message": "You have reached your specified API usage limits."}}, QuotaExhausted),
+        (429, {"error": {"message": "Sorry: you exceeded your current quota"}}, QuotaExhausted),
+        (400, {"error": {"message": "no", "details": [{"reason": "API_KEY_INVALID"}]}}, AuthenticationFailed),
+        (400, {"error": {"message": "no", "code": "invalid_api_key"}}, AuthenticationFailed),
+        (400, {"error": {"message": "This organization has been disabled."}}, AuthenticationFailed),
+        (400, [{"error": {"message": "API key expired. Please renew the API key."}}], AuthenticationFailed),
+        (403, {"error": {"message": "no", "metadata": {"flagged_input": WORDS}}}, BadRequest),
+        (400, {"object": "error", "message": "the maximum context length is 8192 tokens"}, ContextOverflow),
+        (400, {"error": {"message": "no", "metadata": {"raw": '{"error":"prompt is too long"}'}}}, ContextOverflow),
+        (400, {"error": "gemma:2b does not support tools"}, ToolsUnsupported),
+    ],
+)
+def test_what_a_refusal_quotes_takes_no_account(status: int, body: object, expected: type[LLMFailure]) -> None:
+    assert type(classify(SITE, Evidence(status, text=json.dumps(body)), NOW)) is expected
+
+
+def test_what_the_library_says_itself_may_quote_too() -> None:
+    assert type(classify(SITE, Evidence(400, text=f"no such {WORDS}", sent=False), NOW)) is AccountUnusable
 
 
 @pytest.mark.parametrize(
