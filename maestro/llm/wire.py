@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 import httpx
 
 BODY_LIMIT = 4 * 1024 * 1024
-"""Characters of an error body that are kept: enough for one that sends a whole prompt back, which is read no further
-than it is whole."""
+"""Characters of an error body that are kept, so that one which sends a whole prompt back is whole JSON."""
 
 
 @dataclass(slots=True)

@@ -17,8 +17,10 @@ from maestro.domain.accounts import (
     ModelAccount,
     cool_down,
 )
+from maestro.domain.calls import LLMCall
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.llm_errors import AuthenticationFailed, QuotaExhausted, RateLimited
+from maestro.domain.prompts import CallKey
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 
@@ -62,6 +64,21 @@ class Accounts(Repository):
             spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"),
             last_used_at=bindparam("at"),
         )
+    )
+    _SPEND = (
+        update(ModelAccount)
+        .where(
+            col(ModelAccount.name)
+            == select(LLMCall.account)
+            .where(
+                col(LLMCall.job_id) == bindparam("of_job"),
+                col(LLMCall.purpose) == bindparam("its_purpose"),
+                col(LLMCall.number) == bindparam("its_number"),
+                col(LLMCall.attempt) == bindparam("its_attempt"),
+            )
+            .scalar_subquery()
+        )
+        .values(spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"))
     )
     _FORGIVE = delete(AccountLimit).where(
         col(AccountLimit.account_id) == select(ModelAccount.id).where(_OF_NAME).scalar_subquery(),
@@ -145,12 +162,17 @@ class Accounts(Repository):
         self._delete(account)
 
     def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
-        """Note that the account answered with this model, which ends its row of limits.
+        """Note that the account answered with this model, which ends its row of limits, and what that adds to its cost.
 
         A limit that still holds stays: an answer that was under way when it began says nothing about it.
         """
         self._run(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now)
         self._run(self._FORGIVE, of_name=name, of_model=model, at=self._now)
+
+    def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
+        """Count what an attempt cost that is no success for the account which was asked."""
+        which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
+        self._run(self._SPEND, cost=cost_usd, **which)
 
     def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
         """Leave a model of the account alone and return until when; ``asked`` is what the provider wants.

@@ -11,6 +11,7 @@ from maestro.domain.calls import CallEstimate, CallState, Expense, LLMCall
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
+from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
 from maestro.store.repository import Repository
 from maestro.store.usage import UsageLog
@@ -31,8 +32,8 @@ class Last:
 class Calls(Repository):
     """All attempts at all model calls.
 
-    However an attempt ends, its row, its row in the usage log and what was spent say so together: exactly once, even
-    when it ends after somebody else has given it up.
+    However an attempt ends, its row, its row in the usage log and what was spent, by whom and at which account, say so
+    together: exactly once, even when it ends after somebody else has given it up.
     """
 
     _OF_KEY = (
@@ -121,26 +122,31 @@ class Calls(Repository):
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
 
-    def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> None:
-        """Commit what the model said under the key of its request, and settle what the call had reserved."""
+    def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> float:
+        """Commit what the model said under the key of its request, and settle what the call had reserved.
+
+        Return the US dollars that its account is still to be charged with, where its success is counted.
+        """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         said = response.model_dump(exclude={"tool_calls"})
         cost = self._end(key, attempt, state=CallState.ANSWERED, tool_calls=tools, **said)
         self._budgets.settle(key, cost)
+        return cost
 
     def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
         """Note that the attempt failed; ``error`` is the name of its class."""
         took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
-        self._budgets.spend(key, self._end(key, attempt, state=CallState.FAILED, error=error, **took))
+        self._spend(key, attempt, self._end(key, attempt, state=CallState.FAILED, error=error, **took))
 
     def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
         """Note that the attempt was broken off before it was answered; its estimate counts as spent."""
         cost = self._end(key, attempt, state=CallState.INTERRUPTED, duration_ms=duration_ms)
-        self._budgets.spend(key, cost)
+        self._spend(key, attempt, cost)
 
     def unsent(self, key: CallKey, attempt: int) -> None:
         """Note that the attempt was broken off before its request left, which cost nothing."""
-        self._end(key, attempt, state=CallState.INTERRUPTED, input_tokens=0, cost_usd=0.0)
+        cost = self._end(key, attempt, state=CallState.INTERRUPTED, input_tokens=0, cost_usd=0.0)
+        self._spend(key, attempt, cost)
 
     def close(self, job_id: str) -> None:
         """End what a job that ends has still under way, and give back what it has reserved."""
@@ -162,6 +168,12 @@ class Calls(Repository):
     @property
     def _budgets(self) -> Budgets:
         return Budgets(self._session, self._now)
+
+    def _spend(self, key: CallKey, attempt: int, cost_usd: float) -> None:
+        """Count what an attempt without an answer cost; less than nothing where its estimate was counted and is not."""
+        if cost_usd:
+            self._budgets.spend(key, cost_usd)
+            Accounts(self._session, self._now).spent(key, attempt, cost_usd)
 
     def _last(self, key: CallKey) -> Last | None:
         row = self._run(self._LAST, **_values(key)).first()

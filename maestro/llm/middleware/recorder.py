@@ -95,8 +95,8 @@ class Recorder:
     def _answered(self, attempt: Attempt, response: LLMResponse) -> None:
         request = attempt.request
         with self._store.begin() as tx:
-            tx.calls.keep_answer(request.key, attempt.number, response)
-            tx.accounts.succeeded(request.account, request.model, response.cost_usd)
+            cost = tx.calls.keep_answer(request.key, attempt.number, response)
+            tx.accounts.succeeded(request.account, request.model, cost)
 
     def _unsent(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:

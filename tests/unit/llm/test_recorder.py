@@ -73,6 +73,20 @@ def states(rows: JobRows, request: LLMRequest) -> list[str]:
     return [str(state) for state in found]
 
 
+def add_main(rows: JobRows) -> None:
+    """Put the account main into the store."""
+    with rows.store.begin() as tx:
+        account = ModelAccount(
+            name="main",
+            provider="anthropic",
+            model="claude-haiku-4-5",
+            source=AccountSource.CONFIGURATION,
+            created_at=tx.now,
+            updated_at=tx.now,
+        )
+        tx.accounts.add(account)
+
+
 async def cut_off(rows: JobRows, request: LLMRequest) -> None:
     """Let an attempt be cut off while its request is under way, as the death of its process does."""
     model = Held()
@@ -94,20 +108,29 @@ async def test_what_leaves_is_the_request_and_what_comes_back_is_kept(rows: JobR
 
 
 async def test_an_answer_counts_for_its_account(rows: JobRows, request_: LLMRequest) -> None:
-    with rows.store.begin() as tx:
-        account = ModelAccount(
-            name="main",
-            provider="anthropic",
-            model="claude-haiku-4-5",
-            source=AccountSource.CONFIGURATION,
-            created_at=tx.now,
-            updated_at=tx.now,
-        )
-        tx.accounts.add(account)
+    add_main(rows)
     await recorder(rows, Scripted(COSTLY)).complete(request_)
     with rows.store.view() as tx:
         counted = tx.accounts.get("main")
     assert (counted.calls, counted.spent_usd, counted.last_used_at) == (1, 0.5, rows.clock.now)
+
+
+async def test_an_answer_that_comes_late_charges_its_account_once(rows: JobRows, request_: LLMRequest) -> None:
+    add_main(rows)
+    model = Held()
+    call = asyncio.create_task(recorder(rows, model).complete(request_))
+    while not model.calls:
+        await settled()
+    with rows.store.begin() as tx:
+        tx.calls.close(request_.key.job_id)
+        estimate = tx.accounts.get("main").spent_usd
+    assert estimate > 0
+    model.end(0, COSTLY)
+    await call
+    with rows.store.view() as tx:
+        main = tx.accounts.get("main")
+    assert main.calls == 1
+    assert main.spent_usd == pytest.approx(0.5)
 
 
 async def test_a_request_that_was_cut_off_is_sent_again_to_the_account_chosen_now(

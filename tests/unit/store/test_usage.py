@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from maestro.domain.accounts import AccountSource, ModelAccount
 from maestro.domain.budgets import BudgetScope, Level
 from maestro.domain.calls import CallEstimate, CallState, Expense
 from maestro.domain.jobs import Ending, JobStatus
@@ -136,6 +137,44 @@ def test_an_answer_that_comes_after_it_was_given_up_counts_once(rows: JobRows, k
     answer(rows, key, second)
     assert [row.attempt for row in usage(rows.store, key)] == [1, 2]
     assert spent(rows.store).spent_usd == 1.0
+
+
+def test_what_an_account_spent_is_what_its_rows_say(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        for name in ("main", "other"):
+            row = ModelAccount(
+                name=name,
+                provider="anthropic",
+                model="claude-haiku-4-5",
+                source=AccountSource.API,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
+            tx.accounts.add(row)
+    empty, died, unsent = send(rows, key), send(rows, key), send(rows, key)
+    assert account(rows, key) == (0.5, 0), "the first two were taken for dead"
+    with rows.store.begin() as tx:
+        tx.calls.failed(key, empty, "EmptyResponse", Expense(Usage(input_tokens=900), 0.125, 40))
+        tx.calls.interrupted(key, unsent, 10)
+    assert account(rows, key) == (0.125 + 0.25 + 0.25, 0)
+    with rows.store.begin() as tx:
+        tx.calls.unsent(key, unsent)
+        tx.calls.failed(key, died, "RateLimited", Expense())
+    assert account(rows, key) == (0.125, 0)
+    last = send(rows, key)
+    with rows.store.begin() as tx:
+        tx.accounts.succeeded("main", "claude-haiku-4-5", tx.calls.keep_answer(key, last, ANSWER))
+    assert account(rows, key) == (0.625, 1)
+    with rows.store.view() as tx:
+        assert tx.accounts.get("other").spent_usd == 0
+
+
+def account(rows: JobRows, key: CallKey) -> tuple[float, int]:
+    """Return what the account has spent, which is what its rows and the budgets say, and how often it answered."""
+    with rows.store.view() as tx:
+        main = tx.accounts.get("main")
+    assert main.spent_usd == sum(row.cost_usd or 0.0 for row in usage(rows.store, key)) == spent(rows.store).spent_usd
+    return main.spent_usd, main.calls
 
 
 def test_an_unknown_price_is_not_counted_and_not_nothing(rows: JobRows, key: CallKey) -> None:
