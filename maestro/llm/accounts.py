@@ -1,5 +1,6 @@
 """The accounts of one process: what the store says of them, joined with the keys that this process has."""
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -45,6 +46,9 @@ Ladder = Callable[[], Sequence[timedelta]]
 
 Reveal = Callable[[str], SecretStr]
 """Turns what the store holds of a key into the key; raises ``ConfigurationError`` with the fix, and without the key."""
+
+READ_AGAIN = 30.0
+"""Seconds after which a key that could not be read is read again."""
 
 TOO_SMALL = " Those that could answer now have too small a window for this message (see window in llm.models)."
 
@@ -112,19 +116,42 @@ class Roster:
         return f"This process has no key for {', '.join(active)}: start it with the same configuration as the others."
 
 
+@dataclass(frozen=True)
+class Revealed:
+    """What came of reading an account's key: of which version of its row, when, and why there is none."""
+
+    version: datetime
+    at: float
+    account: Account | None = None
+    reason: str = ""
+
+    def holds(self, row: ModelAccount, now: float) -> bool:
+        """Say whether it is to be read no more."""
+        return self.version == row.updated_at and (self.account is not None or now < self.at + READ_AGAIN)
+
+
 class AccountBook:
     """Knows whom this process can call, and writes down what becomes of those who are called.
 
     ``own`` are the accounts of configuration and environment, whose keys never enter the store. Those that the API made
-    have theirs in the store; they are found while Maestro runs.
+    have theirs in the store; they are found while Maestro runs. A key that cannot be read is tried again after
+    ``READ_AGAIN``, so that mending a file is enough; ``clock`` counts seconds and is never set.
     """
 
-    def __init__(self, store: Store, own: Iterable[Account], reveal: Reveal, ladder: Ladder) -> None:
+    def __init__(
+        self,
+        store: Store,
+        own: Iterable[Account],
+        reveal: Reveal,
+        ladder: Ladder,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._own = {account.name: account for account in own}
         self._reveal = reveal
         self._ladder = ladder
-        self._revealed: dict[str, tuple[datetime, Account | None]] = {}
+        self._clock = clock
+        self._revealed: dict[str, Revealed] = {}
         self._found: Mapping[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
@@ -156,19 +183,21 @@ class AccountBook:
         if row.source is not AccountSource.API:
             own = self._own.get(row.name)
             return own if own is not None and own.provider == row.provider else None
-        version, account = self._revealed.get(row.name, (None, None))
-        if version != row.updated_at:
-            account = self._opened(row)
-            self._revealed[row.name] = row.updated_at, account
-        return account
+        before, now = self._revealed.get(row.name), self._clock()
+        if before is not None and before.holds(row, now):
+            return before.account
+        revealed = self._opened(row, now)
+        if revealed.reason and (before is None or before.reason != revealed.reason):
+            log.warning("account left out", account=row.name, reason=revealed.reason)
+        self._revealed[row.name] = revealed
+        return revealed.account
 
-    def _opened(self, row: ModelAccount) -> Account | None:
+    def _opened(self, row: ModelAccount, now: float) -> Revealed:
         try:
             api_key = self._reveal(row.secret) if row.secret else SecretStr("")
         except ConfigurationError as error:
-            log.warning("account left out", account=row.name, reason=str(error))
-            return None
-        return account_of_row(row, api_key)
+            return Revealed(row.updated_at, now, reason=str(error))
+        return Revealed(row.updated_at, now, account_of_row(row, api_key))
 
 
 def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:

@@ -10,8 +10,9 @@ from pydantic import SecretStr
 
 from maestro.domain.accounts import AccountSource
 from maestro.domain.errors import ConfigurationError
+from maestro.llm.accounts import READ_AGAIN, AccountBook
 from maestro.store.store import Store
-from tests.support.llm_accounts import Clock, book, row
+from tests.support.llm_accounts import LADDER, Clock, book, row
 
 
 @pytest.fixture
@@ -42,6 +43,38 @@ def test_the_key_of_an_account_made_by_the_api_comes_from_its_row(store: Store, 
     changed = accounts.find("mine")
     assert changed is not None
     assert changed.api_key.get_secret_value() == "second"
+
+
+def test_a_key_that_could_not_be_read_is_found_soon_after_it_is_mended(store: Store) -> None:
+    keys: dict[str, str] = {}
+    read: list[str] = []
+
+    def reveal(reference: str) -> SecretStr:
+        read.append(reference)
+        if reference not in keys:
+            raise ConfigurationError("there is no such file; make it")
+        return SecretStr(keys[reference])
+
+    seconds = [1000.0]
+    accounts = AccountBook(store, (), reveal, lambda: LADDER, lambda: seconds[0])
+    with store.begin() as tx:
+        tx.accounts.add(row("mine", source=AccountSource.API, secret="file:key"))
+    with structlog.testing.capture_logs() as lines:
+        accounts.read()
+        seconds[0] += READ_AGAIN
+        assert accounts.read().usable == []
+    assert len(lines) == 1, "the same reason is told once"
+    keys["file:key"] = "sk-3"
+    seconds[0] += READ_AGAIN - 1
+    assert accounts.read().usable == []
+    seconds[0] += 1
+    assert [account.name for account in accounts.read().usable] == ["mine"]
+    seconds[0] += 10 * READ_AGAIN
+    accounts.read()
+    mine = accounts.find("mine")
+    assert mine is not None
+    assert mine.api_key.get_secret_value() == "sk-3"
+    assert len(read) == 3, "a key that was read is not read again"
 
 
 def test_a_key_that_cannot_be_read_leaves_its_account_out_and_is_told_once(store: Store) -> None:
