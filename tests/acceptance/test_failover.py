@@ -238,3 +238,20 @@ async def test_when_the_attempts_are_over_a_limited_account_is_waited_for(maestr
         answer = await client.wait_for("message", patience=30)
     assert answer["content"] == f"answer to: {text}"
     assert [request.key for request in maestro.llm.matching(text)] == ["key-first", *["key-second"] * 3, "key-first"]
+
+
+async def test_a_misspelled_provider_is_passed_over_and_a_small_window_gets_what_it_can_read(
+    tmp_path: Path, channel: str
+) -> None:
+    async with running_instance(tmp_path, start=False) as maestro:
+        wrong, large = accounts(maestro)
+        local = {"name": "local", "provider": "ollama", "model": "llama3.1", "priority": 1}
+        local |= {"apiKey": "key-local", "baseUrl": maestro.llm.base_url("ollama")}
+        wrong, large = {**wrong, "provider": "antropic"}, {**large, "priority": 2}
+        await maestro.restart(llm={"accounts": [wrong, local, large]})
+        async with maestro.client(channel) as client:
+            await client.ask("a short one")
+            await client.ask("длинный " * 1_500)
+        assert asked(maestro) == [("local", "llama3.1"), SECOND]
+        first = account(maestro, "first")
+        assert (first["status"], first["last_error"]) == ("active", "AccountUnusable")
