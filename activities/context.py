@@ -1,6 +1,7 @@
 """Step 8 of a message: the prompt, stored as references."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from temporalio import activity
 
@@ -20,18 +21,30 @@ from maestro.domain.context import (
 from maestro.domain.flow import ContextOutcome
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.models import prompt_budget
-from maestro.domain.prompts import PROMPT_TURNS, PromptMessage
-from maestro.domain.tokens import estimate_messages
+from maestro.domain.prompts import PROMPT_TURNS, PromptMessage, ToolSpec
+from maestro.domain.tokens import estimate_messages, estimate_tools
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
-class ContextActivities:
-    """Builds what the model will see (specification 003, step 6); ``window`` says the tokens of a model's window."""
+class Toolbox(Protocol):
+    """The tools there are."""
 
-    def __init__(self, store: Store, window: Callable[[str], int]) -> None:
+    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
+        """Return what a model is told of the allowed tools; None for those that everybody may call."""
+        ...
+
+
+class ContextActivities:
+    """Builds what the model will see (specification 003, step 6).
+
+    ``window`` says the tokens of a model's window, ``toolbox`` what it is told of its tools beside the prompt.
+    """
+
+    def __init__(self, store: Store, window: Callable[[str], int], toolbox: Toolbox) -> None:
         self._store = store
         self._window = window
+        self._toolbox = toolbox
 
     @activity.defn
     def build_context(self, ref: StepRef) -> ContextOutcome:
@@ -42,7 +55,8 @@ class ContextActivities:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             tokens_of_window = self._window(agent.model or tx.accounts.default_model())
-            messages = _prompt(tx, job, agent, prompt_budget(tokens_of_window))
+            tools = estimate_tools(self._toolbox.specs(agent.tool_names))
+            messages = _prompt(tx, job, agent, prompt_budget(tokens_of_window) - tools)
             turns = tx.prompts.pack(messages)
             tokens = estimate_messages(messages)
             prompt = tx.prompts.add(

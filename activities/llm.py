@@ -13,7 +13,7 @@ from maestro.domain.flow import ModelOutcome, ModelStep
 from maestro.domain.jobs import Job, Priority
 from maestro.domain.prompts import PROMPT_TURNS, TOOL_CALLS, CallKey, LLMRequest, LLMResponse, PromptMessage, ToolSpec
 from maestro.domain.rounds import Round, made, round_of, turns
-from maestro.domain.tokens import estimate_messages
+from maestro.domain.tokens import estimate_messages, estimate_tools
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -80,7 +80,7 @@ class LLMActivities:
                 model=agent.model,
                 fallbacks=tuple(agent.fallbacks.split()),
                 messages=self._messages(tx, job, agent, step),
-                tools=self._rules.toolbox.specs(agent.tools.split() if agent.tools is not None else None),
+                tools=self._rules.toolbox.specs(agent.tool_names),
                 final=step.final,
                 max_output_tokens=self._rules.max_output_tokens,
                 conversation_id=job.conversation_id or 0,
@@ -93,7 +93,8 @@ class LLMActivities:
         if step.number == 1:
             return prompt
         window = self._rules.window(agent.model or tx.accounts.default_model())
-        room = window - estimate_messages(prompt) - self._rules.max_output_tokens - MARGIN
+        tools = estimate_tools(self._rules.toolbox.specs(agent.tool_names))
+        room = window - estimate_messages(prompt) - tools - self._rules.max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))
 
     def _finish(self, step: ModelStep, response: LLMResponse, tools: tuple[str, ...]) -> ModelOutcome:

@@ -85,7 +85,7 @@ class Brains:
 def worker_parts(flow: FlowParts, settings: Settings, brains: Brains) -> list[WorkerParts]:
     """Return the workers of a process that calls models; beside an embedded server one of them does everything."""
     names = queues(settings)
-    local, calls = _local_steps(flow, settings, brains.models), _model_steps(flow, settings, brains)
+    local, calls = _local_steps(flow, settings, brains), _model_steps(flow, settings, brains)
     if not names.llm:
         return [_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])]
     return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=False)]
@@ -133,11 +133,12 @@ def _is_open(store: Store, job_id: str) -> bool:
         return not tx.jobs.status(job_id).ended
 
 
-def _local_steps(flow: FlowParts, settings: Settings, models: Models) -> Steps:
+def _local_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
+    window = brains.models.table.context_window
     return [
         RoutingActivities(flow.store, flow.typing, settings.routing.fallback_agent).choose_agent,
-        ConversationActivities(flow.store, models.table.context_window).record_message,
-        ContextActivities(flow.store, models.table.context_window).build_context,
+        ConversationActivities(flow.store, window).record_message,
+        ContextActivities(flow.store, window, brains.tools).build_context,
         TagActivities(flow.store).record_answer,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         ClosingActivities(flow.store, flow.typing, flow.released).close_job,

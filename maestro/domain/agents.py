@@ -52,6 +52,11 @@ class Agent(SQLModel, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
+    @property
+    def tool_names(self) -> tuple[str, ...] | None:
+        """The tools it may call, None for those that everybody may."""
+        return tuple(self.tools.split()) if self.tools is not None else None
+
 
 class AgentChannel(SQLModel, table=True):
     """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own.

@@ -20,7 +20,7 @@ import re
 import string
 from collections.abc import Iterable
 
-from maestro.domain.prompts import LLMRequest, PromptMessage
+from maestro.domain.prompts import LLMRequest, PromptMessage, ToolSpec
 
 MESSAGE_OVERHEAD = 4
 """Tokens a provider adds around every message for its role and borders."""
@@ -59,11 +59,15 @@ def estimate_messages(messages: Iterable[PromptMessage]) -> int:
 
 def estimate_input(request: LLMRequest) -> int:
     """Estimate the tokens that a provider reads: the prompt and what it is told of the tools."""
-    tools = sum(
+    return estimate_messages(request.messages) + estimate_tools(request.tools)
+
+
+def estimate_tools(tools: Iterable[ToolSpec]) -> int:
+    """Estimate the tokens of what a model is told of its tools."""
+    return sum(
         MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
-        for tool in request.tools
+        for tool in tools
     )
-    return estimate_messages(request.messages) + tools
 
 
 def cut(text: str, limit: int) -> str:

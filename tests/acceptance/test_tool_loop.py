@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -142,3 +143,20 @@ async def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
             assert await client.ask("hello") == "answer to: hello"
         [request] = maestro.llm.matching("hello")
         assert request.tools == []
+
+
+async def test_what_a_model_is_told_of_its_tools_leaves_less_room_for_history(tmp_path: Path) -> None:
+    agents = [{"slug": "bare", "tools": []}, {"slug": "tooled"}]
+    bound = [{"platform": "web", "channel": agent["slug"], "agent": agent["slug"]} for agent in agents]
+    small: dict[str, Any] = {"models": [{"name": "gpt-4o-mini", "window": 4096}]}
+    async with running_instance(tmp_path, agents=agents, channels=bound, llm=small) as maestro:
+        maestro.llm.script(reply="fine")
+        remembered = {}
+        for agent in ("bare", "tooled"):
+            async with maestro.client(agent) as client:
+                for number in range(4):
+                    assert await client.ask(f"{agent} {number} " + "word " * 540) == "fine"
+            texts = maestro.llm.matching(f"{agent} 3")[-1].texts
+            remembered[agent] = sum(text.startswith(f"{agent} ") for text in texts)
+    assert remembered["bare"] == 4
+    assert 1 < remembered["tooled"] < 4
