@@ -41,7 +41,7 @@ def migrate(settings: Settings) -> Migration:
 
     Raises ``DataFolderBusy`` when others use it and may not, and what ``open_store`` raises.
     """
-    database = Path(settings.database_url.removeprefix("sqlite:///"))
+    database = settings.database
     with contextlib.ExitStack() as held:
         _take(held, settings.data_dir, database)
         before = revision(database)

@@ -29,7 +29,7 @@ def open_store(settings: Settings) -> Store:
 
     One process at a time: several that start together on an empty folder must not each begin afresh.
     """
-    database = _database(settings)
+    database = settings.database
     with FileLock(settings.data_dir / "start.lock").held():
         if not database.exists():
             # What an older key signed speaks of channels and deliveries that are gone with the older database.
@@ -46,7 +46,7 @@ def open_existing_store(settings: Settings) -> Store:
     Raises ``ConfigurationError`` when there is none, ``OlderDatabase`` and ``NewerDatabase`` when this release does
     not fit.
     """
-    path = _database(settings)
+    path = settings.database
     if not path.exists():
         raise ConfigurationError(
             f"there is no Maestro database at {path}. Start Maestro once with `maestro up`, or set dataDir "
@@ -109,10 +109,6 @@ def _kept(settings: Settings, path: Path, make: Callable[[], bytes]) -> bytes:
 
 def _key_file(settings: Settings) -> Path:
     return settings.data_dir / "signing.key"
-
-
-def _database(settings: Settings) -> Path:
-    return Path(settings.database_url.removeprefix("sqlite:///"))
 
 
 def _enter(tx: Transaction, settings: Settings) -> None:

@@ -259,6 +259,6 @@ class Settings(Section):
     routing: RoutingSettings = RoutingSettings()
 
     @property
-    def database_url(self) -> str:
-        """Where the store is, with the default filled in."""
-        return self.store.url or f"sqlite:///{self.data_dir / 'maestro.db'}"
+    def database(self) -> Path:
+        """The file of the store, with the default filled in."""
+        return Path(self.store.url.removeprefix("sqlite:///")) if self.store.url else self.data_dir / "maestro.db"

@@ -146,7 +146,7 @@ async def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
 
 
 async def test_what_a_model_is_told_of_its_tools_leaves_less_room_for_history(tmp_path: Path) -> None:
-    agents = [{"slug": "bare", "tools": []}, {"slug": "tooled"}]
+    agents: list[dict[str, Any]] = [{"slug": "bare", "tools": []}, {"slug": "tooled"}]
     bound = [{"platform": "web", "channel": agent["slug"], "agent": agent["slug"]} for agent in agents]
     small: dict[str, Any] = {"models": [{"name": "gpt-4o-mini", "window": 4096}]}
     async with running_instance(tmp_path, agents=agents, channels=bound, llm=small) as maestro:

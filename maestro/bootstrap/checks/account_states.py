@@ -19,10 +19,10 @@ CHECK = "accounts"
 
 def stored(subject: Subject) -> Sequence[ModelAccount]:
     """Return the accounts in the store, none where it cannot be read: the check of the store says why."""
-    if not os.path.exists(subject.database):
+    if not os.path.exists(subject.settings.database):
         return ()
     try:
-        return stored_accounts(subject.database)
+        return stored_accounts(subject.settings.database)
     except MaestroError:
         return ()
 

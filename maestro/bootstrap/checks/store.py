@@ -25,7 +25,7 @@ class Look:
 
 def store(subject: Subject) -> Look:
     """Read the store as it is."""
-    path = subject.database
+    path = subject.settings.database
     if not os.path.exists(path):  # unlike Path's, it says no as well where the folder may not be entered
         return Look(None, [note(CHECK, f"there is no {path} yet: the first start makes it")])
     try:
@@ -37,7 +37,7 @@ def store(subject: Subject) -> Look:
 
 
 def _pages(subject: Subject, inspection: Inspection) -> Diagnosis:
-    path = subject.database
+    path = subject.settings.database
     if inspection.damage:
         return broken(CHECK, f"{path} is damaged: {' '.join(inspection.damage.split())}", RESCUE)
     size = f"{path.stat().st_size / 1024**2:.1f} MB"

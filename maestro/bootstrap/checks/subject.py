@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from maestro.bootstrap.checks.holder import Holder
 from maestro.domain.diagnosis import Diagnosis, Verdict
@@ -26,11 +25,6 @@ class Subject:
     def settings(self) -> Settings:
         """The configuration as far as it can be used."""
         return self.survey.settings
-
-    @property
-    def database(self) -> Path:
-        """The file of the store."""
-        return Path(self.settings.database_url.removeprefix("sqlite:///"))
 
 
 def fine(check: str, found: str) -> Diagnosis:

@@ -23,7 +23,7 @@ def test_maestro_runs_without_any_configuration() -> None:
 def test_the_defaults_are_those_promised() -> None:
     settings = Settings()
     assert settings.data_dir == Path("data")
-    assert settings.database_url == "sqlite:///data/maestro.db"
+    assert settings.database == Path("data/maestro.db")
     assert (settings.webui.host, settings.webui.port) == ("localhost", 8080)
     assert (settings.web.host, settings.web.port) == ("localhost", 5070)
     assert (settings.temporal.port, settings.temporal.ui_port) == (7233, 8233)
@@ -85,7 +85,7 @@ def test_an_origin_is_exactly_one(origin: str) -> None:
 
 
 def test_the_store_is_sqlite_for_now() -> None:
-    assert loaded({"store": {"url": "sqlite:////srv/m.db"}}).settings.database_url == "sqlite:////srv/m.db"
+    assert loaded({"store": {"url": "sqlite:////srv/m.db"}}).settings.database == Path("/srv/m.db")
     for url in (f"postgresql://maestro:{SECRET}@db/maestro", "sqlite://", "sqlite:///", "sqlite:///:memory:"):
         assert "store.url: expected an empty text (SQLite in dataDir) or sqlite:///PATH" in problem(
             {"store": {"url": url}}
