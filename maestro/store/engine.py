@@ -16,11 +16,16 @@ def open_writer(path: Path) -> Engine:
 
     Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
     """
-    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=("synchronous=FULL", "foreign_keys=ON"), size=1)
+    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1)
 
 
 def open_readers(path: Path) -> Engine:
-    """Return the engine for reading; its connections cannot write and never block a writer."""
+    """Return the engine for reading; its connections cannot write and never block a writer.
+
+    The journal is the writer's: who sets it while somebody else makes the database is refused at once, however long it
+    would wait.
+    """
     return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
 
 
@@ -55,7 +60,7 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int) -> Engi
     def prepare(connection: Any, _record: Any) -> None:
         # The driver's own transaction handling would begin deferred; ours decides.
         connection.isolation_level = None
-        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", *pragmas):
+        for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
