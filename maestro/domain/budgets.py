@@ -23,13 +23,6 @@ class BudgetScope(StrEnum):
     CONVERSATION = "conversation"
 
 
-class OnLimit(StrEnum):
-    """What happens when a budget is used up."""
-
-    REFUSE = "refuse"
-    FALLBACK = "fallback"
-
-
 class Spending(SQLModel, table=True):
     """What one scope has spent on one day (UTC), and what calls under way have reserved; US dollars.
 
