@@ -26,12 +26,29 @@ class Permission(StrEnum):
     NOTIFY_ONLY = "notify_only"
 
 
+class BusyMode(StrEnum):
+    """What becomes of a message that comes while an earlier one of its lane is not answered yet (decision 15)."""
+
+    QUEUE = "queue"
+    COLLECT = "collect"
+    INTERRUPT = "interrupt"
+
+
+class MemoryScope(StrEnum):
+    """Where an agent remembers what it learned: everywhere, or only in the channel it learned it in (decision 6)."""
+
+    AGENT = "agent"
+    CONVERSATION = "conversation"
+
+
 class Agent(SQLModel, table=True):
     """Who answers; ``model`` is ``provider/model``, empty for the account's own.
 
-    ``fallbacks`` are the models to try after it, ``tools`` the names it may call, both separated by blanks; ``tools``
-    is None for those that everybody may call. ``configured`` says that the configuration names it: what it no longer
-    names is archived.
+    ``fallbacks`` are the models to try after it, ``tools`` the names it may call, ``skills`` the slugs of the skills it
+    may be given, ``allow_users`` the people (``platform:userId``) who may talk to it, all separated by blanks; the last
+    three are None for what everybody has: the default tools, every skill, everyone. ``quirks`` is a JSON list of
+    sentences. ``memory_scope`` is None for that of the settings. ``version`` counts its edits. ``configured`` says that
+    the configuration names it, ``entry`` is the digest of what that said last: what it no longer names is archived.
     """
 
     __tablename__ = "agents"
@@ -41,14 +58,21 @@ class Agent(SQLModel, table=True):
     name: str
     role: str = "assistant"
     description: str = ""
+    voice: str = ""
+    quirks: str = "[]"
     system_prompt: str = ""
     model: str = ""
     fallbacks: str = ""
     tools: str | None = None
+    skills: str | None = None
+    allow_users: str | None = None
+    memory_scope: MemoryScope | None = Field(default=None, sa_type=text_of(MemoryScope))
     client_id: int | None = None
     daily_budget_usd: float | None = None
     status: AgentStatus = Field(default=AgentStatus.ACTIVE, sa_type=text_of(AgentStatus))
     configured: bool = False
+    entry: str = ""
+    version: int = 1
     created_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
@@ -58,9 +82,36 @@ class Agent(SQLModel, table=True):
         return tuple(self.tools.split()) if self.tools is not None else None
 
 
+class AgentVersion(SQLModel, table=True):
+    """What an agent was after one edit: ``snapshot`` is the JSON of what people can edit, ``actor`` who did it."""
+
+    __tablename__ = "agent_versions"
+    __table_args__ = (UniqueConstraint("agent_id", "version"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    agent_id: int = Field(foreign_key="agents.id")
+    version: int
+    at: datetime = Field(sa_type=UtcDateTime)
+    actor: str
+    reason: str = ""
+    snapshot: str
+
+
+class BotInstance(SQLModel, table=True):
+    """One account of ours on a platform; what comes in there is for its agent, if it has one (decision 2)."""
+
+    __tablename__ = "bot_instances"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    agent_id: int | None = Field(default=None, foreign_key="agents.id")
+    configured: bool = False
+
+
 class AgentChannel(SQLModel, table=True):
     """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own.
 
+    ``busy`` is None for the mode of the settings; ``allow_bots`` lets other bots talk here.
     ``configured`` says that the configuration binds it: what it no longer binds is free again.
     """
 
@@ -74,5 +125,7 @@ class AgentChannel(SQLModel, table=True):
     channel: str
     permission: Permission = Field(default=Permission.FULL, sa_type=text_of(Permission))
     key_by_user: bool = False
+    busy: BusyMode | None = Field(default=None, sa_type=text_of(BusyMode))
+    allow_bots: bool = False
     client_id: int | None = None
     configured: bool = False

@@ -52,12 +52,17 @@ class Reservation(SQLModel, table=True):
 
 
 class Client(SQLModel, table=True):
-    """Who pays for an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own."""
+    """Who pays for an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own.
+
+    ``plan`` is how the client is billed, a word for the operator's books; the slug is empty where nobody gave one.
+    """
 
     __tablename__ = "clients"
 
     id: int | None = Field(default=None, primary_key=True)
     name: str = Field(unique=True)
+    slug: str = ""
+    plan: str = "per_task"
     daily_budget_usd: float | None = None
     configured: bool = False
 

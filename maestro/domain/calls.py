@@ -77,13 +77,17 @@ class LLMCall(SQLModel, table=True):
 
 
 class Prompt(SQLModel, table=True):
-    """What a job says to the model, as references: parts by digest, history by message id."""
+    """What a job says to the model, as references: parts by digest, history by message id.
+
+    ``layers`` is the JSON of what the system message is made of, in order.
+    """
 
     __tablename__ = "prompts"
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id", unique=True)
     turns: str
+    layers: str = "[]"
     tokens: int
     created_at: datetime = Field(sa_type=UtcDateTime)
 

@@ -54,7 +54,10 @@ class Conversation(SQLModel, table=True):
 
 
 class Said(SQLModel):
-    """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job."""
+    """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job.
+
+    ``agent_id`` is the agent that said it where it is another one than the conversation's own: a delegate.
+    """
 
     id: int | None = Field(default=None, primary_key=True)
     conversation_id: int = Field(foreign_key="conversations.id")
@@ -63,6 +66,7 @@ class Said(SQLModel):
     token_estimate: int
     inbox_id: int | None = Field(default=None, foreign_key="inbox.id", unique=True)
     job_id: str = Field(foreign_key="queue.id")
+    agent_id: int | None = None
     superseded: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)
 

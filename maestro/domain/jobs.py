@@ -57,6 +57,8 @@ class Job(SQLModel, table=True):
     """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one.
 
     ``wake_at`` is when a waiting job goes on, ``told_to_wait`` whether its person was told that it waits.
+    ``merged_into`` is the job that answers in its place. A delegation has the job that gave it as ``parent_id``, its
+    ``depth`` below the message that began it all, and the ``task``; ``hears`` says that the delegator wants the result.
     """
 
     __tablename__ = "queue"
@@ -104,6 +106,11 @@ class Job(SQLModel, table=True):
     wake_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     told_to_wait: bool = False
     restarted_from: str | None = Field(default=None, index=True)
+    merged_into: str | None = Field(default=None, index=True)
+    parent_id: str | None = Field(default=None, index=True)
+    depth: int = 0
+    task: str = ""
+    hears: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -1,5 +1,6 @@
 """Everything that can be set, and the only place that reads the environment."""
 
+from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
 from maestro.settings.checks import is_loopback
 from maestro.settings.entries import (
     DEFAULT_CLI_MODEL,
@@ -11,13 +12,13 @@ from maestro.settings.entries import (
 )
 from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment, variable_of
 from maestro.settings.file import find_file
+from maestro.settings.knowledge import MemorySettings, SkillSettings
 from maestro.settings.llm import BudgetSettings, LlmSettings
 from maestro.settings.loading import Loaded, ValueOrigin, load
 from maestro.settings.model import (
     JobSettings,
     LogSettings,
     OwnerSettings,
-    RoutingSettings,
     Settings,
     StoreSettings,
     TemporalSettings,
@@ -36,15 +37,19 @@ __all__ = [
     "BudgetSettings",
     "ChannelSettings",
     "ClientSettings",
+    "ConductorSettings",
     "JobSettings",
     "LlmSettings",
     "Loaded",
     "LogSettings",
     "McpServerSettings",
+    "MemorySettings",
     "OwnerSettings",
+    "PairingSettings",
     "QuestionSettings",
     "RoutingSettings",
     "Settings",
+    "SkillSettings",
     "StoreSettings",
     "Survey",
     "TemporalSettings",

@@ -85,6 +85,7 @@ Word = Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, su
 Name = Annotated[str, _matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
 Identifier = Annotated[str, _matching(r"\S{1,256}", "an id without blanks")]
 OwnerId = Annotated[str, _matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
+Place = Annotated[str, _matching(r"[a-z][a-z0-9_-]*:\S+", "platform:channel, such as slack:C024BE91L")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 ToolName = Annotated[str, _matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: letters, digits, _ and -")]

@@ -11,6 +11,7 @@ from maestro.settings.checks import (
     Identifier,
     ModelName,
     Name,
+    OwnerId,
     Slug,
     ToolName,
     Word,
@@ -36,6 +37,8 @@ class AgentSettings(Section):
     name: str = Field(default="", max_length=64, description="the name people see; empty: the slug")
     role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
     description: str = Field(default="", description="what it is for, in a sentence")
+    voice: str = Field(default="", max_length=200, description="how it speaks, such as `casual` or `professional`")
+    quirks: tuple[str, ...] = Field(default=(), description="habits of its speech, each a sentence")
     model: str = Field(default="", description="the model it prefers; empty: the account's")
     fallbacks: tuple[ModelName, ...] = Field(
         default=(), description="models to try, in order, when no account for `model` can be asked"
@@ -43,6 +46,15 @@ class AgentSettings(Section):
     system_prompt: str = Field(default="", description="its own instructions to the model")
     tools: tuple[ToolName, ...] | None = Field(
         default=None, description="the tools it may call; without it, those of `tools.default`"
+    )
+    skills: tuple[Slug, ...] | None = Field(
+        default=None, description="the slugs of the skills it may be given; without it, every skill"
+    )
+    allow_users: tuple[OwnerId, ...] | None = Field(
+        default=None, description="who may talk to it besides owners, as `platform:userId`; without it, everyone"
+    )
+    memory_scope: Literal["agent", "conversation"] | None = Field(
+        default=None, description="where it remembers what it learned; without it, `memory.scope`"
     )
     client: str = Field(default="", description="the name of the client who pays for it, where the channel names none")
     daily_budget_usd: Dollars | None = Field(
@@ -66,6 +78,10 @@ class ChannelSettings(Section):
         default="full", description="only with `full` may users talk to the agent"
     )
     key_by_user: bool = Field(default=False, description="whether each user has a conversation of their own")
+    busy: Literal["queue", "collect", "interrupt"] | None = Field(
+        default=None, description="what becomes of a message while another is answered; without it, `routing.busy`"
+    )
+    allow_bots: bool = Field(default=False, description="whether messages of other bots are answered there")
     client: str = Field(default="", description="the name of the client who pays for what is answered there")
 
 

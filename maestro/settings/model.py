@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
 from maestro.settings.checks import (
     DatabaseUrl,
     Folder,
@@ -28,6 +29,7 @@ from maestro.settings.entries import (
     unique_channels,
     unique_clients,
 )
+from maestro.settings.knowledge import MemorySettings, SkillSettings
 from maestro.settings.llm import BudgetSettings, LlmSettings
 from maestro.settings.section import NO_SECRET, Section
 from maestro.settings.tools import QuestionSettings, ToolSettings
@@ -157,6 +159,14 @@ class WebSettings(Section):
     allowed_origins: tuple[Origin, ...] = Field(
         default=(), description="origins of web pages that may connect, besides the dashboard's own"
     )
+    agent: OptionalSlug = Field(
+        default="", description="the slug of the agent that answers all that is said here; empty: the rules of routing"
+    )
+    dm_policy: Literal["open", "pairing", "allowlist"] = Field(
+        default="open",
+        description="who is answered in channels that are bound to nobody: everyone who is let in, those who were "
+        "paired, or only those on the agent's list",
+    )
     max_frame_bytes: ByteCount = Field(default=1024**2, description="bytes of the largest WebSocket frame taken")
     max_upload_bytes: ByteCount = Field(default=10 * 1024**2, description="bytes of the largest upload taken")
     auth_timeout_seconds: Seconds = Field(default=5, description="seconds a new connection has to say who it is")
@@ -221,14 +231,6 @@ class LogSettings(Section):
     format: Literal["text", "json"] = Field(default="text", description="`text` for people, `json` for collectors")
 
 
-class RoutingSettings(Section):
-    """Who answers."""
-
-    fallback_agent: OptionalSlug = Field(
-        default="", description="the slug of the agent that answers where no rule names one; empty: nobody does"
-    )
-
-
 class Settings(Section):
     """Everything that can be set."""
 
@@ -257,6 +259,10 @@ class Settings(Section):
     jobs: JobSettings = JobSettings()
     logs: LogSettings = LogSettings()
     routing: RoutingSettings = RoutingSettings()
+    pairing: PairingSettings = PairingSettings()
+    conductor: ConductorSettings = ConductorSettings()
+    memory: MemorySettings = MemorySettings()
+    skills: SkillSettings = SkillSettings()
 
     @property
     def database(self) -> Path:

@@ -3,7 +3,8 @@
 from sqlmodel import SQLModel
 
 from maestro.domain.accounts import AccountLimit, ModelAccount
-from maestro.domain.agents import Agent, AgentChannel
+from maestro.domain.actions import Action
+from maestro.domain.agents import Agent, AgentChannel, AgentVersion, BotInstance
 from maestro.domain.budgets import Client, Reservation, Spending
 from maestro.domain.calls import LLMCall, Prompt, PromptPart
 from maestro.domain.compaction import Compaction
@@ -12,38 +13,52 @@ from maestro.domain.deliveries import Delivery, OutboundLane
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, JobStep
 from maestro.domain.media import MediaFile
-from maestro.domain.memory import MemoryFact
+from maestro.domain.memory import MemoryFact, MemoryState
+from maestro.domain.pairing import IgnoredLines, Invitation, KnownPerson, Pairing
 from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
 from maestro.domain.questions import Question
+from maestro.domain.schedules import Cron, Heartbeat
+from maestro.domain.skills import SkillRow
 from maestro.domain.tools import ToolRun
 from maestro.domain.usage import UsageRow
 
 TABLES = (
     AccountLimit,
+    Action,
     Agent,
     AgentChannel,
+    AgentVersion,
     ArchivedMessage,
     AuditEntry,
+    BotInstance,
     ChannelOwner,
     Client,
     Compaction,
     ConnectorStatus,
     Conversation,
+    Cron,
     Delivery,
+    Heartbeat,
+    IgnoredLines,
     InboxRow,
+    Invitation,
     Job,
     JobStep,
+    KnownPerson,
     LLMCall,
     MediaFile,
     MemoryFact,
+    MemoryState,
     Message,
     ModelAccount,
     OutboundLane,
     Owner,
+    Pairing,
     Prompt,
     PromptPart,
     Question,
     Reservation,
+    SkillRow,
     Spending,
     ToolRun,
     UploadedFile,

@@ -10,6 +10,7 @@ from sqlmodel import Session
 from maestro.domain.jobs import Ending
 from maestro.domain.questions import Answer
 from maestro.store.accounts import Accounts
+from maestro.store.actions import Actions
 from maestro.store.agents import Agents
 from maestro.store.audit import Audit
 from maestro.store.browse import Browse
@@ -17,6 +18,7 @@ from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
 from maestro.store.compactions import Compactions
 from maestro.store.conversations import Conversations
+from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
 from maestro.store.figures import Figures
 from maestro.store.inbox import Inbox
@@ -24,12 +26,16 @@ from maestro.store.jobs import Jobs
 from maestro.store.media import Media
 from maestro.store.memory import Memory
 from maestro.store.owners import Owners
+from maestro.store.pairing import Pairings
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.questions import Questions
+from maestro.store.schedules import Schedules
+from maestro.store.skills import Skills
 from maestro.store.steps import Steps
 from maestro.store.tool_runs import ToolRuns
 from maestro.store.usage import UsageLog
+from maestro.store.versions import AgentVersions
 
 
 class Transaction:
@@ -170,3 +176,33 @@ class Transaction:
     def questions(self) -> Questions:
         """Questions to people."""
         return Questions(self._session, self.now)
+
+    @cached_property
+    def pairings(self) -> Pairings:
+        """People whom operators let in, and codes."""
+        return Pairings(self._session, self.now)
+
+    @cached_property
+    def skills(self) -> Skills:
+        """All skills."""
+        return Skills(self._session, self.now)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """What is to run when."""
+        return Schedules(self._session, self.now)
+
+    @cached_property
+    def actions(self) -> Actions:
+        """All actions."""
+        return Actions(self._session, self.now)
+
+    @cached_property
+    def delegations(self) -> Delegations:
+        """Delegation jobs and their delegators."""
+        return Delegations(self._session, self.now)
+
+    @cached_property
+    def versions(self) -> AgentVersions:
+        """The history of every agent."""
+        return AgentVersions(self._session, self.now)

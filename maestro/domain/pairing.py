@@ -1,0 +1,87 @@
+"""Who is known to us on a platform, and the codes by which a person becomes known (decision 3)."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, Index, SQLModel, text
+
+from maestro.domain.columns import UtcDateTime, text_of
+
+
+class PairingStatus(StrEnum):
+    """A pending pairing waits for an operator's word; one that ran out is pending and past its time."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    REFUSED = "refused"
+
+
+class KnownPerson(SQLModel, table=True):
+    """A person whom an operator let in: direct messages of theirs are answered."""
+
+    __tablename__ = "known_people"
+
+    platform: str = Field(primary_key=True)
+    user_id: str = Field(primary_key=True)
+    user_name: str = ""
+    added_at: datetime = Field(sa_type=UtcDateTime)
+    added_by: str
+
+
+class Pairing(SQLModel, table=True):
+    """An unknown person's wish to be let in: they were told the code, and tell it to an operator."""
+
+    __tablename__ = "pairings"
+    __table_args__ = (
+        Index(
+            "ux_pairings_pending",
+            "platform",
+            "user_id",
+            unique=True,
+            sqlite_where=text("status = 'pending'"),
+            postgresql_where=text("status = 'pending'"),
+        ),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    code: str = Field(unique=True)
+    platform: str
+    account: str
+    channel: str
+    user_id: str
+    user_name: str = ""
+    status: PairingStatus = Field(default=PairingStatus.PENDING, sa_type=text_of(PairingStatus))
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+    told_at: datetime = Field(sa_type=UtcDateTime)
+    settled_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    settled_by: str = ""
+
+
+class Invitation(SQLModel, table=True):
+    """A code that an operator gives to a person, who sends it to us and is known from then on.
+
+    Only the SHA-256 of the code is kept.
+    """
+
+    __tablename__ = "invitations"
+
+    digest: str = Field(primary_key=True)
+    as_owner: bool = False
+    created_at: datetime = Field(sa_type=UtcDateTime)
+    created_by: str
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class IgnoredLines(SQLModel, table=True):
+    """How many messages of a channel were dropped at the door, for this reason: they have no row of their own."""
+
+    __tablename__ = "ignored_lines"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    reason: str = Field(primary_key=True)
+    count: int = 0
+    first_at: datetime = Field(sa_type=UtcDateTime)
+    last_at: datetime = Field(sa_type=UtcDateTime)

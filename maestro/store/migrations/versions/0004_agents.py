@@ -1,0 +1,225 @@
+"""Agents with versions, people who are known, skills, state, schedules, actions, merged jobs and delegations."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from maestro.domain.columns import UtcDateTime
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Apply."""
+    _agents()
+    _people()
+    _memory()
+    _skills()
+    _schedules()
+    _jobs()
+
+
+def downgrade() -> None:
+    """Take back."""
+    op.drop_index("ix_queue_parent_id", "queue")
+    op.drop_index("ix_queue_merged_into", "queue")
+    for table, columns in (
+        ("prompts", ("layers",)),
+        ("messages_archive", ("agent_id",)),
+        ("messages", ("agent_id",)),
+        ("queue", ("hears", "task", "depth", "parent_id", "merged_into")),
+        ("memory_facts", ("place",)),
+        ("clients", ("plan", "slug")),
+        ("agent_channels", ("allow_bots", "busy")),
+        ("agents", ("version", "entry", "memory_scope", "allow_users", "skills", "quirks", "voice")),
+    ):
+        for column in columns:
+            op.drop_column(table, column)
+    for table in (
+        "actions",
+        "cron_jobs",
+        "heartbeat_configs",
+        "skills",
+        "memory_state",
+        "ignored_lines",
+        "invitations",
+        "pairings",
+        "known_people",
+        "bot_instances",
+        "agent_versions",
+    ):
+        op.drop_table(table)
+
+
+def _text(name: str, default: str = "") -> sa.Column[str]:
+    return sa.Column(name, sa.String(), nullable=False, server_default=default)
+
+
+def _agents() -> None:
+    for column in (
+        _text("voice"),
+        _text("quirks", "[]"),
+        sa.Column("skills", sa.String(), nullable=True),
+        sa.Column("allow_users", sa.String(), nullable=True),
+        sa.Column("memory_scope", sa.String(), nullable=True),
+        _text("entry"),
+        sa.Column("version", sa.Integer(), nullable=False, server_default="1"),
+    ):
+        op.add_column("agents", column)
+    op.create_table(
+        "agent_versions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("at", UtcDateTime(), nullable=False),
+        sa.Column("actor", sa.String(), nullable=False),
+        sa.Column("reason", sa.String(), nullable=False),
+        sa.Column("snapshot", sa.String(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("agent_id", "version"),
+    )
+    op.create_table(
+        "bot_instances",
+        sa.Column("platform", sa.String(), nullable=False),
+        sa.Column("account", sa.String(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=True),
+        sa.Column("configured", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.PrimaryKeyConstraint("platform", "account"),
+    )
+    op.add_column("agent_channels", sa.Column("busy", sa.String(), nullable=True))
+    op.add_column("agent_channels", sa.Column("allow_bots", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.add_column("clients", _text("slug"))
+    op.add_column("clients", _text("plan", "per_task"))
+
+
+def _people() -> None:
+    op.create_table(
+        "known_people",
+        sa.Column("platform", sa.String(), nullable=False),
+        sa.Column("user_id", sa.String(), nullable=False),
+        sa.Column("user_name", sa.String(), nullable=False),
+        sa.Column("added_at", UtcDateTime(), nullable=False),
+        sa.Column("added_by", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("platform", "user_id"),
+    )
+    op.create_table(
+        "pairings",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("code", sa.String(), nullable=False),
+        sa.Column("platform", sa.String(), nullable=False),
+        sa.Column("account", sa.String(), nullable=False),
+        sa.Column("channel", sa.String(), nullable=False),
+        sa.Column("user_id", sa.String(), nullable=False),
+        sa.Column("user_name", sa.String(), nullable=False),
+        sa.Column("status", sa.String(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("expires_at", UtcDateTime(), nullable=False),
+        sa.Column("told_at", UtcDateTime(), nullable=False),
+        sa.Column("settled_at", UtcDateTime(), nullable=True),
+        sa.Column("settled_by", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("code"),
+    )
+    op.create_index(
+        "ux_pairings_pending",
+        "pairings",
+        ["platform", "user_id"],
+        unique=True,
+        sqlite_where=sa.text("status = 'pending'"),
+        postgresql_where=sa.text("status = 'pending'"),
+    )
+    op.create_table(
+        "invitations",
+        sa.Column("digest", sa.String(), nullable=False),
+        sa.Column("as_owner", sa.Boolean(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("created_by", sa.String(), nullable=False),
+        sa.Column("expires_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("digest"),
+    )
+    op.create_table(
+        "ignored_lines",
+        sa.Column("platform", sa.String(), nullable=False),
+        sa.Column("account", sa.String(), nullable=False),
+        sa.Column("channel", sa.String(), nullable=False),
+        sa.Column("reason", sa.String(), nullable=False),
+        sa.Column("count", sa.Integer(), nullable=False),
+        sa.Column("first_at", UtcDateTime(), nullable=False),
+        sa.Column("last_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("platform", "account", "channel", "reason"),
+    )
+
+
+def _memory() -> None:
+    op.add_column("memory_facts", _text("place"))
+    op.create_table(
+        "memory_state",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=False),
+        sa.Column("place", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("value", sa.String(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("agent_id", "place", "key"),
+    )
+
+
+def _skills() -> None:
+    op.create_table(
+        "skills",
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("slug", "name", "description", "category")),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("version", "author", "keywords", "patterns")),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("required_tools", "body", "source", "digest")),
+        sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("slug"),
+    )
+
+
+def _schedules() -> None:
+    for table in ("heartbeat_configs", "cron_jobs"):
+        op.create_table(
+            table,
+            sa.Column("id", sa.Integer(), nullable=False),
+            sa.Column("agent_id", sa.Integer(), nullable=False),
+            *(sa.Column(name, sa.String(), nullable=False) for name in ("name", "schedule", "zone", "prompt")),
+            *(sa.Column(name, sa.String(), nullable=False) for name in ("platform", "account", "channel")),
+            sa.Column("enabled", sa.Boolean(), nullable=False),
+            sa.Column("created_by", sa.String(), nullable=False),
+            sa.Column("created_at", UtcDateTime(), nullable=False),
+            sa.Column("updated_at", UtcDateTime(), nullable=False),
+            sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+            sa.PrimaryKeyConstraint("id"),
+        )
+        op.create_index(f"ix_{table}_agent_id", table, ["agent_id"])
+
+
+def _jobs() -> None:
+    for column in (
+        sa.Column("merged_into", sa.String(), nullable=True),
+        sa.Column("parent_id", sa.String(), nullable=True),
+        sa.Column("depth", sa.Integer(), nullable=False, server_default="0"),
+        _text("task"),
+        sa.Column("hears", sa.Boolean(), nullable=False, server_default=sa.false()),
+    ):
+        op.add_column("queue", column)
+    op.create_index("ix_queue_merged_into", "queue", ["merged_into"])
+    op.create_index("ix_queue_parent_id", "queue", ["parent_id"])
+    for table in ("messages", "messages_archive"):
+        op.add_column(table, sa.Column("agent_id", sa.Integer(), nullable=True))
+    op.add_column("prompts", _text("layers", "[]"))
+    op.create_table(
+        "actions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("seq", sa.Integer(), nullable=False),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("tag", "subject", "state", "detail")),
+        sa.Column("at", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("job_id", "seq"),
+    )
