@@ -106,7 +106,7 @@ class CompactionActivities:
     def _learn(self, job: Job, answer: str) -> int:
         facts = parse_facts(answer)
         with self._store.begin() as tx:
-            tx.memory.learn(job.agent_id or 0, facts, job.conversation_id or 0)
+            tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id)
         return len(facts)
 
     def _let_go(self, ref: StepRef, gist: Gist, plan: Plan) -> CompactionOutcome:

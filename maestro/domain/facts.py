@@ -3,9 +3,7 @@
 import re
 from typing import NamedTuple
 
-from maestro.domain.memory import FactCategory
-
-MAX_FACT_CHARS = 500
+from maestro.domain.memory import MAX_FACT_CHARS, FactCategory
 
 _TAG = r"\[MEMORY:([\w-]+)\]((?:(?!\[/?MEMORY).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)

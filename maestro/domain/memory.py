@@ -5,7 +5,19 @@ from enum import StrEnum
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
+from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.columns import UtcDateTime, text_of
+
+MAX_FACT_CHARS = 500
+MAX_KEY_CHARS = 100
+MAX_VALUE_CHARS = 2_000
+MAX_STATES = 200
+"""How many keys an agent keeps in one place; what is kept may all enter a prompt."""
+
+EXTRACTED_CONFIDENCE = 0.8
+"""How sure we are of what a model read out of a conversation."""
+CERTAIN = 1.0
+"""How sure we are of what an operator says."""
 
 
 class FactCategory(StrEnum):
@@ -51,3 +63,23 @@ class MemoryState(SQLModel, table=True):
     key: str
     value: str
     updated_at: datetime = Field(sa_type=UtcDateTime)
+
+
+def place_of(agent: Agent, conversation_key: str | None, default_scope: MemoryScope) -> str:
+    """Return where an agent remembers: everywhere (empty), or only in its conversation of this key (decision 6).
+
+    A job without a conversation, such as a scheduled one, knows and keeps what holds everywhere.
+    """
+    scope = agent.memory_scope or default_scope
+    return (conversation_key or "") if scope is MemoryScope.CONVERSATION else ""
+
+
+def state_problem(key: str, value: str) -> str:
+    """Say why this cannot be kept as state, empty when it can."""
+    if not key.strip():
+        return "a state needs a key, such as last-topic"
+    if len(key) > MAX_KEY_CHARS:
+        return f"the key has {len(key)} characters, at most {MAX_KEY_CHARS} are kept; choose a shorter one"
+    if len(value) > MAX_VALUE_CHARS:
+        return f"the value has {len(value)} characters, at most {MAX_VALUE_CHARS} are kept; shorten it"
+    return ""

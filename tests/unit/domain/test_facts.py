@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.domain.facts import MAX_FACT_CHARS, Fact, parse_facts
-from maestro.domain.memory import FactCategory
+from maestro.domain.facts import Fact, parse_facts
+from maestro.domain.memory import MAX_FACT_CHARS, FactCategory
 
 
 def test_every_category_is_read() -> None:

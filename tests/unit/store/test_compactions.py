@@ -106,10 +106,10 @@ def test_an_id_is_never_used_again(store: Store) -> None:
 def test_a_fact_that_is_known_in_the_same_words_is_not_kept_twice(store: Store) -> None:
     facts = [Fact(FactCategory.STICKY, "Tea, please."), Fact(FactCategory.STICKY, "Likes bats")]
     with store.begin() as tx:
-        assert tx.memory.learn(1, facts, 1) == 2
-        assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "tea,  PLEASE")], 1) == 0
-        assert tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "Tea, please")], 1) == 1
-        assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "Likes cats")], 1) == 1
+        assert tx.memory.learn(1, facts, conversation_id=1) == 2
+        assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "tea,  PLEASE")], conversation_id=1) == 0
+        assert tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "Tea, please")], conversation_id=1) == 1
+        assert tx.memory.learn(1, [Fact(FactCategory.STICKY, "Likes cats")], conversation_id=1) == 1
         tx.memory.told(tx.memory.best(1, 15)[:1])
     with store.view() as tx:
         best = tx.memory.best(1, 15)

@@ -29,7 +29,7 @@ def rows(tmp_path: Path) -> JobRows:
         address = Address(platform="web", channel="code")
         conversation = tx.conversations.open(1, address, ("u-1", "Grace"), keyed_by_user=False, closed_by=None)
         for content in FACTS:
-            tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, content)], conversation.id or 0)
+            tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, content)], conversation_id=conversation.id)
     return rows
 
 
