@@ -18,7 +18,7 @@ from maestro.domain.pairing import IgnoredLines, Invitation, KnownPerson, Pairin
 from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
 from maestro.domain.questions import Question
 from maestro.domain.schedules import Cron, Heartbeat
-from maestro.domain.skills import SkillRow
+from maestro.domain.skills import SkillProblem, SkillRow
 from maestro.domain.tools import ToolRun
 from maestro.domain.usage import UsageRow
 
@@ -58,6 +58,7 @@ TABLES = (
     PromptPart,
     Question,
     Reservation,
+    SkillProblem,
     SkillRow,
     Spending,
     ToolRun,

@@ -39,6 +39,7 @@ def downgrade() -> None:
         "actions",
         "cron_jobs",
         "heartbeat_configs",
+        "skill_problems",
         "skills",
         "memory_state",
         "ignored_lines",
@@ -171,12 +172,21 @@ def _memory() -> None:
 def _skills() -> None:
     op.create_table(
         "skills",
-        *(sa.Column(name, sa.String(), nullable=False) for name in ("slug", "name", "description", "category")),
-        *(sa.Column(name, sa.String(), nullable=False) for name in ("version", "author", "keywords", "patterns")),
-        *(sa.Column(name, sa.String(), nullable=False) for name in ("required_tools", "body", "source", "digest")),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("slug", "digest")),
         sa.Column("enabled", sa.Boolean(), nullable=False),
+        sa.Column("shipped", sa.Boolean(), nullable=False),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("source", "name", "description", "category")),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("version", "author", "keywords", "patterns")),
+        sa.Column("required_tools", sa.String(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.Column("body", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("slug"),
+    )
+    op.create_table(
+        "skill_problems",
+        sa.Column("id", sa.Integer(), nullable=False),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("source", "problem")),
+        sa.PrimaryKeyConstraint("id"),
     )
 
 
