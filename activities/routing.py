@@ -7,7 +7,9 @@ from temporalio import activity
 from maestro.domain.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs import Ending, Job, JobStatus, StepRef
 from maestro.domain.messages import Address
-from maestro.domain.routing import may_talk, route
+from maestro.domain.owners import PersonId
+from maestro.domain.permissions import Person, refusal
+from maestro.domain.routing import RoutingRules, route
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -47,12 +49,16 @@ class RoutingActivities:
             return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
         message = tx.inbox.get(job.inbox_id).message()
         binding = tx.agents.binding(message.address)
-        chosen = route(message, binding, tx.agents.active(), self._fallback_agent)
-        refusal = may_talk(message, binding)
-        if chosen.agent is None or refusal is not None:
-            return RouteOutcome(action=RouteAction.DROP, reason=refusal or chosen.reason)
+        chosen = route(message, tx.routes.snapshot(message, binding, RoutingRules(fallback=self._fallback_agent)))
+        if chosen.agent is None:
+            return RouteOutcome(action=RouteAction.DROP, reason=chosen.reason)
+        agent = tx.agents.get(chosen.agent.id)
+        person = Person(PersonId(message.address.platform, message.user_id), message.is_owner)
+        refused = refusal(person, agent, binding)
+        if refused is not None:
+            return RouteOutcome(action=RouteAction.DROP, reason=refused)
         payer = binding.client_id if binding is not None else None
-        tx.jobs.update(job.id, agent_id=chosen.agent.id, client_id=payer or chosen.agent.client_id)
+        tx.jobs.update(job.id, agent_id=chosen.agent.id, client_id=payer or agent.client_id)
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=chosen.agent.slug,

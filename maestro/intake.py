@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ulid import ULID
 
+from maestro.domain.agents import AgentChannel, Permission
 from maestro.domain.control import ControlWord, control_word
 from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.inbox import InboxRow
@@ -23,7 +24,6 @@ from maestro.domain.questions import (
     meant_here,
     said,
 )
-from maestro.domain.routing import may_talk
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -120,7 +120,13 @@ def _check(message: IncomingMessage) -> None:
 def _arrival(tx: Transaction, message: IncomingMessage) -> Arrival:
     binding = tx.agents.binding(message.address)
     alone = message.user_id if binding is not None and binding.key_by_user else None
-    return Arrival(message, lane_of(message.address, alone), alone, may_talk(message, binding))
+    return Arrival(message, lane_of(message.address, alone), alone, _may_talk(message, binding))
+
+
+def _may_talk(message: IncomingMessage, binding: AgentChannel | None) -> str | None:
+    if message.is_owner or binding is None or binding.permission is Permission.FULL:
+        return None
+    return f"the channel's permission is {binding.permission}"
 
 
 def _take(tx: Transaction, arrival: Arrival, word: ControlWord | None) -> Job:

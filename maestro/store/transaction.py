@@ -30,6 +30,7 @@ from maestro.store.pairing import Pairings
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.questions import Questions
+from maestro.store.routes import Routes
 from maestro.store.schedules import Schedules
 from maestro.store.skills import Skills
 from maestro.store.steps import Steps
@@ -176,6 +177,11 @@ class Transaction:
     def questions(self) -> Questions:
         """Questions to people."""
         return Questions(self._session, self.now)
+
+    @cached_property
+    def routes(self) -> Routes:
+        """What routing decides by."""
+        return Routes(self._session, self.now)
 
     @cached_property
     def pairings(self) -> Pairings:

@@ -1,0 +1,56 @@
+"""What routing decides by, and no more of it than one message needs: a busy server asks for every line."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import Executable, bindparam, or_, text
+from sqlmodel import col, select
+
+from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, BotInstance
+from maestro.domain.mentions import marked
+from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.routing import Candidate, RoutingRules, Snapshot, dashboard_agent
+from maestro.store.repository import Repository
+
+
+class Routes(Repository):
+    """Reads the snapshots of ``domain.routing``."""
+
+    # The status is written out, and not a parameter, so that the index of just these rows is used, which holds all
+    # that is read: an agent's row may be long.
+    _ACTIVE = (
+        select(Agent.id, Agent.slug, Agent.name, Agent.role)
+        .where(text("agents.status = 'active'"))
+        .order_by(col(Agent.id))
+    )
+    _THESE = _ACTIVE.where(or_(col(Agent.id) == bindparam("first"), col(Agent.id) == bindparam("second")))
+    _UNMENTIONED = _ACTIVE.where(
+        or_(
+            col(Agent.role) == CONDUCTOR,
+            col(Agent.slug) == bindparam("fallback"),
+            col(Agent.id) == bindparam("dashboard"),
+        )
+    )
+    _ACCOUNT_AGENT = select(BotInstance.agent_id).where(
+        col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
+    )
+
+    def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingRules) -> Snapshot:
+        """Return what decides who answers this message; ``binding`` is that of its channel."""
+        own = self.account_agent(message.address)
+        bound = binding.agent_id if binding is not None else None
+        agents = self._agents(self._THESE, first=own, second=bound) if own or bound else ()
+        if not agents and marked(message.content):
+            agents = self._agents(self._ACTIVE)
+        elif not agents:
+            dashboard = dashboard_agent(message.address)
+            agents = self._agents(self._UNMENTIONED, fallback=rules.fallback, dashboard=dashboard)
+        return Snapshot(agents, own, bound, rules)
+
+    def account_agent(self, address: Address) -> int | None:
+        """Return the id of the agent that answers what comes in by this account of ours, if one does."""
+        here = {"platform": address.platform, "account": address.account}
+        found: int | None = self._run(self._ACCOUNT_AGENT, **here).scalar_one_or_none()
+        return found
+
+    def _agents(self, statement: Executable, **values: object) -> Sequence[Candidate]:
+        return [Candidate(*row) for row in self._run(statement, **values)]
