@@ -13,6 +13,7 @@ from maestro.domain.errors import (
     ConfigurationError,
     Conflict,
     Forbidden,
+    InvalidEdit,
     InvalidMessage,
     MaestroError,
     NotFound,
@@ -54,6 +55,7 @@ class InvalidRequest(MaestroError):
 
 STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (InvalidRequest, HTTPStatus.BAD_REQUEST),
+    (InvalidEdit, HTTPStatus.BAD_REQUEST),
     (InvalidMessage, HTTPStatus.BAD_REQUEST),
     (ConfigurationError, HTTPStatus.BAD_REQUEST),
     (Unauthorized, HTTPStatus.UNAUTHORIZED),

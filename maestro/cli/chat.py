@@ -20,8 +20,8 @@ from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
 from maestro.cli.configured import configured
 from maestro.cli.options import Config, DataDir, Debug, Given
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.words import Slug
 from maestro.settings import Settings, WebSettings, read_environment
-from maestro.settings.checks import Slug
 
 TIMEOUT = 300.0
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where we connect when the server is bound to all

@@ -13,8 +13,8 @@ from maestro.cli.table import lines
 from maestro.domain.errors import Conflict
 from maestro.domain.owners import OwnerPage, OwnerView, PersonId, owner_page
 from maestro.domain.values import Value
+from maestro.domain.words import OwnerId
 from maestro.settings import Loaded
-from maestro.settings.checks import OwnerId
 from maestro.settings.keys import KEYS
 
 SETTING = "owner.ids"

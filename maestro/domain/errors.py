@@ -97,6 +97,12 @@ class InvalidMessage(MaestroError):
     public = "The message is not valid."
 
 
+class InvalidEdit(MaestroError):
+    """Something that is to be made or changed breaks a rule; the message names the field and the fix."""
+
+    public = "What was asked for is not valid."
+
+
 class NotFound(MaestroError):
     """The thing asked for does not exist."""
 

@@ -4,7 +4,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from maestro.settings.checks import OptionalSlug, OwnerId, Place
+from maestro.domain.words import OptionalSlug, OwnerId
+from maestro.settings.checks import Place
 from maestro.settings.section import Section
 
 

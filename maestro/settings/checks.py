@@ -1,12 +1,13 @@
 """The rules a single setting must keep, each with the sentence an operator reads when it does not."""
 
-import re
 from collections.abc import Hashable, Iterable
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field
+
+from maestro.domain.words import matching
 
 Item = TypeVar("Item", bound=Hashable)
 
@@ -38,18 +39,6 @@ def repeated(items: Iterable[Item]) -> Item | None:
     return None
 
 
-def _matching(pattern: str, expectation: str) -> AfterValidator:
-    """A rule for a text; the expectation never quotes the value, which may be a misplaced secret."""
-    compiled = re.compile(pattern)
-
-    def check(text: str) -> str:
-        if compiled.fullmatch(text) is None:
-            raise ValueError(f"expected {expectation}")
-        return text
-
-    return AfterValidator(check)
-
-
 def _named(value: object) -> object:
     # Path("") is the current folder: an empty dataDir would scatter the data wherever Maestro was started.
     if value == "":
@@ -65,28 +54,17 @@ def _at_home(path: Path) -> Path:
 
 
 Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
-Host = Annotated[str, _matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
-HostName = Annotated[str, _matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
-ServerAddress = Annotated[str, _matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]
-HttpUrl = Annotated[str, _matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
-Origin = Annotated[str, _matching(r"https?://[^\s/*]+", "an origin without a path, such as https://app.example.org")]
+Host = Annotated[str, matching(r"[^\s/]+", "a host name or an address without a scheme, such as localhost")]
+HostName = Annotated[str, matching(r"[^\s/:]+", "a host name without scheme and port, such as maestro.example.org")]
+ServerAddress = Annotated[str, matching(r"(|[^\s/:]+:\d+|\[[^\s\]]+\]:\d+)", "host:port, such as localhost:7233")]
+HttpUrl = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
+Origin = Annotated[str, matching(r"https?://[^\s/*]+", "an origin without a path, such as https://app.example.org")]
 DatabaseUrl = Annotated[
     str,
-    _matching(
+    matching(
         r"(|sqlite:///(?!:memory:).+)",
         "an empty text (SQLite in dataDir) or sqlite:///PATH; other databases are not supported yet",
     ),
 ]
-Slug = Annotated[
-    str, _matching(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and hyphens, no hyphen first")
-]
-OptionalSlug = Annotated[str, _matching(r"(|[a-z0-9][a-z0-9-]{0,62})", "the slug of an agent, or nothing")]
-Word = Annotated[str, _matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, such as assistant or web")]
-Name = Annotated[str, _matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
-Identifier = Annotated[str, _matching(r"\S{1,256}", "an id without blanks")]
-OwnerId = Annotated[str, _matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
-Place = Annotated[str, _matching(r"[a-z][a-z0-9_-]*:\S+", "platform:channel, such as slack:C024BE91L")]
+Place = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:channel, such as slack:C024BE91L")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
-ToolName = Annotated[str, _matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: letters, digits, _ and -")]
-ModelName = Annotated[str, _matching(r"\S{1,200}", "the name of a model without blanks")]

@@ -5,18 +5,26 @@ from typing import Literal, Self
 from pydantic import Field, SecretStr, model_validator
 
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.settings.checks import (
+from maestro.domain.words import (
+    ClientName,
+    Description,
+    DisplayName,
     Dollars,
-    HttpUrl,
+    Fallbacks,
     Identifier,
     ModelName,
     Name,
-    OwnerId,
+    PeopleIds,
+    PreferredModel,
+    Quirks,
+    SkillNames,
     Slug,
-    ToolName,
+    SystemPrompt,
+    ToolNames,
+    Voice,
     Word,
-    repeated,
 )
+from maestro.settings.checks import HttpUrl, repeated
 from maestro.settings.section import NO_SECRET, Section
 
 DEFAULT_MODELS = {
@@ -34,29 +42,31 @@ class AgentSettings(Section):
     """One agent."""
 
     slug: Slug = Field(description="its short name, unique; people mention it as `@slug`")
-    name: str = Field(default="", max_length=64, description="the name people see; empty: the slug")
+    name: DisplayName = Field(default="", description="the name people see; empty: the slug")
     role: Word = Field(default="assistant", description="`conductor`, `assistant`, `coder`, `architect` or another")
-    description: str = Field(default="", description="what it is for, in a sentence")
-    voice: str = Field(default="", max_length=200, description="how it speaks, such as `casual` or `professional`")
-    quirks: tuple[str, ...] = Field(default=(), description="habits of its speech, each a sentence")
-    model: str = Field(default="", description="the model it prefers; empty: the account's")
-    fallbacks: tuple[ModelName, ...] = Field(
+    description: Description = Field(default="", description="what it is for, in a sentence")
+    voice: Voice = Field(default="", description="how it speaks, such as `casual` or `professional`")
+    quirks: Quirks = Field(default=(), description="habits of its speech, each a sentence")
+    model: PreferredModel = Field(default="", description="the model it prefers; empty: the account's")
+    fallbacks: Fallbacks = Field(
         default=(), description="models to try, in order, when no account for `model` can be asked"
     )
-    system_prompt: str = Field(default="", description="its own instructions to the model")
-    tools: tuple[ToolName, ...] | None = Field(
+    system_prompt: SystemPrompt = Field(default="", description="its own instructions to the model")
+    tools: ToolNames | None = Field(
         default=None, description="the tools it may call; without it, those of `tools.default`"
     )
-    skills: tuple[Slug, ...] | None = Field(
+    skills: SkillNames | None = Field(
         default=None, description="the slugs of the skills it may be given; without it, every skill"
     )
-    allow_users: tuple[OwnerId, ...] | None = Field(
+    allow_users: PeopleIds | None = Field(
         default=None, description="who may talk to it besides owners, as `platform:userId`; without it, everyone"
     )
     memory_scope: Literal["agent", "conversation"] | None = Field(
         default=None, description="where it remembers what it learned; without it, `memory.scope`"
     )
-    client: str = Field(default="", description="the name of the client who pays for it, where the channel names none")
+    client: ClientName = Field(
+        default="", description="the name of the client who pays for it, where the channel names none"
+    )
     daily_budget_usd: Dollars | None = Field(
         default=None, description="US dollars it may spend a day, 0 for no limit; without it, `budgets.agentDayUsd`"
     )
@@ -82,7 +92,7 @@ class ChannelSettings(Section):
         default=None, description="what becomes of a message while another is answered; without it, `routing.busy`"
     )
     allow_bots: bool = Field(default=False, description="whether messages of other bots are answered there")
-    client: str = Field(default="", description="the name of the client who pays for what is answered there")
+    client: ClientName = Field(default="", description="the name of the client who pays for what is answered there")
 
 
 class ClientSettings(Section):

@@ -4,7 +4,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from maestro.settings.checks import Dollars, ModelName, Seconds
+from maestro.domain.words import Dollars, ModelName
+from maestro.settings.checks import Seconds
 from maestro.settings.entries import AccountSettings, unique_accounts
 from maestro.settings.section import Section
 

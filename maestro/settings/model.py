@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
+from maestro.domain.words import Identifier, OptionalSlug, OwnerId
 from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
 from maestro.settings.checks import (
     DatabaseUrl,
@@ -13,10 +14,7 @@ from maestro.settings.checks import (
     Host,
     HostName,
     HttpUrl,
-    Identifier,
-    OptionalSlug,
     Origin,
-    OwnerId,
     Seconds,
     ServerAddress,
     is_loopback,

@@ -4,7 +4,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from maestro.settings.checks import HttpUrl, Name, OwnerId, Seconds, ToolName, Word, repeated
+from maestro.domain.words import Name, OwnerId, ToolName, Word
+from maestro.settings.checks import HttpUrl, Seconds, repeated
 from maestro.settings.section import Section
 
 DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_search", "ask_question")

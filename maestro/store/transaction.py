@@ -11,11 +11,12 @@ from maestro.domain.jobs import Ending
 from maestro.domain.questions import Answer
 from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions
-from maestro.store.agents import Agents
+from maestro.store.agent_edits import AgentEdits
 from maestro.store.audit import Audit
 from maestro.store.browse import Browse
 from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
+from maestro.store.clients import Clients
 from maestro.store.compactions import Compactions
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
@@ -89,9 +90,14 @@ class Transaction:
         return Steps(self._session, self.now)
 
     @cached_property
-    def agents(self) -> Agents:
+    def agents(self) -> AgentEdits:
         """Agents and their channels."""
-        return Agents(self._session, self.now)
+        return AgentEdits(self._session, self.now)
+
+    @cached_property
+    def clients(self) -> Clients:
+        """Who pays."""
+        return Clients(self._session, self.now)
 
     @cached_property
     def conversations(self) -> Conversations:

@@ -1,7 +1,42 @@
 """What agents were after each of their edits."""
 
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+
+from maestro.domain.agents import Agent, AgentVersion
+from maestro.domain.errors import NotFound
 from maestro.store.repository import Repository
 
 
 class AgentVersions(Repository):
     """The history of every agent."""
+
+    def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
+        """Keep what an agent is now, under the number it bears."""
+        version = AgentVersion(
+            agent_id=agent.id or 0,
+            version=agent.version,
+            at=self._now,
+            actor=actor,
+            reason=reason,
+            snapshot=snapshot,
+        )
+        self._session.add(version)
+        self._session.flush()
+        return version
+
+    def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
+        """Return the versions of an agent, newest first; ``before`` leaves out that number and later ones."""
+        wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
+        if before is not None:
+            wanted = wanted.where(AgentVersion.version < before)
+        return self._session.exec(wanted.order_by(col(AgentVersion.version).desc()).limit(limit)).all()
+
+    def get(self, agent: Agent, number: int) -> AgentVersion:
+        """Return one version of an agent; raises ``NotFound``."""
+        wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
+        found = self._session.exec(wanted).first()
+        if found is None:
+            raise NotFound(f"agent {agent.slug} has no version {number}; the newest is {agent.version}")
+        return found

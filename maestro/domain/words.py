@@ -1,0 +1,43 @@
+"""The rules that a slug, a name or an id must keep, whoever writes it, each with the sentence that person reads."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+
+def matching(pattern: str, expectation: str) -> AfterValidator:
+    """Return a rule for a text; the expectation never quotes the value, which may be a misplaced secret."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            raise ValueError(f"expected {expectation}")
+        return text
+
+    return AfterValidator(check)
+
+
+Slug = Annotated[
+    str, matching(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and hyphens, no hyphen first")
+]
+OptionalSlug = Annotated[str, matching(r"(|[a-z0-9][a-z0-9-]{0,62})", "a slug, or nothing")]
+Word = Annotated[str, matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, such as assistant or web")]
+Name = Annotated[str, matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
+Identifier = Annotated[str, matching(r"\S{1,256}", "an id without blanks")]
+OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
+Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: letters, digits, _ and -")]
+ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
+
+DisplayName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "up to 64 characters without a blank at either end")]
+Description = Annotated[str, Field(max_length=2_000)]
+Voice = Annotated[str, Field(max_length=200)]
+Quirks = Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=20)]
+SystemPrompt = Annotated[str, Field(max_length=100_000)]
+PreferredModel = Annotated[str, matching(r"\S{0,200}", "the name of a model without blanks, or nothing")]
+Fallbacks = Annotated[tuple[ModelName, ...], Field(max_length=20)]
+ToolNames = Annotated[tuple[ToolName, ...], Field(max_length=200)]
+SkillNames = Annotated[tuple[Slug, ...], Field(max_length=200)]
+PeopleIds = Annotated[tuple[OwnerId, ...], Field(max_length=1_000)]
+ClientName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "the name of a client, or nothing")]

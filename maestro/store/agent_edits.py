@@ -1,0 +1,97 @@
+"""Agents as people edit them: each edit is a version and an entry in the audit log, in the transaction of the edit."""
+
+from sqlmodel import col, func, select
+
+from maestro.domain.agent_edits import AgentChange, AgentFields, NewAgent, changed, only_conductor, with_prompt
+from maestro.domain.agent_versions import diff, fields_at, fields_of, put_fields, snapshot
+from maestro.domain.agents import CONDUCTOR, Agent, AgentStatus
+from maestro.domain.errors import Conflict
+from maestro.store.audit import Audit
+from maestro.store.bindings import Bindings
+from maestro.store.clients import Clients
+from maestro.store.versions import AgentVersions
+
+EARLIER = "an earlier release"
+"""Who made what an agent is before its first edit, where nobody wrote down who."""
+
+
+class AgentEdits(Bindings):
+    """All agents, and how they are changed; ``actor`` is who the history and the audit log say it was."""
+
+    def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
+        """Make an agent; raises ``Conflict`` when the slug is taken, ``NotFound`` for an unknown client."""
+        taken = self.by_slug(new.slug)
+        if taken is not None and taken.status is AgentStatus.ARCHIVED:
+            raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
+        if taken is not None:
+            raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
+        agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
+        put_fields(agent, with_prompt(new), self._clients.id_of(new.client))
+        self.put(agent)
+        self._record(agent, actor, reason)
+        self._audit.add(actor, "agent.create", agent.slug, reason)
+        return agent
+
+    def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
+        """Change an agent; what changes nothing makes no version.
+
+        Raises ``Conflict`` when somebody else was faster, or when it is the last conductor that would go, and
+        ``NotFound`` for an unknown client. Channels of an agent that is archived are free.
+        """
+        if change.version is not None and change.version != agent.version:
+            raise Conflict(
+                f"agent {agent.slug} was changed meanwhile: it is at version {agent.version}, and this change was made "
+                f"for version {change.version}. Read it again, and change that."
+            )
+        self.begin_history(agent)
+        before = self.fields(agent)
+        after = changed(before, change)
+        after = after.model_copy(update={"name": after.name or agent.slug})
+        different = diff(before, after)
+        if not different:
+            return agent
+        self._keep_a_conductor(agent, after, change.force)
+        put_fields(agent, after, self._clients.id_of(after.client))
+        agent.version += 1
+        self.put(agent)
+        if agent.status is AgentStatus.ARCHIVED:
+            self._free_channels(agent)
+        self._record(agent, actor, reason)
+        self._audit.add(actor, "agent.change", agent.slug, ", ".join(one.field for one in different))
+        return agent
+
+    def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "") -> Agent:
+        """Make a new version that is as an old one was; raises ``NotFound``, and what ``change`` raises."""
+        old = fields_at(AgentVersions(self._session, self._now).get(agent, number))
+        change = AgentChange.model_validate(old.model_dump(by_alias=False))
+        return self.change(agent, change, actor, reason or f"as in version {number}")
+
+    def fields(self, agent: Agent) -> AgentFields:
+        """Return what people can edit of an agent."""
+        return fields_of(agent, self._clients.name_of(agent.client_id))
+
+    def begin_history(self, agent: Agent) -> None:
+        """Keep what an agent is now if nothing was kept of it yet: it was made before versions were."""
+        if not AgentVersions(self._session, self._now).of(agent, limit=1):
+            self._record(agent, EARLIER, "")
+
+    def _record(self, agent: Agent, actor: str, reason: str) -> None:
+        AgentVersions(self._session, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
+
+    def _keep_a_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
+        others = select(func.count()).where(
+            Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
+        )
+        if not force and only_conductor(agent, after, self._session.exec(others).one()):
+            raise Conflict(
+                f"{agent.slug} is the only active conductor, and direct messages would go to nobody. Make another "
+                "conductor first, or force it."
+            )
+
+    @property
+    def _clients(self) -> Clients:
+        return Clients(self._session, self._now)
+
+    @property
+    def _audit(self) -> Audit:
+        return Audit(self._session, self._now)
