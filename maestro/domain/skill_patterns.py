@@ -9,8 +9,9 @@ on every machine, which a search that a clock cuts off does not. It is Google's,
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
-import re2
+import re2  # type: ignore[import-untyped]  # it comes without types
 
 PATTERN_CHARS = 500
 PROGRAM_SIZE = 4_000
@@ -33,7 +34,7 @@ class Patterns:
     sources: Sequence[str]
 
     @cached_property
-    def _compiled(self) -> Sequence[tuple[str, re2._Regexp]]:
+    def _compiled(self) -> Sequence[tuple[str, Any]]:
         options = _options()
         return [(source, re2.compile(source, options)) for source in self.sources if problem_of(source) is None]
 

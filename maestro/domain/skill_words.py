@@ -27,7 +27,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Keywords:
-    """Words and phrases to look for, with signs where they have some, such as ``c++``, ``.net`` and ``pull request``."""
+    """Words and phrases to look for, such as ``pull request``, ``c++`` and ``.net``."""
 
     sources: Sequence[str]
 
