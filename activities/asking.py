@@ -71,7 +71,7 @@ def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> 
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        lane=job.lane,
+        lane=job.lane or tx.delegations.lane_of(job),
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,
         expires_at=tx.now + rules.expiry,

@@ -1,12 +1,14 @@
-"""Step 10 of a message: the final answer is recorded, with everything it asks for, in one transaction."""
+"""Steps 11 and 12 of a message: the final answer is recorded, with everything it asks for, in one transaction."""
 
 from temporalio import activity
 
-from maestro.domain.calls import LLMCall
+from activities.acting import Acted, Acting, ActingRules
+from maestro.domain.answers import shown
 from maestro.domain.conversations import Message
 from maestro.domain.flow import AnswerOutcome, AnswerStep
-from maestro.domain.jobs import Job
+from maestro.domain.jobs import Ending, Job, JobStatus, Priority
 from maestro.domain.prompts import CallKey, Role
+from maestro.domain.tags import parse
 from maestro.domain.tokens import estimate
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -15,30 +17,51 @@ from maestro.store.transaction import Transaction
 class TagActivities:
     """Acts on the model's final answer, and on nothing else (design invariant 10)."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, rules: ActingRules) -> None:
         self._store = store
+        self._rules = rules
 
     @activity.defn
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
-        """Record the assistant's message of this job once (specification 003, step 12)."""
+        """Act on the tags and record the assistant's message without them, under the job's key.
+
+        What another agent waits to hear is not sent: with its record the job is over.
+        """
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
-            call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
-            message = tx.conversations.answer_of_job(job.id) or _record(tx, job, call)
+            answer = parse(tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content)
+            acted = Acting(tx, job, self._rules).on(answer.tags)
+            message = _record(tx, job, shown(answer.visible, acted.told, [task for task, _ in acted.tasks]))
             tx.jobs.update(job.id, answer_id=message.id)
-            return tx.steps.done(step, AnswerOutcome(message_id=message.id or 0))
+            heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
+            if heard:
+                tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
+            return tx.steps.done(step, _outcome(message, acted, heard=heard))
 
 
-def _record(tx: Transaction, job: Job, call: LLMCall) -> Message:
+def _outcome(message: Message, acted: Acted, *, heard: bool) -> AnswerOutcome:
+    jobs = [job for _, job in acted.tasks]
+    return AnswerOutcome(
+        message_id=message.id or 0,
+        heard=heard,
+        begun=tuple(job.id for job in jobs),
+        priority=max((job.priority for job in jobs), default=Priority.DELEGATION),
+    )
+
+
+def _record(tx: Transaction, job: Job, text: str) -> Message:
+    """Keep what the agent said; the answers of jobs that this one restarts do not count any more."""
     if job.restarted_from:
         tx.conversations.supersede(tx.jobs.ancestors(job))
+    of_another = tx.conversations.get(job.conversation_id).agent_id != job.agent_id
     return tx.conversations.add(
         Message(
             conversation_id=job.conversation_id or 0,
             role=Role.ASSISTANT,
-            content=call.content,
-            token_estimate=estimate(call.content),
+            content=text,
+            token_estimate=estimate(text),
             job_id=job.id,
+            agent_id=job.agent_id if of_another else None,
             created_at=tx.now,
         )
     )

@@ -11,6 +11,7 @@ from maestro.domain.errors import Conflict
 from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.domain.replay import ReplayMode, refusal, restarted
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 CANCEL_TIMEOUT = 5.0
 WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)
@@ -56,16 +57,18 @@ class TemporalJobControl:
     def _replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
         with self._store.begin() as tx:
             job = tx.jobs.get(job_id)
-            newest = tx.jobs.get(tx.inbox.get(job.inbox_id).job_id) if job.inbox_id else job
+            newest = _newest(tx, job)
             reason = refusal(job, newest, mode)
             if reason is not None:
                 raise Conflict(reason)
             tx.audit.add(actor, f"job.{mode}", job_id)
             if mode is ReplayMode.RESUME:
                 tx.deliveries.revive(job_id)
+                tx.delegations.reopened(job_id)
                 return tx.jobs.reopen(job).id
             again: Job = tx.jobs.add(restarted(newest, f"{job.kind}-{ULID()}", tx.now))
-            tx.inbox.point_to(job.inbox_id or 0, again.id)
+            if job.parent_id is None:
+                tx.inbox.point_to(job.inbox_id or 0, again.id)
             return again.id
 
     def _stop(self, job_id: str, actor: str) -> JobStatus:
@@ -78,3 +81,10 @@ class TemporalJobControl:
             if job.status in WITHOUT_A_WORKFLOW:
                 tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
             return job.status
+
+
+def _newest(tx: Transaction, job: Job) -> Job:
+    """Return the job that answers the same message now; a task that an agent gave is a matter of its own."""
+    if job.inbox_id is None or job.parent_id is not None:
+        return job
+    return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)

@@ -8,7 +8,6 @@ from datetime import timedelta
 from temporalio.client import Client
 from temporalio.common import (
     Priority,
-    SearchAttributeKey,
     SearchAttributePair,
     TypedSearchAttributes,
     WorkflowIDConflictPolicy,
@@ -20,11 +19,9 @@ from temporalio.service import RPCError
 from maestro.domain.jobs import Job, JobRef
 from maestro.store.store import Store
 from temporal.queues import Queues
+from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
-
-PLATFORM = SearchAttributeKey.for_keyword("Platform")
-KIND = SearchAttributeKey.for_keyword("Kind")
-CHANNEL = SearchAttributeKey.for_keyword("Channel")
+from workflows.story import CHANNEL, KIND, PLATFORM
 
 BATCH = 50
 CLAIM_LAPSES = timedelta(seconds=10)
@@ -171,7 +168,7 @@ class Dispatcher:
     async def _begin(self, client: Client, job: Job) -> None:
         """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
         await client.start_workflow(
-            MessageWorkflow.run,
+            MessageWorkflow.run if job.parent_id is None else DelegationWorkflow.run,
             JobRef(
                 job_id=job.id,
                 run=job.run,

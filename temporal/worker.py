@@ -12,9 +12,10 @@ from temporalio.worker import Interceptor, Worker
 
 from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.sandbox import production_runner
+from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
 
-WORKFLOWS = (MessageWorkflow,)
+WORKFLOWS = (MessageWorkflow, DelegationWorkflow)
 
 Interceptors = Sequence[Interceptor]
 

@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.waiting import WaitingActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.flow import (
+        AnswerOutcome,
         AnswerStep,
         CloseOutcome,
         CloseStep,
@@ -38,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.steps import Queued, Terms, kind_of, local
     from workflows.story import Story
     from workflows.suspension import Suspended
+    from workflows.tasks import begin_tasks
 
 Outcome = TypeVar("Outcome")
 
@@ -52,6 +54,7 @@ class JobRun:
         self._status = JobStatus.RUNNING
         self._queued = Queued(ref)
         self._story = Story()
+        self._heard = False
 
     async def to_its_end(self, flow: Awaitable[None]) -> str:
         """Run the flow and return the job's status; whatever goes wrong, the job is closed with its reason.
@@ -100,13 +103,15 @@ class JobRun:
         )
 
     async def answer(self) -> None:
-        """Build the context, ask the model, record the answer, deliver it."""
+        """Build the context, ask the model, record the answer, deliver it; then the tasks it gives to others begin."""
         await self.local(ContextActivities.build_context, "context", "Build the prompt")
         number = await model_loop(self, self._ref.tool_rounds)
         step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
-        await local(TagActivities.record_answer, step, "Act on the answer and record it")
-        await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
+        answer: AnswerOutcome = await local(TagActivities.record_answer, step, "Act on the answer and record it")
+        if not answer.heard:
+            await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
         self.ended(JobStatus.COMPLETED)
+        await begin_tasks(self._ref, answer)
 
     async def ask_model(self, number: int, *, final: bool) -> ModelOutcome:
         """Make one model call; raises ``Suspended`` when every account has to be left alone for a while."""
@@ -128,6 +133,10 @@ class JobRun:
             f"Call the tool {name}",
         )
         self.tell(f"tool {name}: {done.state}")
+
+    def be_heard_by_an_agent(self) -> None:
+        """Leave it to the agent that hears the result to tell the person of a failure."""
+        self._heard = True
 
     async def reply(self) -> None:
         """Send what Maestro itself has to say, such as the answer to a control word."""
@@ -166,7 +175,7 @@ class JobRun:
     async def _fail(self, error: BaseException) -> None:
         kind = kind_of(error)
         stopped = is_cancelled_exception(error) or kind in STOPPED
-        if not stopped and _activity(error) != "deliver":
+        if not stopped and not self._heard and _activity(error) != "deliver":
             await self._notice()
         step = CloseStep(
             job_id=self._ref.job_id,

@@ -3,6 +3,9 @@
 from temporalio import workflow
 from temporalio.common import SearchAttributeKey
 
+PLATFORM = SearchAttributeKey.for_keyword("Platform")
+KIND = SearchAttributeKey.for_keyword("Kind")
+CHANNEL = SearchAttributeKey.for_keyword("Channel")
 AGENT = SearchAttributeKey.for_keyword("Agent")
 CONVERSATION = SearchAttributeKey.for_keyword("Conversation")
 OUTCOME = SearchAttributeKey.for_keyword("Outcome")

@@ -7,11 +7,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from activities.acting import ActingRules
 from activities.asking import AskingRules
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionLimits
 from activities.context import ContextActivities
 from activities.conversations import ConversationActivities
+from activities.delegation import DelegationActivities
 from activities.delivery import DeliveryActivities
 from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
@@ -25,6 +27,7 @@ from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files, workspaces_folder
+from maestro.domain.agents import MemoryScope
 from maestro.domain.jobs import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
@@ -128,6 +131,13 @@ def pace(settings: Settings) -> Pace:
     )
 
 
+def acting_rules(settings: Settings) -> ActingRules:
+    """Return what the tags of answers may do."""
+    return ActingRules(
+        memory_scope=MemoryScope(settings.memory.scope), may_conduct=frozenset(settings.conductor.allow_users)
+    )
+
+
 def _is_open(store: Store, job_id: str) -> bool:
     with store.view() as tx:
         return not tx.jobs.status(job_id).ended
@@ -139,7 +149,8 @@ def _local_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
         RoutingActivities(flow.store, flow.typing, settings.routing.fallback_agent).choose_agent,
         ConversationActivities(flow.store, window).record_message,
         ContextActivities(flow.store, window, brains.tools).build_context,
-        TagActivities(flow.store).record_answer,
+        TagActivities(flow.store, acting_rules(settings)).record_answer,
+        DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         ClosingActivities(flow.store, flow.typing, flow.released).close_job,
     ]

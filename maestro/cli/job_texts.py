@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from maestro.cli.table import lines, plain
-from maestro.domain.views import CallView, DeliveryView, JobDetail, JobPage, JobSummary, StepView
+from maestro.domain.views import EXCERPT, ActionView, CallView, DeliveryView, JobDetail, JobPage, JobSummary, StepView
 
 NOTHING = "There are no such jobs."
 UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
@@ -26,6 +26,7 @@ CALL_COLUMNS = (
     "tools",
     "error",
 )
+ACTION_COLUMNS = ("place", "tag", "about", "state", "what came of it")
 DELIVERY_COLUMNS = ("chunk", "purpose", "state", "attempts", "platform id", "error")
 
 
@@ -47,6 +48,7 @@ def timeline(job: JobDetail) -> Iterator[str]:
             yield f"  {name:<13} {plain(value)}"
     yield from _section("Steps", STEP_COLUMNS, map(_step, job.steps))
     yield from _section("Model calls", CALL_COLUMNS, map(_call, job.calls))
+    yield from _section("Acted on", ACTION_COLUMNS, map(_action, job.actions))
     yield from _section("Sent", DELIVERY_COLUMNS, map(_delivery, job.deliveries))
 
 
@@ -85,6 +87,10 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "cut off", _cost(job.interrupted_cost_usd) if job.interrupted_cost_usd is not None else ""
     yield "restarts", job.restarted_from or ""
     yield "restarted by", ", ".join(job.restarted_by)
+    yield "merged into", job.merged_into or ""
+    yield "task of", job.parent_id or ""
+    yield "task", _line(job.task)
+    yield "led to", ", ".join(job.led_to)
     yield "Temporal", job.temporal_url or ""
 
 
@@ -122,6 +128,15 @@ def _call(call: CallView) -> tuple[str, ...]:
 
 def _delivery(chunk: DeliveryView) -> tuple[str, ...]:
     return str(chunk.seq), chunk.purpose, chunk.state, str(chunk.attempts), chunk.platform_message_id, chunk.error
+
+
+def _action(action: ActionView) -> tuple[str, ...]:
+    return str(action.seq), action.tag.lower(), action.subject, action.state, action.detail
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
 
 
 def _age(age: timedelta) -> str:

@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from maestro.domain.deliveries import Purpose
-from maestro.domain.jobs import JobStatus, StepRef
+from maestro.domain.jobs import JobStatus, Priority, StepRef
 from maestro.domain.tools import ToolState
 from maestro.domain.values import Value
 
@@ -118,9 +118,24 @@ class AnswerStep(StepRef):
 
 
 class AnswerOutcome(Value):
-    """Where the answer was recorded."""
+    """Where the answer was recorded, and which jobs it began; ``heard`` by another agent, an answer is not sent.
+
+    ``priority`` is that of the begun jobs.
+    """
 
     message_id: int
+    heard: bool = False
+    begun: tuple[str, ...] = ()
+    priority: int = Priority.DELEGATION
+
+
+class TakenUp(Value):
+    """Who works on a task, for which conversation, and whether only the agent that gave it hears the result."""
+
+    agent: str
+    conversation_id: int
+    heard: bool
+    typing: bool
 
 
 class DeliverStep(StepRef):

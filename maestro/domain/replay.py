@@ -29,14 +29,14 @@ def refusal(job: Job, newest: Job, mode: ReplayMode) -> str | None:
         return f"the message of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
     if mode is ReplayMode.RESUME and job.status not in RESUMABLE:
         return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
-    if mode is ReplayMode.RESTART and (job.inbox_id is None or job.lane is None):
+    if mode is ReplayMode.RESTART and job.parent_id is None and (job.inbox_id is None or job.lane is None):
         return f"job {job.id} answers no message, so there is nothing to answer again."
     return None
 
 
 def restarted(job: Job, new_id: str, now: datetime) -> Job:
-    """Return the job that answers the same message from the top."""
-    return Job(
+    """Return the job that answers the same message, or does the same task, from the top."""
+    again = Job(
         id=new_id,
         kind=job.kind,
         priority=job.priority,
@@ -46,6 +46,10 @@ def restarted(job: Job, new_id: str, now: datetime) -> Job:
         created_at=now,
         **job.address.model_dump(),
     )
+    if job.parent_id is not None:  # nobody routes a task: whose it is was said when it was given
+        again.agent_id, again.client_id, again.conversation_id = job.agent_id, job.client_id, job.conversation_id
+        again.parent_id, again.depth, again.task, again.hears = job.parent_id, job.depth, job.task, job.hears
+    return again
 
 
 class JobControl(Protocol):

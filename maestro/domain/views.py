@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
+from maestro.domain.actions import Action, ActionState
 from maestro.domain.calls import CallState, LLMCall
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs import Job, JobKind, JobStatus, JobStep, StepState
@@ -62,6 +63,8 @@ class JobSummary(View):
     started_at: datetime | None
     completed_at: datetime | None
     restarted_from: str | None
+    merged_into: str | None
+    parent_id: str | None
 
 
 class JobPage(View):
@@ -124,9 +127,20 @@ class DeliveryView(View):
     sent_at: datetime | None
 
 
+class ActionView(View):
+    """What came of one tag of the answer; ``detail`` is what people are told, or why nothing came of it."""
+
+    seq: int
+    tag: str
+    subject: str
+    state: ActionState
+    detail: str
+
+
 class JobDetail(JobSummary):
     """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one.
 
+    ``task`` is what another agent asked for, whose job is ``parent_id``, and ``led_to`` the jobs that hang on this one.
     ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
     """
 
@@ -137,6 +151,10 @@ class JobDetail(JobSummary):
     steps: tuple[StepView, ...]
     calls: tuple[CallView, ...]
     deliveries: tuple[DeliveryView, ...]
+    actions: tuple[ActionView, ...]
+    depth: int
+    task: str
+    led_to: tuple[str, ...]
     temporal_url: str | None = None
 
     def linked(self, ui_url: str, namespace: str) -> "JobDetail":
@@ -164,6 +182,8 @@ class Record:
     calls: Sequence[LLMCall] = ()
     deliveries: Sequence[Delivery] = ()
     restarted_by: Sequence[str] = ()
+    actions: Sequence[Action] = ()
+    led_to: Sequence[str] = ()
 
 
 def summary(listed: Listed) -> JobSummary:
@@ -182,6 +202,10 @@ def detail(record: Record) -> JobDetail:
         steps=tuple(map(_step, record.steps)),
         calls=tuple(map(_call, record.calls)),
         deliveries=tuple(map(DeliveryView.model_validate, record.deliveries)),
+        actions=tuple(map(ActionView.model_validate, record.actions)),
+        depth=record.listed.job.depth,
+        task=record.listed.job.task,
+        led_to=tuple(record.led_to),
     )
 
 

@@ -1,7 +1,34 @@
 """What came of the tags in answers."""
 
+from collections.abc import Sequence
+
+from sqlmodel import col, select
+
+from maestro.domain.actions import Action
+from maestro.domain.conductor import Performed
+from maestro.domain.tags import Tag
 from maestro.store.repository import Repository
 
 
 class Actions(Repository):
     """All actions."""
+
+    def add(self, job_id: str, performed: Sequence[tuple[Tag, Performed]]) -> None:
+        """Keep what came of each tag of a job's answer, in the order of the answer."""
+        self._session.add_all(
+            Action(
+                job_id=job_id,
+                seq=seq,
+                tag=tag.name,
+                subject=outcome.subject,
+                state=outcome.state,
+                detail=outcome.detail,
+                at=self._now,
+            )
+            for seq, (tag, outcome) in enumerate(performed)
+        )
+        self._session.flush()
+
+    def of(self, job_id: str) -> Sequence[Action]:
+        """Return what came of the tags of a job's answer, in their order."""
+        return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()

@@ -12,7 +12,9 @@ from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job
 from maestro.domain.views import JobFilter, Listed, Record
+from maestro.store.actions import Actions
 from maestro.store.calls import Calls
+from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
@@ -49,6 +51,8 @@ class Browse(Repository):
             steps=Steps(self._session, self._now).of(job_id),
             calls=Calls(self._session, self._now).of(job_id),
             deliveries=Deliveries(self._session, self._now).of(job_id),
+            actions=Actions(self._session, self._now).of(job_id),
+            led_to=[job.id for job in Delegations(self._session, self._now).of(job_id)],
             restarted_by=self._session.exec(
                 select(Job.id).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
             ).all(),

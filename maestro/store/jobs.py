@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, bindparam, case, func, literal
+from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select, update
 
 from maestro.domain.columns import UtcDateTime
@@ -36,12 +37,18 @@ class Jobs(Repository):
         .group_by(Job.lane)
         .subquery()
     )
+    _LEADING = aliased(Job)
+    # What an answer leads to comes after it.
+    _LED_TO = (
+        select(_LEADING.id).where(col(_LEADING.id) == Job.parent_id, col(_LEADING.status).in_(OPEN)).exists()
+    )
     _CLAIMABLE = (
         select(Job)
         .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
         .where(
             Job.status == JobStatus.PENDING,
             or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
+            or_(col(Job.parent_id).is_(None), ~_LED_TO),
             or_(
                 col(Job.claimed_at).is_(None),
                 col(Job.claimed_at) < bindparam("abandoned_before"),

@@ -1,0 +1,172 @@
+"""Acts on the tags of a final answer, one by one, in the transaction that records it (design invariant 10)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from maestro.domain.remembering import fact_of
+from ulid import ULID
+
+from activities.conducting import perform
+from maestro.domain.actions import ActionState
+from maestro.domain.agents import Agent, MemoryScope
+from maestro.domain.conductor import Performed, Requester
+from maestro.domain.conversations import conversation_key
+from maestro.domain.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
+from maestro.domain.jobs import Job, JobKind, Priority
+from maestro.domain.memory import place_of
+from maestro.domain.owners import PersonId
+from maestro.domain.permissions import Person
+from maestro.domain.permissions import refusal as may_not_talk
+from maestro.domain.tags import Tag, TagName
+from maestro.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class ActingRules:
+    """Where agents remember unless they say otherwise, and who may conduct besides owners (``platform:userId``)."""
+
+    memory_scope: MemoryScope
+    may_conduct: frozenset[str]
+
+
+@dataclass
+class Acted:
+    """What came of the tags: outcomes in their order, what people are told, and the tasks that were handed on."""
+
+    outcomes: list[tuple[Tag, Performed]] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+    tasks: list[tuple[Handover, Job]] = field(default_factory=list)
+
+
+class Acting:
+    """The tags of one answer in one transaction."""
+
+    def __init__(self, tx: Transaction, job: Job, rules: ActingRules) -> None:
+        self._tx = tx
+        self._job = job
+        self._agent = tx.agents.get(job.agent_id)
+        self._person = _person(tx, job)
+        self._by = _requester(job, self._agent, self._person, rules)
+        self._place = place_of(self._agent, _where(tx, job), rules.memory_scope)
+        self._acted = Acted()
+
+    def on(self, tags: Sequence[Tag]) -> Acted:
+        """Act on every tag in the order they were written, and keep what came of each."""
+        for tag in tags:
+            outcome = self._one(tag)
+            self._acted.outcomes.append((tag, outcome))
+            if _is_told(tag, outcome):
+                self._acted.told.append(outcome.detail)
+        self._tx.actions.add(self._job.id, self._acted.outcomes)
+        return self._acted
+
+    def _one(self, tag: Tag) -> Performed:
+        if tag.name is TagName.MEMORY:
+            return self._remember(tag)
+        if tag.name is TagName.STATE:
+            return self._note(tag)
+        if tag.name is TagName.DELEGATE:
+            return self._hand_on(tag)
+        return perform(self._tx, tag, self._by)
+
+    def _remember(self, tag: Tag) -> Performed:
+        fact = fact_of(tag)
+        if isinstance(fact, str):
+            return Performed(ActionState.FAILED, fact, tag.key)
+        new = self._tx.memory.learn(
+            self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, place=self._place
+        )
+        return Performed(ActionState.DONE, "remembered" if new else "known already", fact.category)
+
+    def _note(self, tag: Tag) -> Performed:
+        problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._place)
+        return Performed(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
+
+    def _hand_on(self, tag: Tag) -> Performed:
+        task = Handover.of(tag)
+        problem = unheard_of(task, tag) or self._too_many(task) or self._refusal(task)
+        if problem is not None:
+            return Performed(ActionState.REFUSED, problem, task.slug)
+        target = self._tx.agents.by_slug(task.slug)
+        assert target is not None  # a task for nobody was refused
+        self._acted.tasks.append((task, self._tx.jobs.add(_task_job(self._tx, self._job, task, target))))
+        return Performed(ActionState.DONE, "passed on", task.slug)
+
+    def _too_many(self, task: Handover) -> str | None:
+        if len(self._acted.tasks) < MOST_TASKS:
+            return None
+        return f"The task was not passed on to @{task.slug}: one answer may pass on {MOST_TASKS} tasks at most."
+
+    def _refusal(self, task: Handover) -> str | None:
+        lineage = self._tx.delegations.lineage(self._job)
+        by = Delegator(
+            self._agent, self._job.depth, {above.agent_id for above in lineage if above.agent_id is not None}
+        )
+        target = self._tx.agents.by_slug(task.slug)
+        return refusal(task, target, by) or self._not_for(target)
+
+    def _not_for(self, target: Agent | None) -> str | None:
+        """Return why the person who asked may not talk to this agent, and so may not have it work (decision 3)."""
+        if target is None or self._person is None or may_not_talk(self._person, target) is None:
+            return None
+        return f"The task was not passed on to @{target.slug}: the person who asked may not talk to that agent."
+
+
+def _person(tx: Transaction, job: Job) -> Person | None:
+    """Return the person whose message began it all, None where nobody's did."""
+    if job.inbox_id is None:
+        return None
+    row = tx.inbox.get(job.inbox_id)
+    return Person(PersonId(row.platform, row.user_id), is_owner=row.is_owner)
+
+
+def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules) -> Requester:
+    """Return on whose word the answer of a job acts."""
+    name = str(person.id) if person is not None else ""
+    return Requester(
+        agent=agent,
+        person=name,
+        is_owner=person is not None and person.is_owner,
+        allowed=name in rules.may_conduct,
+        address=job.address,
+        job_id=job.id,
+    )
+
+
+def _is_told(tag: Tag, outcome: Performed) -> bool:
+    """Say whether people hear of it: of whatever a conductor did or could not do, and of tasks that were not passed on.
+
+    What an agent remembers is its own affair.
+    """
+    if tag.name in (TagName.MEMORY, TagName.STATE):
+        return False
+    return tag.name is not TagName.DELEGATE or outcome.state is not ActionState.DONE
+
+
+def _where(tx: Transaction, job: Job) -> str:
+    """Return the key of the agent's own conversation in the channel: a delegate is a guest in another's."""
+    conversation = tx.conversations.get(job.conversation_id) if job.conversation_id is not None else None
+    if conversation is not None and conversation.agent_id == job.agent_id:
+        return conversation.key
+    return conversation_key(job.agent_id or 0, job.address, None)
+
+
+def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:
+    """Return the job of a task: it has no place in a lane, and is never sooner than what led to it (decision 1)."""
+    binding = tx.agents.binding(by.address)
+    payer = binding.client_id if binding is not None else None
+    return Job(
+        id=f"{JobKind.DELEGATION}-{ULID()}",
+        kind=JobKind.DELEGATION,
+        priority=max(Priority.DELEGATION, by.priority),
+        inbox_id=by.inbox_id,
+        agent_id=target.id,
+        client_id=payer or target.client_id,
+        conversation_id=by.conversation_id,
+        parent_id=by.id,
+        depth=by.depth + 1,
+        task=task.task,
+        hears=task.hears,
+        created_at=tx.now,
+        **by.address.model_dump(),
+    )
