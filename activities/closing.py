@@ -5,8 +5,9 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.routing import Typing
+from maestro.domain.busy import INTERRUPTED
 from maestro.domain.flow import CloseOutcome, CloseStep
-from maestro.domain.jobs import Ending
+from maestro.domain.jobs import Ending, JobStatus
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -33,5 +34,7 @@ class ClosingActivities:
 
 def _close(tx: Transaction, step: CloseStep) -> None:
     reason = next((row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error), "")
+    if step.status is JobStatus.CANCELLED and tx.jobs.get(step.job_id).merged_into is not None:
+        reason = INTERRUPTED
     tx.steps.interrupt_others(step)
     tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason))

@@ -129,8 +129,8 @@ class CompactionActivities:
 
 def _excerpt(tx: Transaction, job: Job, budget: int) -> Excerpt:
     """Return the part of the job's conversation that goes."""
-    asked = tx.conversations.message_of_inbox(job.inbox_id)
-    going = may_go(tx.conversations.all_of(job.conversation_id or 0), (asked and asked.id) or 0)
+    asked = frozenset(row.id for row in tx.merges.asked(job))
+    going = may_go(tx.conversations.all_of(job.conversation_id or 0), asked)
     files = tx.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
     return _begun(tx, job, read, budget) or excerpt(read, budget)

@@ -82,7 +82,9 @@ def _prompt(tx: Transaction, job: Job, agent: Agent, budget: int) -> tuple[Promp
     )
     tx.memory.told(past.facts)
     system = system_prompt(agent, tx.now.date(), user_name, past)
-    asked = tx.conversations.recall(job.inbox_id)
+    # Of messages that are answered together the newest ends the history; those before it are in it.
+    last = tx.merges.last_asked(job)
+    asked = tx.conversations.recall(last.id if last is not None else None)
     newest = tx.conversations.newest(conversation_id, (asked and asked.id) or 0, HISTORY_ROWS)
     files = tx.media.of([message.inbox_id for message in newest if message.inbox_id is not None])
     return compose(system, select_history(newest, files, budget - system_cost(system)))

@@ -30,7 +30,9 @@ class ConversationActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            message = tx.conversations.recall(job.inbox_id) or _record(tx, job, agent)
+            # Those it answers together with its own, in order; each is found if a job before this one recorded it.
+            said = [tx.conversations.recall(row.id) or _record(tx, job, agent, row) for row in tx.merges.asked(job)]
+            message = said[-1]
             tx.jobs.update(job.id, conversation_id=message.conversation_id)
             tokens = self._window(agent.model or tx.accounts.default_model())
             return tx.steps.done(
@@ -43,8 +45,7 @@ class ConversationActivities:
             )
 
 
-def _record(tx: Transaction, job: Job, agent: Agent) -> Message:
-    row = tx.inbox.get(job.inbox_id)
+def _record(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Message:
     binding = tx.agents.binding(job.address)
     keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.open(
@@ -62,7 +63,7 @@ def _content(row: InboxRow, tx: Transaction) -> str:
     """Return what the user said and wrote; whom nobody has heard by now is named and not listened to any more."""
     if not row.files():
         return row.content
-    for voice in tx.media.unheard(row.id):
+    for voice in tx.media.unheard([row.id or 0]):
         tx.media.heard(voice.id, "")
     return spoken_text(row.content, tx.media.of([row.id or 0]).get(row.id or 0, ()))
 

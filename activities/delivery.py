@@ -185,8 +185,11 @@ def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
 
 
 def _reply_to(tx: Transaction, job: Job) -> str:
-    """Return the platform's id of the message that is answered: of a job that asked, the last answer it was given."""
+    """Return the platform's id of the message that is answered: the last of those that are answered together.
+
+    Of a job that asked, it is the last answer it was given.
+    """
     # Only a job that waited can have been answered, and its next run is another.
     answered = tx.questions.last_answer(job.id) if job.run > 1 else None
-    inbox_id = answered or job.inbox_id
-    return tx.inbox.get(inbox_id).message_id if inbox_id else ""
+    row = tx.inbox.get(answered) if answered else tx.merges.last_asked(job)
+    return row.message_id if row is not None else ""

@@ -22,11 +22,14 @@ BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class Wanted:
-    """The files of one message that we do not hold yet, by their places in it; ``held`` counts the others."""
+    """The files of a job's messages that we do not hold yet; ``held`` counts the others.
 
-    inbox_id: int
+    A missing one is a row that says nothing yet, and what it refers to.
+    """
+
     address: Address
-    missing: tuple[tuple[int, Attachment], ...]
+    inbox_ids: tuple[int, ...]
+    missing: tuple[tuple[MediaFile, Attachment], ...]
     held: int
 
 
@@ -44,27 +47,25 @@ class MediaActivities:
         wanted = await asyncio.to_thread(self._wanted, ref)
         connector = self._connectors.holding(wanted.address)
         with self._files.arriving() as folder:
-            fetching = [_fetch(connector, one, folder / str(seq)) for seq, one in wanted.missing]
+            fetching = [_fetch(connector, one, folder / str(n)) for n, (_, one) in enumerate(wanted.missing)]
             found = await asyncio.gather(*fetching, return_exceptions=True)
             return await asyncio.to_thread(self._keep, ref, wanted, found)
 
     def _wanted(self, ref: StepRef) -> Wanted:
         with self._store.view() as tx:
-            row = tx.inbox.get(tx.jobs.get(ref.job_id).inbox_id)
-            known = tx.media.of([row.id or 0]).get(row.id or 0, ())
-            missing = tuple((file.seq, row.files()[file.seq]) for file in known if not file.digest)
-            return Wanted(row.id or 0, row.message().address, missing, held=len(known) - len(missing))
+            job = tx.jobs.get(ref.job_id)
+            asked = {row.id: row for row in tx.merges.asked(job) if row.id is not None}
+            known = [file for files in tx.media.of(list(asked)).values() for file in files]
+            missing = tuple((_blank(file), asked[file.inbox_id].files()[file.seq]) for file in known if not file.digest)
+            return Wanted(job.address, tuple(asked), missing, held=len(known) - len(missing))
 
     def _keep(self, ref: StepRef, wanted: Wanted, found: Sequence[Path | BaseException]) -> MediaOutcome:
-        rows = [
-            self._row(MediaFile(inbox_id=wanted.inbox_id, seq=seq, filename=attachment.filename), _known(one))
-            for (seq, attachment), one in zip(wanted.missing, found, strict=True)
-        ]
+        rows = [self._row(blank, _known(one)) for (blank, _), one in zip(wanted.missing, found, strict=True)]
         with self._store.begin() as tx:
             for row in rows:
                 tx.media.put(row)
             gone = sum(not row.digest for row in rows)
-            there, voices = wanted.held + len(rows) - gone, len(tx.media.unheard(wanted.inbox_id))
+            there, voices = wanted.held + len(rows) - gone, len(tx.media.unheard(wanted.inbox_ids))
             return tx.steps.done(ref, MediaOutcome(files=there, unavailable=gone, voices=voices))
 
     def _row(self, row: MediaFile, found: Path | FetchFailure) -> MediaFile:
@@ -75,6 +76,11 @@ class MediaActivities:
         row.content_type = content_type(found)
         row.digest = self._files.take(found)
         return row
+
+
+def _blank(file: MediaFile) -> MediaFile:
+    """Return the row of a file of which nothing is known, not even why it could not be had before."""
+    return MediaFile(inbox_id=file.inbox_id, seq=file.seq, filename=file.filename)
 
 
 def _known(found: Path | BaseException) -> Path | FetchFailure:

@@ -44,7 +44,8 @@ class VoiceActivities:
 
     def _unheard(self, ref: StepRef) -> list[MediaFile]:
         with self._store.view() as tx:
-            return list(tx.media.unheard(tx.jobs.get(ref.job_id).inbox_id))
+            asked = tx.merges.asked(tx.jobs.get(ref.job_id))
+            return list(tx.media.unheard([row.id for row in asked if row.id is not None]))
 
     def _finish(self, ref: StepRef, outcome: VoiceOutcome) -> VoiceOutcome:
         with self._store.begin() as tx:

@@ -6,6 +6,7 @@ from temporalio import activity
 from ulid import ULID
 
 from activities.routing import Typing
+from maestro.domain.busy import INTERRUPTED
 from maestro.domain.errors import WaitReason
 from maestro.domain.flow import ParkOutcome, ParkStep
 from maestro.domain.jobs import WAITING_NOTICE, Ending, Job, JobStatus, Wait, notice_of
@@ -29,7 +30,8 @@ class WaitingActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
-                tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason="stopped by a person"))
+                reason = INTERRUPTED if job.merged_into is not None else "stopped by a person"
+                tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
                 _park(tx, job, tx.steps.waits(job.id, step.steps))
             outcome = tx.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))

@@ -68,7 +68,7 @@ class TemporalJobControl:
                 return tx.jobs.reopen(job).id
             again: Job = tx.jobs.add(restarted(newest, f"{job.kind}-{ULID()}", tx.now))
             if job.parent_id is None:
-                tx.inbox.point_to(job.inbox_id or 0, again.id)
+                tx.merges.follow([newest.id], again.id)
             return again.id
 
     def _stop(self, job_id: str, actor: str) -> JobStatus:

@@ -1,6 +1,6 @@
 """Compaction: when a conversation grows too long for its model, what goes, and what is kept of it (decision 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -63,12 +63,13 @@ def is_due(conversation: Conversation, window: int) -> bool:
     return conversation.total_tokens_estimate > window * 3 // 4 and conversation.message_count > KEPT_MESSAGES
 
 
-def may_go(messages: Sequence[Message], asked_id: int) -> tuple[Message, ...]:
+def may_go(messages: Sequence[Message], asked: Collection[int | None]) -> tuple[Message, ...]:
     """Return the messages that may leave a conversation given oldest first.
 
-    The newest ten and the one being answered always stay.
+    The newest ten always stay, and so do those being answered, given by their rows in the inbox.
     """
-    return tuple(message for message in messages[:-KEPT_MESSAGES] if message.id != asked_id)
+    older = messages[:-KEPT_MESSAGES]
+    return tuple(message for message in older if message.inbox_id is None or message.inbox_id not in asked)
 
 
 def excerpt(messages: Sequence[tuple[Message, str]], budget: int) -> Excerpt:

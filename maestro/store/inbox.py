@@ -1,7 +1,7 @@
 """Received messages."""
 
 from sqlalchemy import bindparam, func, text
-from sqlmodel import col, select, update
+from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
@@ -38,10 +38,6 @@ class Inbox(Repository):
         if row is None:
             raise NotFound(f"inbox row {inbox_id} does not exist")
         return row
-
-    def point_to(self, inbox_id: int, job_id: str) -> None:
-        """Let the row name the job that answers it now."""
-        self._session.exec(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(job_id=job_id))
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the first ``/new`` that came in after this row in the same place, only from this user if one is given.

@@ -39,9 +39,7 @@ class Jobs(Repository):
     )
     _LEADING = aliased(Job)
     # What an answer leads to comes after it.
-    _LED_TO = (
-        select(_LEADING.id).where(col(_LEADING.id) == Job.parent_id, col(_LEADING.status).in_(OPEN)).exists()
-    )
+    _LED_TO = select(_LEADING.id).where(col(_LEADING.id) == Job.parent_id, col(_LEADING.status).in_(OPEN)).exists()
     _CLAIMABLE = (
         select(Job)
         .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
@@ -173,6 +171,7 @@ class Jobs(Repository):
         job.attempts = job.recoveries = 0
         job.error = job.reason = ""
         job.stop_requested = False
+        job.merged_into = None
         job.claimed_at = job.completed_at = job.wake_at = job.waits_since = job.waits_for = None
         job.told_to_wait = False
         job.turn = self._next_turn()
@@ -246,8 +245,10 @@ class Jobs(Repository):
         return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
 
     def head_of(self, lane: LaneKey) -> Job | None:
-        """Return the job that holds this lane or takes it next."""
-        holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_A_PLACE))
+        """Return the job that holds this lane or takes it next; one that is being interrupted gives it up."""
+        holding = select(Job).where(
+            Job.lane == lane, col(Job.status).in_(HOLDS_A_PLACE), col(Job.merged_into).is_(None)
+        )
         return self._session.exec(
             holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1)
         ).first()

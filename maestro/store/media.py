@@ -39,10 +39,12 @@ class Media(Repository):
             if row.id is not None
         }
 
-    def unheard(self, inbox_id: int | None) -> Sequence[MediaFile]:
-        """Return the voices of a message that nobody has listened to yet, in order."""
+    def unheard(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
+        """Return the voices of these messages that nobody has listened to yet, in order."""
         kept = self._session.exec(
-            select(MediaFile).where(MediaFile.inbox_id == inbox_id).order_by(col(MediaFile.seq))
+            select(MediaFile)
+            .where(col(MediaFile.inbox_id).in_(inbox_ids))
+            .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
         ).all()
         return [file for file in kept if file.unheard]
 

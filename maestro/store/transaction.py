@@ -26,6 +26,7 @@ from maestro.store.inbox import Inbox
 from maestro.store.jobs import Jobs
 from maestro.store.media import Media
 from maestro.store.memory import Memory
+from maestro.store.merges import Merges
 from maestro.store.owners import Owners
 from maestro.store.pairing import Pairings
 from maestro.store.people import People
@@ -48,12 +49,18 @@ class Transaction:
         self._session = session
 
     def close_job(self, job_id: str, ending: Ending) -> bool:
-        """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended."""
+        """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended.
+
+        The tasks it gave to other agents may begin if it was answered, and who waits to hear of it may go on.
+        """
         self.questions.cancel_of(job_id)
         self.calls.close(job_id)
         self.deliveries.abandon(job_id)
         self.deliveries.leave_lanes(job_id)
-        return self.jobs.end(job_id, ending)
+        ended = self.jobs.end(job_id, ending)
+        if ended:
+            self.delegations.closed(job_id, ending.status)
+        return ended
 
     def answer(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
         """Keep what a person, ``platform:userId`` or the operator, says to a question, and let its job go on.
@@ -103,6 +110,11 @@ class Transaction:
     def conversations(self) -> Conversations:
         """Conversations and messages."""
         return Conversations(self._session, self.now)
+
+    @cached_property
+    def merges(self) -> Merges:
+        """Messages that are answered together."""
+        return Merges(self._session, self.now)
 
     @cached_property
     def media(self) -> Media:

@@ -33,6 +33,7 @@ def message(number: int, text: str = "words", *, superseded: bool = False) -> Me
         role=Role.USER if number % 2 else Role.ASSISTANT,
         content=text,
         token_estimate=estimate(text),
+        inbox_id=number if number % 2 else None,
         job_id="job",
         superseded=superseded,
         created_at=NOW,
@@ -57,9 +58,10 @@ def test_ten_messages_never_go_however_long_they_are() -> None:
 
 def test_the_newest_ten_and_the_one_being_answered_stay() -> None:
     everything = [message(number) for number in range(1, 15)]
-    assert [one.id for one in may_go(everything, 14)] == [1, 2, 3, 4]
-    assert [one.id for one in may_go(everything, 2)] == [1, 3, 4]
-    assert may_go(everything[:10], 10) == ()
+    assert [one.id for one in may_go(everything, {13})] == [1, 2, 3, 4]
+    assert [one.id for one in may_go(everything, {3})] == [1, 2, 4]
+    assert [one.id for one in may_go(everything, {1, 3})] == [2, 4]
+    assert may_go(everything[:10], ()) == ()
 
 
 def test_what_does_not_fit_goes_another_time() -> None:
