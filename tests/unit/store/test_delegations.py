@@ -1,0 +1,204 @@
+"""Tasks hang on the job whose answer gave them: when they begin, and when who waits to hear of them goes on."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.jobs import Ending, Job, JobKind, JobStatus
+from maestro.domain.messages import LaneKey
+from maestro.store.delegations import WITHHELD
+from maestro.store.store import Store
+from tests.support.job_rows import Clock
+
+LANE = LaneKey("web/default/c")
+LAPSE = timedelta(seconds=10)
+COMPLETED, FAILED, CANCELLED = JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    store = Store.open(tmp_path / "maestro.db", clock)
+    yield store
+    store.close()
+
+
+@pytest.fixture(autouse=True)
+def _message(store: Store) -> None:
+    """A message is being answered."""
+    with store.begin() as tx:
+        tx.jobs.add(Job(id="root", lane=LANE, created_at=tx.now, **_place()))
+        tx.jobs.started("root")
+
+
+def _place() -> dict[str, str]:
+    return {"platform": "web", "account": "default", "channel": "c"}
+
+
+def give(store: Store, name: str, by: str = "root", *, hears: bool = False, depth: int = 1) -> None:
+    """Let the answer of a job give a task."""
+    with store.begin() as tx:
+        tx.jobs.add(
+            Job(
+                id=name,
+                kind=JobKind.DELEGATION,
+                parent_id=by,
+                depth=depth,
+                task=f"task {name}",
+                hears=hears,
+                created_at=tx.now,
+                **_place(),
+            )
+        )
+
+
+def begin(store: Store, name: str) -> None:
+    with store.begin() as tx:
+        tx.jobs.started(name)
+
+
+def end(store: Store, name: str, status: JobStatus = COMPLETED) -> None:
+    with store.begin() as tx:
+        assert tx.close_job(name, Ending(status=status))
+
+
+def done(store: Store, name: str) -> None:
+    begin(store, name)
+    end(store, name)
+
+
+def claimable(store: Store) -> list[str]:
+    with store.view() as tx:
+        return [job.id for job in tx.jobs.claimable(10, tx.now - LAPSE)]
+
+
+def job(store: Store, name: str) -> Job:
+    with store.view() as tx:
+        return tx.jobs.get(name)
+
+
+def continuations(store: Store, name: str = "root") -> list[Job]:
+    """Return the jobs in which a delegator goes on."""
+    with store.view() as tx:
+        return [other for other in tx.delegations.of(name) if not other.task]
+
+
+def test_a_task_waits_for_the_answer_that_gave_it(store: Store, clock: Clock) -> None:
+    give(store, "task")
+    assert claimable(store) == []
+    end(store, "root")
+    assert claimable(store) == [], "the workflow that ends now starts it"
+    clock.go(seconds=11)
+    assert claimable(store) == ["task"], "and if it died before it did, the dispatcher does"
+
+
+@pytest.mark.parametrize("status", [FAILED, CANCELLED])
+def test_without_that_answer_no_task_begins_until_the_job_is_resumed(store: Store, status: JobStatus) -> None:
+    give(store, "task", hears=True)
+    end(store, "root", status)
+    assert (job(store, "task").status, job(store, "task").reason) == (CANCELLED, WITHHELD)
+    assert continuations(store) == []
+    with store.begin() as tx:
+        tx.delegations.reopened("root")
+        tx.jobs.reopen(tx.jobs.get("root"))
+    assert job(store, "task").status is JobStatus.PENDING
+    assert claimable(store) == ["root"]
+
+
+def test_a_task_that_runs_is_left_alone_by_what_becomes_of_its_parent(store: Store) -> None:
+    give(store, "task")
+    begin(store, "task")
+    end(store, "root", FAILED)
+    assert job(store, "task").status is JobStatus.RUNNING
+
+
+def test_nobody_goes_on_for_a_task_that_nobody_waits_to_hear(store: Store) -> None:
+    give(store, "task")
+    end(store, "root")
+    done(store, "task")
+    assert continuations(store) == []
+
+
+@pytest.mark.parametrize("last", [COMPLETED, FAILED])
+def test_the_delegator_goes_on_once_when_all_it_waits_for_has_ended(store: Store, last: JobStatus) -> None:
+    give(store, "one", hears=True)
+    give(store, "two", hears=True)
+    give(store, "aside")
+    end(store, "root")
+    done(store, "one")
+    assert continuations(store) == []
+    begin(store, "two")
+    end(store, "two", last)
+    (goes_on,) = continuations(store)
+    assert (goes_on.lane, goes_on.turn, goes_on.depth) == (LANE, job(store, "root").turn, 1)
+    assert (goes_on.kind, goes_on.status) == (JobKind.DELEGATION, JobStatus.PENDING)
+
+
+def test_it_is_next_in_its_lane(store: Store) -> None:
+    give(store, "task", hears=True)
+    with store.begin() as tx:
+        tx.jobs.add(Job(id="later", lane=LANE, created_at=tx.now, **_place()))
+    end(store, "root")
+    done(store, "task")
+    (goes_on,) = continuations(store)
+    assert claimable(store) == [goes_on.id]
+
+
+def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -> None:
+    give(store, "outer", hears=True)
+    end(store, "root")
+    begin(store, "outer")
+    give(store, "inner", by="outer", hears=True, depth=2)
+    end(store, "outer")
+    assert continuations(store) == [], "outer has not said its last word"
+    done(store, "inner")
+    assert continuations(store) == []
+    (outer_goes_on,) = continuations(store, "outer")
+    assert outer_goes_on.lane is None
+    with store.begin() as tx:
+        tx.jobs.started(outer_goes_on.id)
+        tx.jobs.update(outer_goes_on.id, answer_id=7)
+        tx.close_job(outer_goes_on.id, Ending(status=COMPLETED))
+    assert len(continuations(store)) == 1
+    with store.view() as tx:
+        assert [(task.id, last.id) for task, last in tx.delegations.heard("root")] == [("outer", outer_goes_on.id)]
+
+
+def test_what_a_person_stopped_is_not_reported(store: Store) -> None:
+    give(store, "task", hears=True)
+    end(store, "root")
+    begin(store, "task")
+    with store.begin() as tx:
+        tx.jobs.request_stop("task")
+    end(store, "task", CANCELLED)
+    assert continuations(store) == []
+
+
+def test_a_task_resumed_after_its_failure_was_told_is_told_again(store: Store) -> None:
+    give(store, "task", hears=True)
+    end(store, "root")
+    begin(store, "task")
+    end(store, "task", FAILED)
+    (first,) = continuations(store)
+    done(store, first.id)
+    with store.begin() as tx:
+        tx.jobs.reopen(tx.jobs.get("task"))
+    done(store, "task")
+    assert len(continuations(store)) == 2
+
+
+def test_who_is_heard_by_whom(store: Store) -> None:
+    give(store, "heard", hears=True)
+    give(store, "posted")
+    with store.view() as tx:
+        assert tx.delegations.answers_to(tx.jobs.get("posted")) is None
+        assert tx.delegations.answers_to(tx.jobs.get("root")) is None
+        delegator = tx.delegations.answers_to(tx.jobs.get("heard"))
+    assert delegator is not None
+    assert delegator.id == "root"
