@@ -33,7 +33,7 @@ class Keywords:
 
     @cached_property
     def _prepared(self) -> Sequence[tuple[str, str, frozenset[str]]]:
-        return [(source, fold(source), _pieces(fold(source))) for source in self.sources]
+        return [(source, fold(source), _pieces(fold(source))) for source in self.sources if fold(source)]
 
     def found(self, message: Words) -> tuple[str, ...]:
         """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them."""
