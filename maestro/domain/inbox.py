@@ -1,20 +1,30 @@
 """The row that makes a message ours: written before the platform is told that we have it."""
 
 from datetime import datetime
+from enum import StrEnum
 
 from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
-from maestro.domain.columns import UtcDateTime
+from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.messages import Address, Attachment, IncomingMessage
 
 _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
 
 
+class Pace(StrEnum):
+    """Whether a person had sent too many messages in the last minute; of one that was over, whether they were told."""
+
+    WITHIN = ""
+    OVER = "over"
+    TOLD = "told"
+
+
 class InboxRow(SQLModel, table=True):
     """One received message; unique by platform, account, channel and the platform's message id.
 
-    ``control`` is the control word that Maestro obeyed, empty for what is no control word and for a refused one.
+    ``control`` is the control word that Maestro obeyed, empty for what is no control word and for a refused one. The
+    code of a pairing is left out of ``content``.
     """
 
     __tablename__ = "inbox"
@@ -29,6 +39,7 @@ class InboxRow(SQLModel, table=True):
             sqlite_where=text("control = '/new'"),
             postgresql_where=text("control = '/new'"),
         ),
+        Index("ix_inbox_person", "platform", "user_id", "pace", "received_at"),
     )
 
     id: int | None = Field(default=None, primary_key=True)
@@ -49,6 +60,7 @@ class InboxRow(SQLModel, table=True):
     received_at: datetime = Field(sa_type=UtcDateTime)
     job_id: str = Field(index=True)
     control: str = ""
+    pace: Pace = Field(default=Pace.WITHIN, sa_type=text_of(Pace))
 
     @classmethod
     def of(cls, message: IncomingMessage, job_id: str, received_at: datetime) -> "InboxRow":

@@ -41,6 +41,7 @@ class Pairing(SQLModel, table=True):
             sqlite_where=text("status = 'pending'"),
             postgresql_where=text("status = 'pending'"),
         ),
+        Index("ix_pairings_person", "platform", "user_id"),
     )
 
     id: int | None = Field(default=None, primary_key=True)

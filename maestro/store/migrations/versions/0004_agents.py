@@ -4,15 +4,31 @@ import sqlalchemy as sa
 from alembic import op
 
 from maestro.domain.columns import UtcDateTime
+from maestro.domain.likeness import key
+from maestro.domain.wording import indexed
 
 revision = "0004"
 down_revision = "0003"
+
+TOKENIZER = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc' tokenchars '+#_'"
+_ADD = "INSERT INTO memory_search (rowid, agent_id, words) VALUES (new.id, new.agent_id, new.words);"
+_TAKE = (
+    "INSERT INTO memory_search (memory_search, rowid, agent_id, words) "
+    "VALUES ('delete', old.id, old.agent_id, old.words);"
+)
+FACT_TRIGGERS = {
+    "added": ("INSERT", _ADD),
+    "changed": ("UPDATE OF agent_id, words", f"{_TAKE} {_ADD}"),
+    "removed": ("DELETE", _TAKE),
+}
+"""What keeps the index of facts up to date."""
 
 
 def upgrade() -> None:
     """Apply."""
     _agents()
     _people()
+    _routing()
     _memory()
     _skills()
     _schedules()
@@ -21,6 +37,12 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Take back."""
+    for event in FACT_TRIGGERS:
+        op.execute(f"DROP TRIGGER memory_facts_{event}")
+    op.execute("DROP TABLE memory_search")
+    op.drop_index("ix_memory_facts_surest", "memory_facts")
+    op.drop_index("ix_inbox_person", "inbox")
+    op.drop_index("ix_agents_active", "agents")
     op.drop_index("ix_queue_parent_id", "queue")
     op.drop_index("ix_queue_merged_into", "queue")
     for table, columns in (
@@ -28,7 +50,8 @@ def downgrade() -> None:
         ("messages_archive", ("agent_id",)),
         ("messages", ("agent_id",)),
         ("queue", ("hears", "task", "depth", "parent_id", "merged_into")),
-        ("memory_facts", ("place",)),
+        ("inbox", ("pace",)),
+        ("memory_facts", ("words", "likeness", "place")),
         ("clients", ("plan", "slug")),
         ("agent_channels", ("allow_bots", "busy")),
         ("agents", ("version", "entry", "memory_scope", "allow_users", "skills", "quirks", "voice")),
@@ -153,8 +176,24 @@ def _people() -> None:
     )
 
 
+def _routing() -> None:
+    op.add_column("inbox", _text("pace"))
+    op.create_index("ix_inbox_person", "inbox", ["platform", "user_id", "pace", "received_at"])
+    op.create_index(
+        "ix_agents_active",
+        "agents",
+        ["id", "slug", "name", "role"],
+        sqlite_where=sa.text("status = 'active'"),
+        postgresql_where=sa.text("status = 'active'"),
+    )
+    op.create_index("ix_pairings_person", "pairings", ["platform", "user_id"])
+
+
 def _memory() -> None:
-    op.add_column("memory_facts", _text("place"))
+    for column in ("place", "likeness", "words"):
+        op.add_column("memory_facts", _text(column))
+    op.create_index("ix_memory_facts_surest", "memory_facts", ["agent_id", "place", "confidence"])
+    _memory_search()
     op.create_table(
         "memory_state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -167,6 +206,21 @@ def _memory() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("agent_id", "place", "key"),
     )
+
+
+def _memory_search() -> None:
+    """Index what facts say; ``maestro/domain/wording.py`` writes the words, the tokenizer only takes them apart."""
+    op.execute(
+        "CREATE VIRTUAL TABLE memory_search USING fts5("
+        f"agent_id, words, content='memory_facts', content_rowid='id', tokenize=\"{TOKENIZER}\")"
+    )
+    for event, actions in FACT_TRIGGERS.items():
+        op.execute(f"CREATE TRIGGER memory_facts_{event} AFTER {actions[0]} ON memory_facts BEGIN {actions[1]} END")
+    facts = sa.table("memory_facts", *map(sa.column, ("id", "content", "likeness", "words")))
+    connection = op.get_bind()
+    for fact_id, content in connection.execute(sa.select(facts.c.id, facts.c.content)).all():
+        found = {"likeness": key(content), "words": indexed(content)}
+        connection.execute(sa.update(facts).where(facts.c.id == fact_id).values(found))
 
 
 def _skills() -> None:
