@@ -7,6 +7,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.routing import RoutingActivities
     from maestro.domain.jobs import JobRef
+    from workflows.delegation import DelegationWorkflow
     from workflows.job import JobRun
     from workflows.message import MessageWorkflow
 
@@ -20,6 +21,17 @@ class ChangedWorkflow:
         """Return how the job ended."""
         await workflow.sleep(timedelta(seconds=1))
         return await MessageWorkflow().run(ref)
+
+
+@workflow.defn(name="DelegationWorkflow")
+class ChangedDelegation:
+    """The real one, after a nap."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        await workflow.sleep(timedelta(seconds=1))
+        return await DelegationWorkflow().run(ref)
 
 
 @workflow.defn(name="MessageWorkflow")

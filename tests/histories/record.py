@@ -82,6 +82,24 @@ async def account_wait(maestro: Instance, channel: str) -> str:
     return await said(maestro, channel, "waiting")
 
 
+async def delegated(maestro: Instance, channel: str) -> str:
+    """Be answered by an agent that passes a task on."""
+    maestro.llm.script(channel, reply=f"Ada will. [DELEGATE:ada]a task of {channel}[/DELEGATE]")
+    job_id = await said(maestro, channel, "completed")
+    await maestro.ended(channel, "completed", 2)
+    return job_id
+
+
+async def task(maestro: Instance, channel: str) -> str:
+    """Be a task whose result the delegator waits to hear."""
+    maestro.llm.script(channel, reply="I ask. [DELEGATE:ada wait]the job of a delegate[/DELEGATE]")
+    maestro.llm.script("the job of a delegate", reply="It is done.")
+    parent = await said(maestro, channel, "completed")
+    await maestro.ended(channel, "completed", 3)
+    (row,) = maestro.query("SELECT id FROM queue WHERE parent_id = ? AND hears", parent)
+    return str(row["id"])
+
+
 async def step_retry(maestro: Instance, channel: str) -> str:
     """Meet a row that cannot be read until it is mended."""
     maestro.llm.script("ahead of it", delay=1)
@@ -116,6 +134,8 @@ SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
         tool_rounds,
         question,
         account_wait,
+        delegated,
+        task,
     )
 }
 
@@ -123,8 +143,9 @@ SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
 async def record() -> None:
     """Play every scenario and write its history."""
     binding = {"platform": "web", "channel": READ_ONLY, "agent": "conductor", "permissions": "read_only"}
+    agents = [{"slug": "conductor", "role": "conductor"}, {"slug": "ada"}]
     with tempfile.TemporaryDirectory() as folder:
-        async with running_instance(Path(folder), web={"apiKey": KEY}, channels=[binding]) as maestro:
+        async with running_instance(Path(folder), agents=agents, web={"apiKey": KEY}, channels=[binding]) as maestro:
             client = await maestro.temporal()
             for name, scenario in SCENARIOS.items():
                 job_id = await scenario(maestro, name)
