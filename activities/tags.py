@@ -30,7 +30,7 @@ class TagActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             answer = parse(tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content)
-            acted = Acting(tx, job, self._rules).on(answer.tags)
+            acted = Acting(tx, job, self._rules).on(answer.tags) if answer.tags else Acted()
             message = _record(tx, job, shown(answer.visible, acted.told, [task for task, _ in acted.tasks]))
             tx.jobs.update(job.id, answer_id=message.id)
             heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
