@@ -34,6 +34,7 @@ class Conversation(SQLModel, table=True):
         ),
         Index("ix_conversations_key", "key"),
         Index("ix_conversations_channel", "platform", "account", "channel"),
+        Index("ix_conversations_last", "last_message_at", "id"),
     )
 
     id: int | None = Field(default=None, primary_key=True)

@@ -59,6 +59,7 @@ class Job(SQLModel, table=True):
     ``wake_at`` is when a waiting job goes on, ``told_to_wait`` whether its person was told that it waits.
     ``merged_into`` is the job that answers in its place. A delegation has the job that gave it as ``parent_id``, its
     ``depth`` below the message that began it all, and the ``task``; ``hears`` says that the delegator wants the result.
+    ``erased`` says that what was said in it was deleted with its conversation.
     """
 
     __tablename__ = "queue"
@@ -111,6 +112,7 @@ class Job(SQLModel, table=True):
     depth: int = 0
     task: str = ""
     hears: bool = False
+    erased: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

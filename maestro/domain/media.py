@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from sqlmodel import Field, SQLModel, UniqueConstraint
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.prompts import ImageRef
 from maestro.domain.quoting import quoted
@@ -27,7 +27,7 @@ class MediaFile(SQLModel, table=True):
     """
 
     __tablename__ = "media"
-    __table_args__ = (UniqueConstraint("inbox_id", "seq"),)
+    __table_args__ = (UniqueConstraint("inbox_id", "seq"), Index("ix_media_digest", "digest"))
 
     id: int | None = Field(default=None, primary_key=True)
     inbox_id: int = Field(foreign_key="inbox.id")

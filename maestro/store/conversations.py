@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam
+from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
 from maestro.domain.conversations import (
@@ -16,6 +16,7 @@ from maestro.domain.conversations import (
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
 from maestro.domain.prompts import Role
+from maestro.domain.removal import RemovedConversation
 from maestro.store.repository import Repository
 
 
@@ -76,6 +77,7 @@ class Conversations(Repository):
         if found is not None:
             return found
         conversation = Conversation(
+            id=self._next_id(),
             key=key,
             agent_id=agent_id,
             user_id=user_id,
@@ -163,6 +165,11 @@ class Conversations(Repository):
         """Return the messages up to and including one, newest first, without superseded answers."""
         wanted = {"of_conversation": conversation_id, "up_to": up_to, "at_most": limit}
         return self._session.exec(self._NEWEST, params=wanted).all()
+
+    def _next_id(self) -> int:
+        """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""
+        ids = (select(func.max(Conversation.id)), select(func.max(RemovedConversation.id)))
+        return 1 + max(self._run(newest).scalar_one() or 0 for newest in ids)
 
 
 def _status(closed_by: int | None) -> ConversationStatus:

@@ -17,6 +17,7 @@ from maestro.domain.memory import MemoryFact, MemoryState
 from maestro.domain.pairing import IgnoredLines, Invitation, KnownPerson, Pairing
 from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
 from maestro.domain.questions import Question
+from maestro.domain.removal import DiscardedFile, RemovedConversation
 from maestro.domain.schedules import Cron, Heartbeat
 from maestro.domain.skills import SkillProblem, SkillRow
 from maestro.domain.tools import ToolRun
@@ -38,6 +39,7 @@ TABLES = (
     Conversation,
     Cron,
     Delivery,
+    DiscardedFile,
     Heartbeat,
     IgnoredLines,
     InboxRow,
@@ -57,6 +59,7 @@ TABLES = (
     Prompt,
     PromptPart,
     Question,
+    RemovedConversation,
     Reservation,
     SkillProblem,
     SkillRow,

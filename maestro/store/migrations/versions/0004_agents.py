@@ -11,9 +11,9 @@ revision = "0004"
 down_revision = "0003"
 
 TOKENIZER = "unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc' tokenchars '+#_'"
-_ADD = "INSERT INTO memory_search (rowid, agent_id, words) VALUES (new.id, new.agent_id, new.words);"
+_ADD = "INSERT INTO memory_index (rowid, agent_id, words) VALUES (new.id, new.agent_id, new.words);"
 _TAKE = (
-    "INSERT INTO memory_search (memory_search, rowid, agent_id, words) "
+    "INSERT INTO memory_index (memory_index, rowid, agent_id, words) "
     "VALUES ('delete', old.id, old.agent_id, old.words);"
 )
 FACT_TRIGGERS = {
@@ -33,13 +33,16 @@ def upgrade() -> None:
     _skills()
     _schedules()
     _jobs()
+    _conversations()
 
 
 def downgrade() -> None:
     """Take back."""
+    op.drop_index("ix_media_digest", "media")
+    op.drop_index("ix_conversations_last", "conversations")
     for event in FACT_TRIGGERS:
         op.execute(f"DROP TRIGGER memory_facts_{event}")
-    op.execute("DROP TABLE memory_search")
+    op.execute("DROP TABLE memory_index")
     op.drop_index("ix_memory_facts_surest", "memory_facts")
     op.drop_index("ix_inbox_person", "inbox")
     op.drop_index("ix_agents_active", "agents")
@@ -49,7 +52,7 @@ def downgrade() -> None:
         ("prompts", ("layers",)),
         ("messages_archive", ("agent_id",)),
         ("messages", ("agent_id",)),
-        ("queue", ("hears", "task", "depth", "parent_id", "merged_into")),
+        ("queue", ("erased", "hears", "task", "depth", "parent_id", "merged_into")),
         ("inbox", ("pace",)),
         ("memory_facts", ("words", "likeness", "place")),
         ("clients", ("plan", "slug")),
@@ -59,6 +62,8 @@ def downgrade() -> None:
         for column in columns:
             op.drop_column(table, column)
     for table in (
+        "discarded_files",
+        "removed_conversations",
         "actions",
         "cron_jobs",
         "heartbeat_configs",
@@ -193,7 +198,7 @@ def _memory() -> None:
     for column in ("place", "likeness", "words"):
         op.add_column("memory_facts", _text(column))
     op.create_index("ix_memory_facts_surest", "memory_facts", ["agent_id", "place", "confidence"])
-    _memory_search()
+    _memory_index()
     op.create_table(
         "memory_state",
         sa.Column("id", sa.Integer(), nullable=False),
@@ -208,10 +213,10 @@ def _memory() -> None:
     )
 
 
-def _memory_search() -> None:
+def _memory_index() -> None:
     """Index what facts say; ``maestro/domain/wording.py`` writes the words, the tokenizer only takes them apart."""
     op.execute(
-        "CREATE VIRTUAL TABLE memory_search USING fts5("
+        "CREATE VIRTUAL TABLE memory_index USING fts5("
         f"agent_id, words, content='memory_facts', content_rowid='id', tokenize=\"{TOKENIZER}\")"
     )
     for event, actions in FACT_TRIGGERS.items():
@@ -286,4 +291,23 @@ def _jobs() -> None:
         sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("job_id", "seq"),
+    )
+
+
+def _conversations() -> None:
+    op.add_column("queue", sa.Column("erased", sa.Boolean(), nullable=False, server_default=sa.false()))
+    op.create_index("ix_conversations_last", "conversations", ["last_message_at", "id"])
+    op.create_index("ix_media_digest", "media", ["digest"])
+    op.create_table(
+        "removed_conversations",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("at", UtcDateTime(), nullable=False),
+        sa.Column("actor", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "discarded_files",
+        sa.Column("path", sa.String(), nullable=False),
+        sa.Column("at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("path"),
     )
