@@ -1,30 +1,32 @@
 """Step 8 of a message: the prompt, stored as references."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from temporalio import activity
 
-from maestro.domain.agents import Agent
+from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.calls import Prompt
-from maestro.domain.context import (
-    FACTS,
-    HISTORY_ROWS,
-    SUMMARIES,
-    Recollection,
-    compose,
-    recollect,
-    select_history,
-    system_cost,
-    system_prompt,
-)
+from maestro.domain.context import Composition, Knowledge, Matter, compose
+from maestro.domain.conversations import Message
 from maestro.domain.flow import ContextOutcome
+from maestro.domain.history import Utterance
 from maestro.domain.jobs import Job, StepRef
+from maestro.domain.layers import LAYER_SIZES
+from maestro.domain.memory import place_of
 from maestro.domain.models import prompt_budget
-from maestro.domain.prompts import PROMPT_TURNS, PromptMessage, ToolSpec
-from maestro.domain.tokens import estimate_messages, estimate_tools
+from maestro.domain.owners import PersonId
+from maestro.domain.permissions import Person
+from maestro.domain.persona import Colleague, said_by
+from maestro.domain.prompts import PROMPT_TURNS, Role, ToolSpec
+from maestro.domain.recollection import FACTS, SUMMARIES
+from maestro.domain.skills import Skill, choose
+from maestro.domain.tokens import estimate, estimate_tools
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+
+HISTORY_ROWS = 500
 
 
 class Toolbox(Protocol):
@@ -35,16 +37,22 @@ class Toolbox(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class ContextRules:
+    """What says the tokens of a model's window, the tools, and where agents remember that do not say it themselves."""
+
+    window: Callable[[str], int]
+    toolbox: Toolbox
+    scope: MemoryScope
+
+
 class ContextActivities:
-    """Builds what the model will see (specification 003, step 6).
+    """Builds what the model will see (specification 003, step 6)."""
 
-    ``window`` says the tokens of a model's window, ``toolbox`` what it is told of its tools beside the prompt.
-    """
-
-    def __init__(self, store: Store, window: Callable[[str], int], toolbox: Toolbox) -> None:
+    def __init__(self, store: Store, rules: ContextRules) -> None:
         self._store = store
-        self._window = window
-        self._toolbox = toolbox
+        self._rules = rules
+        self._shelf = Shelf()
 
     @activity.defn
     def build_context(self, ref: StepRef) -> ContextOutcome:
@@ -53,38 +61,88 @@ class ContextActivities:
             # An optional step that Temporal has given up may still be under way; it must not act any more.
             tx.steps.interrupt_others(ref)
             job = tx.jobs.get(ref.job_id)
-            agent = tx.agents.get(job.agent_id)
-            tokens_of_window = self._window(agent.model or tx.accounts.default_model())
-            tools = estimate_tools(self._toolbox.specs(agent.tool_names))
-            messages = _prompt(tx, job, agent, prompt_budget(tokens_of_window) - tools)
-            turns = tx.prompts.pack(messages)
-            tokens = estimate_messages(messages)
+            composed = self._composed(tx, job, tx.agents.get(job.agent_id))
+            tx.memory.told(composed.facts)
+            turns = tx.prompts.pack(composed.messages)
             prompt = tx.prompts.add(
                 Prompt(
                     job_id=job.id,
                     turns=PROMPT_TURNS.dump_json(turns).decode(),
-                    tokens=tokens,
+                    layers=LAYER_SIZES.dump_json(composed.layers).decode(),
+                    tokens=composed.tokens,
                     created_at=tx.now,
                 )
             )
-            return tx.steps.done(ref, ContextOutcome(prompt_id=prompt.id or 0, turns=len(turns), tokens=tokens))
+            outcome = ContextOutcome(prompt_id=prompt.id or 0, turns=len(turns), tokens=composed.tokens)
+            return tx.steps.done(ref, outcome)
+
+    def _composed(self, tx: Transaction, job: Job, agent: Agent) -> Composition:
+        matter = _matter(tx, job, agent, self._rules.scope)
+        specs = self._rules.toolbox.specs(agent.tool_names)
+        tools = frozenset(spec.name for spec in specs)
+        allowed = frozenset(agent.skills.split()) if agent.skills is not None else None
+        known = Knowledge(
+            tools=tools,
+            colleagues=tx.colleagues.of(job.agent_id, _requester(tx, job)),
+            skills=choose(self._shelf.skills(tx), matter.text, tools, allowed),
+            facts=tx.memory.best(agent.id or 0, FACTS, matter.place),
+            states=tx.memory.states(agent.id or 0, matter.place),
+        )
+        window = self._rules.window(agent.model or tx.accounts.default_model())
+        return compose(agent, matter, known, tx.now.date(), prompt_budget(window) - estimate_tools(specs))
 
 
-def _prompt(tx: Transaction, job: Job, agent: Agent, budget: int) -> tuple[PromptMessage, ...]:
-    """Return the whole prompt, within the budget as long as the agent's own words and the message itself are."""
-    conversation_id = job.conversation_id or 0
-    user_name = tx.inbox.get(job.inbox_id).user_name
-    bare = system_prompt(agent, tx.now.date(), user_name, Recollection())
-    past = recollect(
-        tx.memory.best(agent.id or 0, FACTS),
-        tx.compactions.latest(conversation_id, SUMMARIES),
-        budget - system_cost(bare),
+class Shelf:
+    """Keeps the skills from message to message: preparing them takes longer than using them."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, Sequence[Skill]] = ((), ())
+
+    def skills(self, tx: Transaction) -> Sequence[Skill]:
+        """Return the skills as they are now."""
+        edition = tx.skills.edition()
+        if edition != self._kept[0]:
+            self._kept = (edition, tx.skills.enabled())
+        return self._kept[1]
+
+
+def _matter(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> Matter:
+    """Return what the job is to answer, and what was said before, by the kind of the job."""
+    if job.inbox_id is None:
+        # Nobody spoke in a conversation: the task is all there is, with the agent's persona and memory.
+        return Matter(turns=(Utterance(Role.USER, job.task, estimate(job.task)),), place=place_of(agent, None, scope))
+    recorded = tx.conversations.recall(job.inbox_id)
+    conversation = tx.conversations.get(job.conversation_id)
+    newest_first = tx.conversations.newest(conversation.id or 0, (recorded and recorded.id) or 0, HISTORY_ROWS)
+    said = _said(tx, newest_first)
+    asked = {job.inbox_id}
+    return Matter(
+        turns=tuple(one for one, row in reversed(list(zip(said, newest_first, strict=True))) if row.inbox_id in asked),
+        earlier=tuple(one for one, row in zip(said, newest_first, strict=True) if row.inbox_id not in asked),
+        summaries=tuple(tx.compactions.latest(conversation.id or 0, SUMMARIES)),
+        user_name=tx.inbox.get(job.inbox_id).user_name,
+        place=place_of(agent, conversation.key, scope),
     )
-    tx.memory.told(past.facts)
-    system = system_prompt(agent, tx.now.date(), user_name, past)
-    # Of messages that are answered together the newest ends the history; those before it are in it.
-    last = tx.merges.last_asked(job)
-    asked = tx.conversations.recall(last.id if last is not None else None)
-    newest = tx.conversations.newest(conversation_id, (asked and asked.id) or 0, HISTORY_ROWS)
-    files = tx.media.of([message.inbox_id for message in newest if message.inbox_id is not None])
-    return compose(system, select_history(newest, files, budget - system_cost(system)))
+
+
+def _said(tx: Transaction, messages: Sequence[Message]) -> list[Utterance]:
+    """Return what messages say, with their files, and whose words they are where another agent said them."""
+    files = tx.media.of([message.inbox_id for message in messages if message.inbox_id is not None])
+    others = {message.agent_id for message in messages} - {None}
+    authors = {agent_id: said_by(_colleague(tx.agents.get(agent_id))) for agent_id in others}
+    return [
+        Utterance.of(message, files.get(message.inbox_id or 0, ()), authors.get(message.agent_id, ""))
+        for message in messages
+    ]
+
+
+def _colleague(agent: Agent) -> Colleague:
+    return Colleague(agent.slug, agent.name, agent.description)
+
+
+def _requester(tx: Transaction, job: Job) -> Person | None:
+    """Return whose message this is, None where nobody wrote one."""
+    if job.inbox_id is None:
+        return None
+    row = tx.inbox.get(job.inbox_id)
+    return Person(PersonId(row.platform, row.user_id), row.is_owner)

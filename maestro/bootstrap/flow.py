@@ -11,7 +11,7 @@ from activities.acting import ActingRules
 from activities.asking import AskingRules
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionLimits
-from activities.context import ContextActivities
+from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities
 from activities.delegation import DelegationActivities
 from activities.delivery import DeliveryActivities
@@ -148,7 +148,7 @@ def _local_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
     return [
         RoutingActivities(flow.store, flow.typing, settings.routing.fallback_agent).choose_agent,
         ConversationActivities(flow.store, window).record_message,
-        ContextActivities(flow.store, window, brains.tools).build_context,
+        ContextActivities(flow.store, _context_rules(settings, brains)).build_context,
         TagActivities(flow.store, acting_rules(settings)).record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
@@ -167,6 +167,10 @@ def _model_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
         tools.call_tool,
         VoiceActivities(flow.store, flow.files, _transcriber(settings, brains.models), watch).transcribe,
     ]
+
+
+def _context_rules(settings: Settings, brains: Brains) -> ContextRules:
+    return ContextRules(brains.models.table.context_window, brains.tools, MemoryScope(settings.memory.scope))
 
 
 def _transcriber(settings: Settings, models: Models) -> Transcriber | None:

@@ -1,152 +1,140 @@
-"""The prompt: layers in a cache-friendly order, history newest first within the budget (specification 003, step 6)."""
+"""The prompt: layers in a cache-friendly order, each within its share of the budget (specification 003, step 6)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from maestro.domain.agents import Agent
 from maestro.domain.compaction import Compaction
-from maestro.domain.conversations import Message
-from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
-from maestro.domain.memory import FactCategory, MemoryFact
+from maestro.domain.history import Shown, Utterance, select_history, show_asked
+from maestro.domain.layers import Layer, LayerName, LayerSize, Room, joined
+from maestro.domain.media import MAX_IMAGES
+from maestro.domain.memory import MemoryFact, MemoryState
+from maestro.domain.persona import Colleague, persona
 from maestro.domain.prompts import PromptMessage, Role
-from maestro.domain.quoting import FACT_CHARS, NAME_CHARS, quoted, quoted_lines
-from maestro.domain.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut, estimate
+from maestro.domain.quoting import NAME_CHARS, quoted
+from maestro.domain.recollection import ToldFacts, other_facts, state, sticky_facts, summaries
+from maestro.domain.skills import Skill
+from maestro.domain.tokens import MESSAGE_OVERHEAD
 
-HISTORY_ROWS = 500
-SUMMARIES = 3
-FACTS = 15
-"""How many facts are told beside the sticky ones."""
-SHORTEST_SUMMARY = 40
-"""Tokens, the heading included; with less room a summary says nothing."""
-
-Files = Mapping[int, tuple[MediaFile, ...]]
-"""The files of messages by the id of their inbox row."""
+SHORTEST_ASKED = 200
+"""Tokens of what is to be answered that are shown in any case."""
 
 
 @dataclass(frozen=True)
-class Recollection:
-    """What an agent knows beside the messages: facts, and summaries of what went before as texts, newest last."""
+class Matter:
+    """What a job is to answer: the turns, oldest first, what was said before, newest first, and who asks.
 
-    facts: tuple[MemoryFact, ...] = ()
-    summaries: tuple[str, ...] = ()
-
-
-def recollect(best_first: Sequence[MemoryFact], newest_first: Sequence[Compaction], budget: int) -> Recollection:
-    """Choose what to tell the model of the past: facts take at most a quarter of the budget, summaries a third.
-
-    Sticky facts come first, then up to fifteen others (decision 6). The newest summary always has a place, cut if
-    need be; an older one only where it fits.
+    ``place`` is where the agent remembers what belongs here, ``summaries`` are of this conversation, newest first.
     """
-    sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
-    others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
-    return Recollection(
-        facts=_fitting_facts([*sticky, *others[:FACTS]], budget // 4),
-        summaries=_fitting_summaries(newest_first[:SUMMARIES], budget // 3),
+
+    turns: tuple[Utterance, ...]
+    earlier: tuple[Utterance, ...] = ()
+    summaries: tuple[Compaction, ...] = ()
+    user_name: str = ""
+    place: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is to be answered, as one text."""
+        return "\n".join(turn.content for turn in self.turns)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an agent knows and can do beside its own words.
+
+    ``tools`` are the names of those it may call, ``facts`` are best first, ``skills`` those chosen for what is asked.
+    """
+
+    tools: Collection[str] = ()
+    colleagues: tuple[Colleague, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    facts: Sequence[MemoryFact] = ()
+    states: Sequence[MemoryState] = ()
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A prompt, what each of its layers takes, and the facts that it tells."""
+
+    messages: tuple[PromptMessage, ...]
+    layers: tuple[LayerSize, ...]
+    facts: tuple[MemoryFact, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What the whole takes."""
+        return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
+
+
+def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
+    """Return the prompt: one leading system message, what was said before, and what is to be answered (decision 6).
+
+    It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt included, and
+    ``SHORTEST_ASKED`` tokens of what is asked. The rest has its room in this order: sticky facts a quarter of what is
+    left; what is asked all it needs, with its middle left out where it does not fit; skills a third, each whole or not
+    at all; other facts a quarter; state a quarter; summaries a third, the newest one first; earlier messages the rest,
+    the newest first.
+    """
+    own = persona(agent, knowledge.tools, knowledge.colleagues, budget)
+    moment = Layer(LayerName.MOMENT, f"Today is {today.isoformat()}." + _person(matter.user_name))
+    room = Room(budget - MESSAGE_OVERHEAD)
+    for layer in (*own, moment):
+        room.take(layer)
+    sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
+    shown = show_asked(matter.turns, max(room.left, SHORTEST_ASKED))
+    room.left -= sum(turn.tokens for turn in shown)
+    skills = room.take(_skills(knowledge.skills, room.share(3)))
+    others = _take(room, other_facts(knowledge.facts, room.share(4)))
+    states = room.take(state(knowledge.states, room.share(4)))
+    gone = room.take(summaries(matter.summaries, room.share(3)))
+    images = MAX_IMAGES - sum(len(turn.turn.images) for turn in shown)
+    earlier = select_history(matter.earlier, room.left, images)
+    changing = (skills, sticky.layer, others.layer, states, moment, gone)
+    return Composition(
+        messages=(_system(own, changing), *(turn.turn for turn in (*earlier, *shown))),
+        layers=(
+            *(layer.size for layer in (*own, *changing) if layer.text),
+            _turns(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(matter.earlier)} messages"),
+            _turns(LayerName.ASKED, shown, _cut(shown)),
+        ),
+        facts=(*sticky.facts, *others.facts),
     )
 
 
-def system_prompt(agent: Agent, today: date, user_name: str, past: Recollection) -> str:
-    """Compose the one leading system message: what never changes first, what every message changes last.
-
-    What people chose or said, such as their names, what was learned of them and summaries, is quoted: it informs the
-    model and cannot instruct it (decision 6).
-    """
-    layers = [
-        f"You are {agent.name}, an agent that people talk to through Maestro. Speak as {agent.name}.",
-        agent.description and f"Your purpose: {agent.description}",
-        agent.system_prompt,
-        _listed("Always keep in mind:", [fact for fact in past.facts if fact.category is FactCategory.STICKY]),
-        _listed("What you remember:", [fact for fact in past.facts if fact.category is not FactCategory.STICKY]),
-        f"Today is {today.isoformat()}." + _person(user_name),
-        *past.summaries,
-    ]
-    return "\n\n".join(layer for layer in layers if layer)
+def _system(own: Sequence[Layer], changing: Sequence[Layer]) -> PromptMessage:
+    """Return the system message, which says where the beginning ends that is the same for every message."""
+    return PromptMessage(role=Role.SYSTEM, content=joined((*own, *changing)), stable=len(joined(own)))
 
 
-def select_history(newest_first: Sequence[Message], files: Files, budget: int) -> tuple[PromptMessage, ...]:
-    """Return the messages that fit, oldest first; the newest one, which is being answered, always stays.
-
-    The first message that does not fit ends the selection, so that the history has no holes. It begins with what a
-    person said: an answer whose question is gone says little, and some providers refuse a history that begins with
-    it. Images go along newest first, at most ten in all and only where they fit; every other file is named in the text.
-    """
-    chosen: list[PromptMessage] = []
-    left, images = budget, MAX_IMAGES
-    for message in newest_first:
-        turn, cost = _turn(message, files.get(message.inbox_id or 0, ()), left, images)
-        left -= cost
-        if chosen and left < 0:
-            break
-        images -= len(turn.images)
-        chosen.append(turn)
-    while len(chosen) > 1 and chosen[-1].role is Role.ASSISTANT:
-        chosen.pop()
-    return tuple(reversed(chosen))
+def _take(room: Room, told: ToldFacts) -> ToldFacts:
+    room.take(told.layer)
+    return told
 
 
-def compose(system: str, history: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
-    """Return the prompt: exactly one leading system message, then the history."""
-    return (PromptMessage(role=Role.SYSTEM, content=system), *history)
+def _skills(skills: Sequence[Skill], budget: int) -> Layer:
+    """Return the instructions of the skills that fit, the best first; half a skill would mislead."""
+    chosen: list[tuple[str, str]] = []
+    for skill in skills:
+        text = f"Instructions that may help with what is asked now ({quoted(skill.name, NAME_CHARS)}):\n{skill.body}"
+        tokens = Layer(LayerName.SKILLS, text).tokens
+        if tokens <= budget:
+            chosen.append((skill.slug, text))
+            budget -= tokens
+    left_out = [skill.slug for skill in skills if skill.slug not in dict(chosen)]
+    note = ", ".join([*(slug for slug, _ in chosen), *(f"{slug} left out" for slug in left_out)])
+    return Layer(LayerName.SKILLS, "\n\n".join(text for _, text in chosen), note)
 
 
-def system_cost(system: str) -> int:
-    """Return the tokens of the system message."""
-    return MESSAGE_OVERHEAD + estimate(system)
+def _turns(name: LayerName, shown: Sequence[Shown], note: str) -> LayerSize:
+    characters = sum(len(turn.turn.content) for turn in shown)
+    return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in shown), note=note)
 
 
-def _turn(message: Message, files: Sequence[MediaFile], room: int, images: int) -> tuple[PromptMessage, int]:
-    """Return a message as the model will see it, and its tokens."""
-    if not files:
-        return (
-            PromptMessage(role=message.role, content=message.content, message_id=message.id),
-            MESSAGE_OVERHEAD + message.token_estimate,
-        )
-    cost = MESSAGE_OVERHEAD + estimate(prompt_text(message.content, files))
-    affordable = max(0, min(images, (room - cost) // IMAGE_TOKENS))
-    shown = [file for file in files if file.is_picture][:affordable]
-    text = prompt_text(message.content, files, {file.seq for file in shown})
-    turn = PromptMessage(
-        role=message.role,
-        content=text,
-        images=tuple(file.image for file in shown),
-        # Text that is not the stored message's own is kept with the prompt.
-        message_id=message.id if text == message.content else None,
-    )
-    return turn, MESSAGE_OVERHEAD + estimate(text) + IMAGE_TOKENS * len(shown)
-
-
-def _fitting_facts(facts: Sequence[MemoryFact], budget: int) -> tuple[MemoryFact, ...]:
-    chosen: list[MemoryFact] = []
-    for fact in facts:
-        budget -= estimate(_bullet(fact)) + 1
-        if budget < 0:
-            break
-        chosen.append(fact)
-    return tuple(chosen)
-
-
-def _fitting_summaries(newest_first: Sequence[Compaction], budget: int) -> tuple[str, ...]:
-    chosen: list[str] = []
-    for compaction in newest_first:
-        if (chosen and estimate(_dated(compaction)) > budget) or budget < SHORTEST_SUMMARY:
-            break
-        chosen.append(cut(_dated(compaction), budget))
-        budget -= estimate(chosen[-1])
-    return tuple(reversed(chosen))
-
-
-def _listed(heading: str, facts: Sequence[MemoryFact]) -> str:
-    return "\n".join([heading, *map(_bullet, facts)]) if facts else ""
-
-
-def _bullet(fact: MemoryFact) -> str:
-    return f"- {quoted(fact.content, FACT_CHARS)}"
-
-
-def _dated(compaction: Compaction) -> str:
-    heading = f"Summary of what was said before {compaction.created_at.date().isoformat()}:"
-    return f"{heading}\n{quoted_lines(compaction.summary)}"
+def _cut(shown: Sequence[Shown]) -> str:
+    left_out = sum(turn.left_out for turn in shown)
+    return f"{left_out} characters left out" if left_out else ""
 
 
 def _person(user_name: str) -> str:

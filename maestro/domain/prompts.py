@@ -47,11 +47,13 @@ class PromptMessage(Value):
     """One turn of a prompt; ``message_id`` names the stored message it repeats, if it does.
 
     A turn of the assistant may carry ``tool_calls``; a tool's turn says by ``call_id`` and ``tool`` whose result it is.
-    ``cache`` marks the end of a beginning that a provider should keep, where it can.
+    ``cache`` marks the end of a beginning that a provider should keep, where it can. The first ``stable`` characters
+    are the same in many prompts, so that their end is worth a mark of its own.
     """
 
     role: Role
     content: str
+    stable: int = Field(default=0, ge=0)
     images: tuple[ImageRef, ...] = ()
     message_id: int | None = None
     tool_calls: tuple[ToolCall, ...] = ()
@@ -63,12 +65,14 @@ class PromptMessage(Value):
 class Turn(Value):
     """One turn of a stored prompt: its text by message id or by the digest of a kept part.
 
-    ``calls`` is the digest of the JSON of its tool calls, empty when it has none.
+    ``stable`` is the digest of the beginning that many prompts share, empty when there is none: it is kept once, and
+    ``digest`` is that of the rest. ``calls`` is the digest of the JSON of its tool calls, empty when it has none.
     """
 
     role: Role
     message_id: int | None = None
     digest: str = ""
+    stable: str = ""
     images: tuple[ImageRef, ...] = ()
     calls: str = ""
     call_id: str = ""

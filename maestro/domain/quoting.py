@@ -1,18 +1,18 @@
 """Text from people and models inside the system message: data between marks, never a line of its own (decision 6)."""
 
 import json
-import unicodedata
+import re
 
 NAME_CHARS = 80
 FACT_CHARS = 500
 
-_BREAKING = frozenset(("Cc", "Cs", "Zl", "Zp"))
-"""The kinds of characters that end a line, move a cursor or are no text at all."""
+_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+"""Characters that end a line, move a cursor or are no text at all (Unicode's Cc, Zl, Zp and Cs)."""
 
 
 def quoted(text: str, longest: int) -> str:
     """Return a text as one JSON string of at most ``longest`` characters between its quotes, escapes not counted."""
-    plain = " ".join(_plain(text).split())
+    plain = plain_line(text)
     return json.dumps(plain if len(plain) <= longest else f"{plain[: longest - 1]}…", ensure_ascii=False)
 
 
@@ -21,5 +21,10 @@ def quoted_lines(text: str) -> str:
     return "\n".join(f"> {_plain(line)}" for line in text.splitlines())
 
 
+def plain_line(text: str) -> str:
+    """Return a text as one line, its words parted by single blanks."""
+    return " ".join(_plain(text).split())
+
+
 def _plain(text: str) -> str:
-    return "".join(" " if unicodedata.category(character) in _BREAKING else character for character in text)
+    return _BREAKING.sub(" ", text)

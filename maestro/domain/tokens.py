@@ -28,6 +28,8 @@ MESSAGE_OVERHEAD = 4
 IMAGE_TOKENS = 1_600
 """The most an image of ordinary size costs with the providers we know."""
 
+_LEFT_OUT = "\n\n[{:,} characters of this message are left out here, because they do not fit]\n\n"
+
 _DIGITS = string.digits.encode()
 _PUNCTUATION = string.punctuation.encode()
 _NOT_ASCII = bytes(range(0x80, 0x100))
@@ -79,6 +81,17 @@ def cut(text: str, limit: int) -> str:
         middle = (fits + too_long) // 2
         fits, too_long = (middle, too_long) if estimate(text[:middle]) <= limit else (fits, middle)
     return text[:fits]
+
+
+def shorten(text: str, limit: int) -> tuple[str, int]:
+    """Return the beginning and the end of a text that is too long, and how many characters were left out between them.
+
+    It takes at most ``limit`` tokens, and more only where the mark between them does.
+    """
+    half = max(0, limit - estimate(_LEFT_OUT.format(len(text)))) // 2
+    beginning, end = cut(text, half), cut(text[::-1], half)[::-1]
+    left_out = len(text) - len(beginning) - len(end)
+    return f"{beginning}{_LEFT_OUT.format(left_out)}{end}", left_out
 
 
 def _count(data: bytes, members: bytes) -> int:

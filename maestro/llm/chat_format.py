@@ -74,7 +74,7 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
         turn |= {"tool_call_id": message.call_id, "content": _result(provider, message)}
     if message.tool_calls:
         turn |= {"content": turn["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
-    return _marked(turn) if message.cache and provider == ANTHROPIC else turn
+    return _marked(turn, message.stable) if message.cache and provider == ANTHROPIC else turn
 
 
 def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
@@ -98,8 +98,14 @@ def _result(provider: str, message: PromptMessage) -> str | list[dict[str, Any]]
             return message.content
 
 
-def _marked(turn: dict[str, Any]) -> dict[str, Any]:
-    """Mark the end of a turn as the end of a beginning that is worth keeping."""
+def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
+    """Mark the end of a turn as the end of a beginning that is worth keeping, and the end of its ``stable`` characters.
+
+    What changes in the rest then costs the beginning nothing.
+    """
+    if 0 < stable < len(turn["content"] or ""):
+        beginning, rest = turn["content"][:stable], turn["content"][stable:]
+        return {**turn, "content": [_kept(beginning), _kept(rest)]}
     if turn["role"] == Role.TOOL.value:
         return {**turn, "cache_control": _CACHE}
     content = turn["content"]
@@ -108,6 +114,10 @@ def _marked(turn: dict[str, Any]) -> dict[str, Any]:
         return {**turn, "tool_calls": [*before, {**last, "cache_control": _CACHE}]}
     *parts, end = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return {**turn, "content": [*parts, {**end, "cache_control": _CACHE}]}
+
+
+def _kept(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text, "cache_control": _CACHE}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:

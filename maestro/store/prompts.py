@@ -66,7 +66,8 @@ class Prompts(Repository):
             role=message.role,
             images=message.images,
             message_id=message.message_id,
-            digest="" if message.message_id is not None else self.keep(message.content),
+            stable=self.keep(message.content[: message.stable]) if message.stable else "",
+            digest="" if message.message_id is not None else self.keep(message.content[message.stable :]),
             calls=self.keep(TOOL_CALLS.dump_json(message.tool_calls).decode()) if message.tool_calls else "",
             call_id=message.call_id,
             tool=message.tool,
@@ -74,11 +75,14 @@ class Prompts(Repository):
         )
 
     def _unpacked(self, turn: Turn, said: Mapping[int, str]) -> PromptMessage:
+        stable = self.text(turn.stable) if turn.stable else ""
+        rest = said[turn.message_id] if turn.message_id is not None else self.text(turn.digest)
         return PromptMessage(
             role=turn.role,
             images=turn.images,
             message_id=turn.message_id,
-            content=said[turn.message_id] if turn.message_id is not None else self.text(turn.digest),
+            content=stable + rest,
+            stable=len(stable),
             tool_calls=TOOL_CALLS.validate_json(self.text(turn.calls)) if turn.calls else (),
             call_id=turn.call_id,
             tool=turn.tool,

@@ -17,6 +17,7 @@ from maestro.store.browse import Browse
 from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
 from maestro.store.clients import Clients
+from maestro.store.colleagues import Colleagues
 from maestro.store.compactions import Compactions
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
@@ -225,6 +226,11 @@ class Transaction:
     def delegations(self) -> Delegations:
         """Delegation jobs and their delegators."""
         return Delegations(self._session, self.now)
+
+    @cached_property
+    def colleagues(self) -> Colleagues:
+        """Agents that a task may be passed to."""
+        return Colleagues(self._session, self.now)
 
     @cached_property
     def versions(self) -> AgentVersions:
