@@ -4,9 +4,12 @@ from typing import Protocol
 
 from temporalio import activity
 
+from activities.collecting import collect
+from maestro.domain.agents import Agent, AgentChannel, BusyMode
+from maestro.domain.busy import mode_of
 from maestro.domain.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs import Ending, Job, JobStatus, StepRef
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.owners import PersonId
 from maestro.domain.permissions import Person, refusal
 from maestro.domain.routing import RoutingRules, route
@@ -27,12 +30,13 @@ class Typing(Protocol):
 
 
 class RoutingActivities:
-    """Decides by pure rules over a snapshot of the store."""
+    """Decides by pure rules over a snapshot of the store; ``busy`` is the mode where a channel has none of its own."""
 
-    def __init__(self, store: Store, typing: Typing, fallback_agent: str) -> None:
+    def __init__(self, store: Store, typing: Typing, fallback_agent: str, busy: BusyMode = BusyMode.QUEUE) -> None:
         self._store = store
         self._typing = typing
         self._fallback_agent = fallback_agent
+        self._busy = busy
 
     @activity.defn
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
@@ -49,23 +53,36 @@ class RoutingActivities:
             return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
         message = tx.inbox.get(job.inbox_id).message()
         binding = tx.agents.binding(message.address)
+        agent, reason = self._who(tx, message, binding)
+        if agent is None:
+            return RouteOutcome(action=RouteAction.DROP, reason=reason)
+        payer = binding.client_id if binding is not None else None
+        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer or agent.client_id)
+        together = collect(
+            tx,
+            job,
+            mode_of(binding, self._busy),
+            lambda other: self._who(tx, other.message(), binding)[0] == agent,
+        )
+        return RouteOutcome(
+            action=RouteAction.ANSWER,
+            agent=agent.slug,
+            reason=f"{reason}; {together} more messages are answered with it" if together else reason,
+            typing=self._typing.start(job.id, message.address),
+            media=any(row.attachments != "[]" for row in tx.merges.asked(job))
+            if together
+            else bool(message.attachments),
+        )
+
+    def _who(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> tuple[Agent | None, str]:
+        """Return who answers a message and by which rule, or nobody and why."""
         chosen = route(message, tx.routes.snapshot(message, binding, RoutingRules(fallback=self._fallback_agent)))
         if chosen.agent is None:
-            return RouteOutcome(action=RouteAction.DROP, reason=chosen.reason)
+            return None, chosen.reason
         agent = tx.agents.get(chosen.agent.id)
         person = Person(PersonId(message.address.platform, message.user_id), message.is_owner)
         refused = refusal(person, agent, binding)
-        if refused is not None:
-            return RouteOutcome(action=RouteAction.DROP, reason=refused)
-        payer = binding.client_id if binding is not None else None
-        tx.jobs.update(job.id, agent_id=chosen.agent.id, client_id=payer or agent.client_id)
-        return RouteOutcome(
-            action=RouteAction.ANSWER,
-            agent=chosen.agent.slug,
-            reason=chosen.reason,
-            typing=self._typing.start(job.id, message.address),
-            media=bool(message.attachments),
-        )
+        return (None, refused) if refused is not None else (agent, chosen.reason)
 
 
 class TypingActivities:

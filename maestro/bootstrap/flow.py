@@ -27,7 +27,7 @@ from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files, workspaces_folder
-from maestro.domain.agents import MemoryScope
+from maestro.domain.agents import BusyMode, MemoryScope
 from maestro.domain.jobs import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
@@ -146,7 +146,9 @@ def _is_open(store: Store, job_id: str) -> bool:
 def _local_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
     window = brains.models.table.context_window
     return [
-        RoutingActivities(flow.store, flow.typing, settings.routing.fallback_agent).choose_agent,
+        RoutingActivities(
+            flow.store, flow.typing, settings.routing.fallback_agent, BusyMode(settings.routing.busy)
+        ).choose_agent,
         ConversationActivities(flow.store, window).record_message,
         ContextActivities(flow.store, _context_rules(settings, brains)).build_context,
         TagActivities(flow.store, acting_rules(settings)).record_answer,
