@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from maestro.domain.account_views import AccountControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.replay import JobControl
+from maestro.domain.skill_views import SkillControl
 from maestro.store.store import Clock, Store, utc_now
 
 
@@ -34,6 +35,7 @@ class ApiParts:
     store: Store
     control: JobControl
     accounts: AccountControl
+    skills: SkillControl
     guard: GuardSettings
     health: Health
     version: str

@@ -7,6 +7,8 @@ from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.keys import open_keys
+from maestro.bootstrap.skill_control import StoreSkillControl
+from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
 from maestro.domain.health import Vitals
 from maestro.domain.release import release
@@ -44,6 +46,7 @@ def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vit
         store=store,
         control=control,
         accounts=StoreAccountControl(store, open_keys(settings, {}).keep),
+        skills=StoreSkillControl(store, SkillFolder(settings.skills.folder)),
         guard=GuardSettings(
             signing_key=signing_key(settings),
             password=webui.password.get_secret_value(),

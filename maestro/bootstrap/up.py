@@ -20,6 +20,7 @@ from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
+from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
@@ -88,6 +89,7 @@ class Up(Process):
 
     async def _run(self, store: Store, endpoint: Endpoint, stop: asyncio.Event) -> None:
         models = await asyncio.to_thread(self.build_models, store)
+        skills = await load_skills(self.settings, store)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
@@ -98,7 +100,7 @@ class Up(Process):
         brains = Brains(models, self.build_tools())
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
-        services.add(brains.tools.serve(), engine.run(dispatcher.run, reconciler.run))
+        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)

@@ -8,6 +8,7 @@ from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, own_workers
+from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
@@ -30,6 +31,7 @@ class Worker(SeparateProcess):
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
+        skills = await load_skills(self.settings, store)
         dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
@@ -39,7 +41,7 @@ class Worker(SeparateProcess):
         brains = Brains(models, build_tools(self.settings))
         services, begun = Services(stop), Beginnings()
         services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
-        services.add(brains.tools.serve(), engine.run(dispatcher.run, reconciler.run))
+        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
 
         async def drain() -> None:

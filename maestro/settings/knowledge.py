@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from maestro.settings.checks import Folder
+from maestro.settings.checks import Folder, Seconds
 from maestro.settings.section import Section
 
 
@@ -24,3 +24,4 @@ class SkillSettings(Section):
     folder: Folder = Field(
         default=Path("skills"), description="the folder with your own skills, from the folder Maestro is started in"
     )
+    look_seconds: Seconds = Field(default=2, description="how often the files of skills are looked at for changes")

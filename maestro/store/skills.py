@@ -63,6 +63,12 @@ class Skills(Repository):
         self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)
         self._session.flush()
 
+    def note(self, source: str, problems: Sequence[str]) -> None:
+        """Note what is wrong with a file now."""
+        self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
+        self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
+        self._session.flush()
+
     def put(self, file: FoundFile) -> SkillRow:
         """Enter the skill of a file; whether it is enabled stays as it was, and a new one is."""
         assert file.skill is not None
@@ -89,8 +95,6 @@ class Skills(Repository):
         return row
 
     def remove(self, slug: str) -> None:
-        """Remove a skill, and what was wrong with its file; raises ``NotFound``."""
-        row = self.get(slug)
-        self._run(delete(SkillProblem).where(col(SkillProblem.source) == row.source))
-        self._session.delete(row)
+        """Remove a skill; raises ``NotFound``."""
+        self._session.delete(self.get(slug))
         self._session.flush()

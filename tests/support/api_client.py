@@ -4,6 +4,7 @@ import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +14,8 @@ from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.keys import Keys
+from maestro.bootstrap.skill_control import StoreSkillControl
+from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.metrics.process import ProcessMetrics
 from temporal.control import TemporalJobControl
 from tests.support.job_rows import JobRows
@@ -22,6 +25,7 @@ BASIC = ("maestro", PASSWORD)
 SIGNING_KEY = b"the signing key of the tests, 32"
 ENCRYPTION_KEY = base64.urlsafe_b64encode(b"the key of the keys of the tests")
 HOME = "http://localhost:8080"
+NO_FOLDER = Path("/nonexistent/skills")
 OTHER_ADDRESS = "203.0.113.9"
 
 
@@ -43,6 +47,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         store=rows.store,
         control=control,
         accounts=StoreAccountControl(rows.store, Keys(ENCRYPTION_KEY, {}).keep),
+        skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",

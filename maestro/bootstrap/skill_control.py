@@ -1,0 +1,89 @@
+"""Adds, changes and removes skills for operators: the file and the store together."""
+
+from pathlib import Path
+
+from maestro.bootstrap.skill_folder import ENDING, SkillFolder
+from maestro.domain.errors import Conflict
+from maestro.domain.skill_files import read_skill
+from maestro.domain.skill_library import FoundFile
+from maestro.domain.skill_views import SkillChange, SkillDetail, skill_detail
+from maestro.domain.skills import SkillRow
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+class StoreSkillControl:
+    """Changes skills in the store, and their files in the folder; a ``SkillControl``.
+
+    The file comes last in each transaction. If the process ends right after it, the store learns of the file by itself.
+    """
+
+    def __init__(self, store: Store, folder: SkillFolder) -> None:
+        self._store = store
+        self._folder = folder
+
+    def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
+        """Put a skill into the folder; raises ``InvalidSkill``, and ``Conflict`` for a slug or a file that is there.
+
+        With ``replace``, an own skill of the same slug gets this text instead.
+        """
+        skill = read_skill(data)
+        with self._store.begin() as tx:
+            before = tx.skills.by_slug(skill.slug)
+            path = self._place(skill.slug, before, replace)
+            row = tx.skills.put(FoundFile(str(path), shipped=False, skill=skill))
+            tx.skills.note(row.source, skill.problems)
+            tx.audit.add(actor, "skill.add", skill.slug, f"version {skill.version}" if skill.version else "")
+            self._folder.write(path, data)
+            return _detail(tx, row)
+
+    def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
+        """Change a skill; raises ``NotFound``."""
+        with self._store.begin() as tx:
+            row = tx.skills.get(slug)
+            if change.enabled is not None and change.enabled is not row.enabled:
+                row = tx.skills.enable(slug, change.enabled)
+                tx.audit.add(actor, "skill.enable" if change.enabled else "skill.disable", slug)
+            return _detail(tx, row)
+
+    def remove(self, slug: str, actor: str) -> None:
+        """Take an own skill out of the folder; raises ``NotFound``, and ``Conflict`` for one that was shipped.
+
+        One that came with Maestro under the same slug is there again.
+        """
+        with self._store.begin() as tx:
+            row = tx.skills.get(slug)
+            if row.shipped:
+                raise Conflict(f"the skill {slug!r} comes with Maestro; disable it instead")
+            path = self._own(row)
+            shipped = self._folder.shipped(slug)
+            tx.skills.note(row.source, ())
+            if shipped is None:
+                tx.skills.remove(slug)
+            else:
+                tx.skills.put(shipped)
+            tx.audit.add(actor, "skill.remove", slug)
+            self._folder.delete(path)
+
+    def _place(self, slug: str, before: SkillRow | None, replace: bool) -> Path:
+        """Return where the file of a skill is to be."""
+        if before is not None and not before.shipped:
+            if not replace:
+                raise Conflict(f"you have a skill {slug!r} already, in {before.source}; replace it, or change the slug")
+            return self._own(before)
+        path = self._folder.own / f"{slug}{ENDING}"
+        if path.exists():
+            raise Conflict(f"{path} is there already and holds something else; take it away, or change the slug")
+        return path
+
+    def _own(self, row: SkillRow) -> Path:
+        if not self._folder.holds(row.source):
+            raise Conflict(
+                f"the skill {row.slug!r} stands in {row.source}, which is not in the folder {self._folder.own}; start "
+                "this where Maestro is started, or set skills.folder to the whole path"
+            )
+        return Path(row.source)
+
+
+def _detail(tx: Transaction, row: SkillRow) -> SkillDetail:
+    return skill_detail(row, tx.skills.problems())

@@ -1,0 +1,161 @@
+"""The files of skills: those that come with Maestro, and the operator's own, which are read again when they change."""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import structlog
+
+import maestro
+from maestro.domain.errors import ConfigurationError, StoreBusy
+from maestro.domain.skill_files import MAX_BYTES
+from maestro.domain.skill_library import FoundFile, arrange
+from maestro.settings import Settings
+from maestro.store.store import Store
+
+SHIPPED = Path(maestro.__file__).parent / "skills"
+ENDING = ".md"
+MOST_FILES = 2_000
+
+Stamps = Mapping[Path, tuple[int, int, int]]
+"""What changes with a file: its time, its size and its place on the disk."""
+
+log = structlog.get_logger(__name__)
+
+
+class SkillFolder:
+    """All files of skills; ``own`` is the operator's folder, which need not be there."""
+
+    def __init__(self, own: Path) -> None:
+        self.own = own.absolute()
+
+    def stamps(self) -> Stamps:
+        """Return every file with its stamp; a look at the folders, not into the files."""
+        return dict(self._stamped())
+
+    def read(self) -> list[FoundFile]:
+        """Read every file; one that cannot be read, or a folder that cannot, says so instead of a skill."""
+        paths = list(self.stamps())
+        found = [self._read(path) for path in paths[:MOST_FILES]]
+        if len(paths) > MOST_FILES:
+            found.append(FoundFile(str(self.own), False, problem=f"it has more than {MOST_FILES} files; take some out"))
+        return found + self._unreadable()
+
+    def shipped(self, slug: str) -> FoundFile | None:
+        """Return the skill of this slug that comes with Maestro, if there is one."""
+        found = (self._read(path) for path in _files(SHIPPED))
+        return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
+
+    def holds(self, source: str) -> bool:
+        """Say whether a file is in the operator's folder."""
+        return Path(source).is_relative_to(self.own)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file whole or not at all; raises ``ConfigurationError`` when the folder does not take it."""
+        fresh = path.with_name(f".{path.name}.new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(data)
+            fresh.replace(path)
+        except OSError as error:
+            raise _refused(path, error) from None
+
+    def delete(self, path: Path) -> None:
+        """Delete a file, which may be gone already; raises as ``write`` does."""
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise _refused(path, error) from None
+
+    def _stamped(self) -> Iterator[tuple[Path, tuple[int, int, int]]]:
+        for folder in (SHIPPED, self.own):
+            for path in _files(folder):
+                try:
+                    seen = path.stat()
+                except OSError:  # it was there a moment ago; reading it says what is wrong if it is still there
+                    yield path, (0, 0, 0)
+                    continue
+                if stat.S_ISREG(seen.st_mode):
+                    yield path, (seen.st_mtime_ns, seen.st_size, seen.st_ino)
+
+    def _read(self, path: Path) -> FoundFile:
+        shipped = path.is_relative_to(SHIPPED)
+        try:
+            with path.open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            problem = f"it cannot be read: {error.strerror}; mend its permissions or take it out"
+            return FoundFile(str(path), shipped, problem=problem)
+        return FoundFile.read(str(path), data, shipped=shipped)
+
+    def _unreadable(self) -> list[FoundFile]:
+        """Return what is wrong with folders."""
+        errors: list[OSError] = []
+        if self.own.exists():
+            list(os.walk(self.own, onerror=errors.append))
+        reasons = ((error.filename, f"this folder cannot be read: {error.strerror}; mend that") for error in errors)
+        return [FoundFile(str(folder), False, problem=reason) for folder, reason in reasons]
+
+
+class SkillLoader:
+    """Brings the store in line with the files, at the start and whenever they change, without a restart."""
+
+    def __init__(self, store: Store, folder: SkillFolder, seconds: float) -> None:
+        self._store = store
+        self._folder = folder
+        self._seconds = seconds
+        self._entered: Stamps | None = None
+        self._missed: frozenset[Path] = frozenset()
+
+    async def watch(self) -> None:
+        """Look at the files now and then, until cancelled."""
+        while True:
+            await asyncio.sleep(self._seconds)
+            try:
+                await asyncio.to_thread(self.look)
+            except StoreBusy as error:
+                log.warning("skills.postponed", reason=str(error))
+
+    def look(self) -> None:
+        """Enter the files if they have changed since the last look; raises ``StoreBusy``."""
+        stamps = self._folder.stamps()
+        if stamps == self._entered or self._only_just_gone(stamps):
+            return
+        files = self._folder.read()
+        with self._store.begin() as tx:
+            library = arrange(files, tx.skills.known())
+            tx.skills.enter(library)
+        self._entered, self._missed = stamps, frozenset()
+        for source, problem in library.problems:
+            log.warning("skills.problem", file=source, problem=problem)
+
+    def _only_just_gone(self, stamps: Stamps) -> bool:
+        """Say whether to look once more first: many editors take a file away for a moment to put a new one there."""
+        gone = frozenset((self._entered or {}).keys() - stamps.keys())
+        fresh = bool(gone - self._missed)
+        self._missed = gone
+        return fresh
+
+
+async def load_skills(settings: Settings, store: Store) -> SkillLoader:
+    """Enter the skills before the first message asks for one, and return what keeps them as their files are."""
+    loader = SkillLoader(store, SkillFolder(settings.skills.folder), settings.skills.look_seconds)
+    await asyncio.to_thread(loader.look)
+    return loader
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files that are to be skills; hidden ones, those that begin with ``_`` and a README are not."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
+        for name in sorted(names):
+            if name.endswith(ENDING) and not name.startswith((".", "_")) and name != "README.md":
+                yield Path(place, name)
+
+
+def _refused(path: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"{path} cannot be changed: {error.strerror}; mend the permissions, or set skills.folder to another folder"
+    )
