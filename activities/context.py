@@ -111,16 +111,18 @@ def _matter(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> Matt
     if job.inbox_id is None:
         # Nobody spoke in a conversation: the task is all there is, with the agent's persona and memory.
         return Matter(turns=(Utterance(Role.USER, job.task, estimate(job.task)),), place=place_of(agent, None, scope))
-    recorded = tx.conversations.recall(job.inbox_id)
+    # Messages that are answered together are asked together; the newest of them ends the history.
+    rows = tx.merges.asked(job)
+    recorded = tx.conversations.recall(rows[-1].id)
     conversation = tx.conversations.get(job.conversation_id)
     newest_first = tx.conversations.newest(conversation.id or 0, (recorded and recorded.id) or 0, HISTORY_ROWS)
     said = _said(tx, newest_first)
-    asked = {job.inbox_id}
+    asked = {row.id for row in rows}
     return Matter(
         turns=tuple(one for one, row in reversed(list(zip(said, newest_first, strict=True))) if row.inbox_id in asked),
         earlier=tuple(one for one, row in zip(said, newest_first, strict=True) if row.inbox_id not in asked),
         summaries=tuple(tx.compactions.latest(conversation.id or 0, SUMMARIES)),
-        user_name=tx.inbox.get(job.inbox_id).user_name,
+        user_name=rows[-1].user_name,
         place=place_of(agent, conversation.key, scope),
     )
 
