@@ -7,7 +7,10 @@ from functools import cached_property
 
 from sqlmodel import Session
 
-from maestro.domain.jobs import Ending
+from maestro.domain.busy import INTERRUPTED, interrupted
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.messages import LaneKey
 from maestro.domain.questions import Answer
 from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions
@@ -27,6 +30,7 @@ from maestro.store.inbox import Inbox
 from maestro.store.jobs import Jobs
 from maestro.store.media import Media
 from maestro.store.memory import Memory
+from maestro.store.memory_edits import MemoryEdits
 from maestro.store.merges import Merges
 from maestro.store.owners import Owners
 from maestro.store.pairing import Pairings
@@ -73,6 +77,20 @@ class Transaction:
             self.jobs.wake(answer.question.job_id)
             self.audit.add(by, answer.action, str(answer.question.id))
         return kept
+
+    def interrupt(self, newer: Job, row: InboxRow, agent_id: int | None) -> None:
+        """Let a newer message, which ``agent_id`` would answer, end what that agent does for the same person.
+
+        It is answered in the turn of the newer one (decision 15). What runs stops at its next step; a chunk that is
+        being sent is sent. A person who knows that they have to wait is not told again.
+        """
+        for one in interrupted(row, agent_id, self.merges.open_in(LaneKey(newer.lane or ""))):
+            self.jobs.update(one.job.id, merged_into=newer.id)
+            if one.job.status is JobStatus.RUNNING:
+                self.jobs.request_stop(one.job.id)
+            else:
+                self.close_job(one.job.id, Ending(status=JobStatus.CANCELLED, reason=INTERRUPTED))
+            newer.told_to_wait = newer.told_to_wait or one.job.told_to_wait
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
@@ -126,6 +144,11 @@ class Transaction:
     def memory(self) -> Memory:
         """What agents remember."""
         return Memory(self._session, self.now)
+
+    @cached_property
+    def memory_edits(self) -> MemoryEdits:
+        """What agents remember, for operators."""
+        return MemoryEdits(self._session, self.now)
 
     @cached_property
     def compactions(self) -> Compactions:
