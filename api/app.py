@@ -8,7 +8,7 @@ from api.dashboard import assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
-from api.routes import accounts, agents, clients, health, jobs, openapi, questions, tickets, usage
+from api.routes import accounts, agents, bindings, clients, health, jobs, openapi, questions, skills, tickets, usage
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
 
@@ -18,8 +18,10 @@ ROUTERS = (
     jobs.router,
     questions.router,
     agents.router,
+    bindings.router,
     accounts.router,
     clients.router,
+    skills.router,
     usage.router,
     tickets.router,
     openapi.router,

@@ -1,0 +1,201 @@
+"""``maestro skills``: instructions that a message brings in, and which one would bring in which."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.skill_control import StoreSkillControl
+from maestro.bootstrap.skill_folder import SkillFolder
+from maestro.bootstrap.tools import build_tools
+from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.cli.skill_texts import listing, portrait, trial
+from maestro.domain.errors import ConfigurationError, NotFound
+from maestro.domain.skill_files import MAX_BYTES
+from maestro.domain.skill_trial import SkillTrial, try_message
+from maestro.domain.skill_views import SkillChange, SkillControl, SkillDetail, skill_detail, skill_page
+from maestro.domain.values import Value
+from maestro.store.transaction import Transaction
+
+MOST = 10_000
+
+HELP = """List, show, test, add, enable, disable and remove skills.
+
+A skill is a Markdown file with instructions that a model is given when a message needs them. Some come with Maestro;
+your own stand in the folder skills where Maestro is started (skills.folder), and one with the slug of a shipped one
+takes its place. Maestro sees by itself when a file changes. docs/howto/write-a-skill.md shows how to write one.
+"""
+
+Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the skill, as `maestro skills list` shows it.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A Markdown file with front matter.")]
+Message = Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What somebody might write.")]
+AgentSlug = Annotated[
+    str | None, typer.Option("--agent", metavar="SLUG", help="With the tools and the skills of this agent.")
+]
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+class Removed(Value):
+    """The skill whose file is gone; ``shipped`` says that the one of Maestro is there again."""
+
+    slug: str
+    shipped: bool
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The store, and what changes skills in it."""
+
+    at: Opened
+    control: SkillControl
+
+
+@contextlib.contextmanager
+def _desk(given: Given) -> Iterator[Desk]:
+    with opened(given) as at:
+        yield Desk(at, StoreSkillControl(at.store, SkillFolder(at.loaded.settings.skills.folder)))
+
+
+@app.command("list")
+def list_skills(
+    ctx: typer.Context,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """List the skills by slug, and what is wrong with files of skills."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        page = skill_page(tx.skills.all(), tx.skills.problems(), None, MOST)
+    write(page, listing(page), as_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    slug: Slug,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show a skill: what brings it in, and what it tells the model."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        skill = skill_detail(tx.skills.get(slug), tx.skills.problems())
+    write(skill, portrait(skill), as_json)
+
+
+@app.command()
+def test(
+    ctx: typer.Context,
+    message: Message,
+    agent: AgentSlug = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        found = _trial(at, tx, " ".join(message), agent)
+    write(found, trial(found), as_json)
+
+
+@app.command()
+def add(
+    ctx: typer.Context,
+    file: File,
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of your own skill of this slug.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Copy a skill into your folder; it is used from the next message on."""
+    given = Given.of(ctx, config, data_dir, debug)
+    data = _read(file)
+    with _desk(given) as desk:
+        skill = desk.control.add(data, ACTOR, replace=replace)
+    write(skill, [f"{skill.slug} is in {skill.source}", *skill.problems], as_json)
+
+
+@app.command()
+def enable(
+    ctx: typer.Context,
+    slug: Slug,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Let messages bring in a skill again."""
+    skill = _switch(Given.of(ctx, config, data_dir, debug), slug, enabled=True)
+    write(skill, [f"{skill.slug} is enabled"], as_json)
+
+
+@app.command()
+def disable(
+    ctx: typer.Context,
+    slug: Slug,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Let no message bring in a skill, until it is enabled."""
+    skill = _switch(Given.of(ctx, config, data_dir, debug), slug, enabled=False)
+    write(skill, [f"{skill.slug} is disabled"], as_json)
+
+
+@app.command()
+def remove(
+    ctx: typer.Context,
+    slug: Slug,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Delete the file of one of your own skills; one that comes with Maestro can be disabled."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with _desk(given) as desk:
+        desk.control.remove(slug, ACTOR)
+        with desk.at.store.view() as tx:
+            again = tx.skills.by_slug(slug) is not None
+    write(Removed(slug=slug, shipped=again), [f"{slug} is {'that of Maestro again' if again else 'gone'}"], as_json)
+
+
+def _switch(given: Given, slug: str, *, enabled: bool) -> SkillDetail:
+    with _desk(given) as desk:
+        return desk.control.change(slug, SkillChange(enabled=enabled), ACTOR)
+
+
+def _trial(at: Opened, tx: Transaction, message: str, slug: str | None) -> SkillTrial:
+    if slug is None:
+        return try_message(tx.skills.all(), message, None, None)
+    agent = tx.agents.by_slug(slug)
+    if agent is None:
+        raise NotFound(f"there is no agent {slug!r}; `maestro agents list` shows those there are")
+    settings = at.loaded.settings
+    named = settings.tools.default if agent.tool_names is None else agent.tool_names
+    # Tools of other servers are known only to a running Maestro: what the agent may call counts as being there.
+    tools = frozenset(named) | {spec.name for spec in build_tools(settings).specs(agent.tool_names)}
+    allowed = frozenset(agent.skills.split()) if agent.skills is not None else None
+    return try_message(tx.skills.all(), message, tools, allowed)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened_file:
+            return opened_file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}") from None
