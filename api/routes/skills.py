@@ -1,4 +1,4 @@
-"""Skills: what there is, what is wrong with their files, and how an operator changes them (specification 003, step 9)."""
+"""Skills: which there are, what is wrong with their files, how an operator changes them (specification 003, step 9)."""
 
 from http import HTTPStatus
 from typing import Annotated

@@ -15,7 +15,7 @@ from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.skill_texts import listing, portrait, trial
-from maestro.domain.errors import ConfigurationError, NotFound
+from maestro.domain.errors import ConfigurationError
 from maestro.domain.skill_files import MAX_BYTES
 from maestro.domain.skill_trial import SkillTrial, try_message
 from maestro.domain.skill_views import SkillChange, SkillControl, SkillDetail, skill_detail, skill_page
@@ -93,8 +93,8 @@ def show(
     write(skill, portrait(skill), as_json)
 
 
-@app.command()
-def test(
+@app.command("test")
+def try_skills(
     ctx: typer.Context,
     message: Message,
     agent: AgentSlug = None,
@@ -182,9 +182,7 @@ def _switch(given: Given, slug: str, *, enabled: bool) -> SkillDetail:
 def _trial(at: Opened, tx: Transaction, message: str, slug: str | None) -> SkillTrial:
     if slug is None:
         return try_message(tx.skills.all(), message, None, None)
-    agent = tx.agents.by_slug(slug)
-    if agent is None:
-        raise NotFound(f"there is no agent {slug!r}; `maestro agents list` shows those there are")
+    agent = tx.agents.named(slug)
     settings = at.loaded.settings
     named = settings.tools.default if agent.tool_names is None else agent.tool_names
     # Tools of other servers are known only to a running Maestro: what the agent may call counts as being there.
