@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from maestro.domain.budgets import Client
+from maestro.domain.client_edits import NewClient
 from maestro.domain.errors import ConfigurationError
 from maestro.settings import ClientSettings
 from maestro.store.transaction import Transaction
@@ -27,17 +27,14 @@ class Clients:
 
 
 def enter_clients(tx: Transaction, settings: tuple[ClientSettings, ...]) -> Clients:
-    """Enter the configured clients; one that is gone stays, because its usage does, without a budget of its own."""
+    """Enter the configured clients; one that is gone stays, because its usage does, without a budget of its own.
+
+    Raises ``Conflict`` when a slug is that of a client that was made in another way.
+    """
     entered = {client.name: _enter(tx, client) for client in settings}
-    for gone in tx.budgets.clients():
-        if gone.configured and gone.name not in entered:
-            gone.configured, gone.daily_budget_usd = False, None
-            tx.budgets.put_client(gone)
+    tx.clients.leave_out(entered)
     return Clients(entered)
 
 
 def _enter(tx: Transaction, settings: ClientSettings) -> int:
-    client = tx.budgets.client(settings.name) or Client(name=settings.name)
-    client.daily_budget_usd = settings.daily_budget_usd
-    client.configured = True
-    return tx.budgets.put_client(client).id or 0
+    return tx.clients.enter(NewClient.model_validate(settings.model_dump(by_alias=False))).id or 0

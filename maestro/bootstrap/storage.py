@@ -10,16 +10,13 @@ from pathlib import Path
 from cryptography.fernet import Fernet
 
 from connectors.web import uploads
-from maestro.bootstrap.clients import Clients, enter_clients
+from maestro.bootstrap.entering import enter
 from maestro.bootstrap.locks import FileLock
-from maestro.domain.agents import Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.messages import Address
-from maestro.settings import AgentSettings, ChannelSettings, Settings
+from maestro.settings import Settings
 from maestro.store.files import Files
 from maestro.store.schema import check
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
 
 KEY_BYTES = 32
 
@@ -36,7 +33,7 @@ def open_store(settings: Settings) -> Store:
             _key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
         with store.begin() as tx:
-            _enter(tx, settings)
+            enter(tx, settings)
     return store
 
 
@@ -109,62 +106,3 @@ def _kept(settings: Settings, path: Path, make: Callable[[], bytes]) -> bytes:
 
 def _key_file(settings: Settings) -> Path:
     return settings.data_dir / "signing.key"
-
-
-def _enter(tx: Transaction, settings: Settings) -> None:
-    """Make the store say what the configuration says; what it once said and no longer does is taken back.
-
-    An agent that is gone from it is archived, because its conversations stay; a binding is deleted. What was made in
-    another way is not touched.
-    """
-    clients = enter_clients(tx, settings.clients)
-    named = {agent.slug for agent in settings.agents}
-    for agent in settings.agents:
-        _enter_agent(tx, agent, clients)
-    for gone in tx.agents.all():
-        if gone.configured and gone.slug not in named:
-            gone.status, gone.configured = AgentStatus.ARCHIVED, False
-            tx.agents.put(gone)
-    kept = {_bind(tx, binding, clients) for binding in settings.channels}
-    for former in tx.agents.bindings():
-        if former.configured and former.id not in kept:
-            tx.agents.unbind(former)
-
-
-def _enter_agent(tx: Transaction, settings: AgentSettings, clients: Clients) -> None:
-    agent = tx.agents.by_slug(settings.slug) or Agent(
-        slug=settings.slug, name=settings.display_name, created_at=tx.now, updated_at=tx.now
-    )
-    agent.name = settings.display_name
-    agent.role = settings.role
-    agent.description = settings.description
-    agent.model = settings.model
-    agent.fallbacks = " ".join(settings.fallbacks)
-    agent.tools = " ".join(settings.tools) if settings.tools is not None else None
-    agent.client_id = clients.id_of(settings.client, f"agents: {settings.slug}")
-    agent.daily_budget_usd = settings.daily_budget_usd
-    agent.system_prompt = settings.system_prompt
-    if not agent.configured:  # new, or back: while it stays configured, who paused it decides
-        agent.status, agent.configured = AgentStatus.ACTIVE, True
-    tx.agents.put(agent)
-
-
-def _bind(tx: Transaction, settings: ChannelSettings, clients: Clients) -> int | None:
-    """Enter a binding and return its id."""
-    agent = tx.agents.by_slug(settings.agent)
-    if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
-        raise ConfigurationError(
-            f"channels: {settings.platform}/{settings.channel} is bound to the agent {settings.agent!r}, which does "
-            "not exist. Add it to agents, or correct the slug."
-        )
-    address = Address(platform=settings.platform, account=settings.account, channel=settings.channel)
-    binding = tx.agents.binding(address) or AgentChannel(
-        agent_id=agent.id or 0, platform=settings.platform, account=settings.account, channel=settings.channel
-    )
-    binding.agent_id = agent.id or 0
-    binding.permission = Permission(settings.permissions)
-    binding.key_by_user = settings.key_by_user
-    binding.client_id = clients.id_of(settings.client, f"channels: {settings.platform}/{settings.channel}")
-    binding.configured = True
-    tx.agents.bind(binding)
-    return binding.id

@@ -1,29 +1,26 @@
-"""``maestro agents``: who answers, and in which channels."""
+"""``maestro agents``: who answers, in which channels, and how they came to be as they are."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
+from maestro.cli import agent_bindings, agent_edits, agent_versions
+from maestro.cli.agent_options import Slug
+from maestro.cli.agent_texts import listing, portrait
 from maestro.cli.opened import opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
-from maestro.cli.table import lines, plain
-from maestro.domain.agent_views import AgentDetail, AgentPage, agent_detail, agent_page
+from maestro.domain.agent_views import agent_page
 
 LIMIT = 100
 MOST = 10_000
-NOTHING = "There are no agents."
-COLUMNS = ("slug", "name", "role", "status", "model", "description")
-CHANNEL_COLUMNS = ("platform", "account", "channel", "permission", "conversations")
 
-HELP = """List and show agents.
+HELP = """List, show, make, change and archive agents, and bind channels to them.
 
-An agent answers in the channels that are bound to it, and wherever somebody mentions it as @slug. Both commands work
-whether Maestro runs or not.
+An agent answers in the channels that are bound to it, and wherever somebody mentions it as @slug. Agents stand in
+agents of the configuration or are made here; either can be changed here, and each edit is a version to which you can go
+back. All of this works whether Maestro runs or not, from the next message on.
 """
-
-Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -42,7 +39,7 @@ def list_agents(
     given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = agent_page(tx.agents.all(), cursor, limit)
-    write(page, _listing(page), as_json)
+    write(page, listing(page), as_json)
 
 
 @app.command()
@@ -54,42 +51,13 @@ def show(
     data_dir: DataDir = None,
     debug: Debug = False,
 ) -> None:
-    """Show an agent: its instructions to the model and its channels."""
+    """Show an agent: all that can be edited of it, and its channels."""
     given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
-        agent = agent_detail(*tx.browse.agent(slug))
-    write(agent, _portrait(agent), as_json)
+        agent = tx.agents.detail(tx.agents.named(slug))
+    write(agent, portrait(agent), as_json)
 
 
-def _listing(page: AgentPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    rows = [
-        (agent.slug, agent.name, agent.role, agent.status, agent.model or "-", agent.description)
-        for agent in page.items
-    ]
-    yield from lines(COLUMNS, rows)
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
-
-
-def _portrait(agent: AgentDetail) -> Iterator[str]:
-    yield f"{agent.slug}  {agent.status}"
-    facts = (
-        ("name", agent.name),
-        ("role", agent.role),
-        ("model", agent.model or "that of the account"),
-        ("description", agent.description),
-    )
-    yield from (f"  {name:<13} {plain(value)}" for name, value in facts if value)
-    if agent.channels:
-        yield from ("", "Channels")
-        rows = [
-            (at.platform, at.account, at.channel, at.permission, "one per user" if at.key_by_user else "one")
-            for at in agent.channels
-        ]
-        yield from (f"  {line}" for line in lines(CHANNEL_COLUMNS, rows))
-    if agent.system_prompt:
-        yield from ("", "Instructions")
-        yield from (f"  {plain(line)}" for line in agent.system_prompt.splitlines())
+app.add_typer(agent_edits.app)
+app.add_typer(agent_versions.app)
+app.add_typer(agent_bindings.app)

@@ -1,14 +1,13 @@
-"""Usage and clients as operators see them, on the API and on the command line alike."""
+"""Usage as operators see it, on the API and on the command line alike."""
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from maestro.domain.budgets import Client, Level
 from maestro.domain.usage import Period, UsageBy, UsageMark, UsageSum
 from maestro.domain.values import Value
 from maestro.domain.views import View
@@ -83,34 +82,10 @@ class UsagePage(View):
     next: str | None
 
 
-class ClientView(View):
-    """A client; ``dailyBudgetUsd`` is null without one of its own, ``spentUsd`` and ``reservedUsd`` are today's."""
-
-    name: str
-    configured: bool
-    daily_budget_usd: float | None
-    spent_usd: float
-    reserved_usd: float
-
-
-class ClientPage(View):
-    """Clients by name; ``next`` is the cursor of the following page, null at the end."""
-
-    items: tuple[ClientView, ...]
-    next: str | None
-
-
 def usage_page(sums: Sequence[UsageSum], limit: int) -> UsagePage:
     """Show up to ``limit`` sums; one more than that says that there is another page."""
     shown = [UsageItem(**{**vars(one), "key": one.key or None}) for one in sums[:limit]]
     return UsagePage(items=tuple(shown), next=encode(sums[limit - 1].mark) if len(sums) > limit else None)
-
-
-def client_page(clients: Sequence[Client], levels: Mapping[str, Level], cursor: str | None, limit: int) -> ClientPage:
-    """Show up to ``limit`` of all clients, sorted by name; the cursor is the last name of the page before."""
-    following = [client for client in clients if cursor is None or client.name > cursor]
-    page = tuple(_client(client, levels[client.name]) for client in following[:limit])
-    return ClientPage(items=page, next=page[-1].name if len(following) > limit else None)
 
 
 def encode(mark: UsageMark) -> str:
@@ -125,13 +100,3 @@ def decode(text: str) -> UsageMark:
         return UsageMark(str(key), float(cost))
     except (ValueError, TypeError):
         raise ValueError("this is not a cursor from an earlier answer") from None
-
-
-def _client(client: Client, level: Level) -> ClientView:
-    return ClientView(
-        name=client.name,
-        configured=client.configured,
-        daily_budget_usd=client.daily_budget_usd,
-        spent_usd=level.spent_usd,
-        reserved_usd=level.reserved_usd,
-    )

@@ -14,6 +14,7 @@ from maestro.domain.words import (
     Identifier,
     ModelName,
     Name,
+    OptionalSlug,
     PeopleIds,
     PreferredModel,
     Quirks,
@@ -99,6 +100,8 @@ class ClientSettings(Section):
     """One client, for whom agents work."""
 
     name: Name = Field(description="the name of the client, unique")
+    slug: OptionalSlug = Field(default="", description="a second, shorter name, unique; empty: none")
+    plan: Word = Field(default="per_task", description="how it is billed, a word for your books")
     daily_budget_usd: Dollars | None = Field(
         default=None,
         description="US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`",
@@ -186,4 +189,7 @@ def unique_clients(clients: tuple[ClientSettings, ...]) -> tuple[ClientSettings,
     twice = repeated(client.name for client in clients)
     if twice is not None:
         raise ValueError(f"two clients have the name {twice}; rename one")
+    shared = repeated(client.slug for client in clients if client.slug)
+    if shared is not None:
+        raise ValueError(f"two clients have the slug {shared}; change one")
     return clients

@@ -1,10 +1,11 @@
 """Agents as people edit them: each edit is a version and an entry in the audit log, in the transaction of the edit."""
 
-from sqlmodel import col, func, select
+from sqlmodel import SQLModel, col, delete, func, select
 
 from maestro.domain.agent_edits import AgentChange, AgentFields, NewAgent, changed, only_conductor, with_prompt
 from maestro.domain.agent_versions import diff, fields_at, fields_of, put_fields, snapshot
-from maestro.domain.agents import CONDUCTOR, Agent, AgentStatus
+from maestro.domain.agent_views import AgentDetail, agent_detail
+from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
 from maestro.domain.errors import Conflict
 from maestro.store.audit import Audit
 from maestro.store.bindings import Bindings
@@ -60,11 +61,31 @@ class AgentEdits(Bindings):
         self._audit.add(actor, "agent.change", agent.slug, ", ".join(one.field for one in different))
         return agent
 
-    def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "") -> Agent:
+    def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Make a new version that is as an old one was; raises ``NotFound``, and what ``change`` raises."""
         old = fields_at(AgentVersions(self._session, self._now).get(agent, number))
-        change = AgentChange.model_validate(old.model_dump(by_alias=False))
+        change = AgentChange.model_validate({**old.model_dump(by_alias=False), "force": force})
         return self.change(agent, change, actor, reason or f"as in version {number}")
+
+    def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
+        """Take an agent away for good, with its versions and bindings; ``force`` lets the last conductor go.
+
+        Raises ``Conflict`` while anything speaks of it, and for one that the configuration names.
+        """
+        if agent.configured:
+            raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
+        used = self._spoken_of_in(agent)
+        if used:
+            raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
+        self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
+        self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
+        self._session.delete(agent)
+        self._session.flush()
+        self._audit.add(actor, "agent.purge", agent.slug)
+
+    def detail(self, agent: Agent) -> AgentDetail:
+        """Show everything about an agent."""
+        return agent_detail(agent, self.fields(agent), tuple(map(self.view, self.channels_of(agent))))
 
     def fields(self, agent: Agent) -> AgentFields:
         """Return what people can edit of an agent."""
@@ -77,6 +98,15 @@ class AgentEdits(Bindings):
 
     def _record(self, agent: Agent, actor: str, reason: str) -> None:
         AgentVersions(self._session, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
+
+    def _spoken_of_in(self, agent: Agent) -> str:
+        """Return the tables, by name, that have rows about an agent besides those that go with it."""
+        own = {AgentVersion.__tablename__, AgentChannel.__tablename__}
+        tables = [
+            table for name, table in SQLModel.metadata.tables.items() if name not in own and "agent_id" in table.c
+        ]
+        of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
+        return ", ".join(sorted(name for name, rows in of_agent if self._session.exec(rows.limit(1)).first()))
 
     def _keep_a_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
         others = select(func.count()).where(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sqlmodel import col, delete, select
 
 from maestro.domain.agent_edits import BindingChange, BindingFields, NewBinding
+from maestro.domain.agent_views import Binding, BindingPage, binding_view
 from maestro.domain.agents import Agent, AgentChannel, AgentStatus, BotInstance
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
@@ -70,6 +71,19 @@ class Bindings(Agents):
         agent = self.get(binding.agent_id)
         self.unbind(binding)
         Audit(self._session, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
+
+    def view(self, binding: AgentChannel) -> Binding:
+        """Show a binding."""
+        return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
+
+    def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
+        """Show up to ``limit`` bound channels after that id, of one agent if its slug is given."""
+        wanted = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
+        if agent is not None:
+            wanted = wanted.where(AgentChannel.agent_id == self.named(agent).id)
+        found = self._session.exec(wanted.limit(limit + 1)).all()
+        items = tuple(map(self.view, found[:limit]))
+        return BindingPage(items=items, next=str(items[-1].id) if len(found) > limit else None)
 
     def binding_fields(self, binding: AgentChannel) -> BindingFields:
         """Return what people can edit of a binding."""

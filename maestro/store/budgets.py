@@ -21,6 +21,7 @@ from maestro.domain.budgets import (
     Spending,
     exceeded,
 )
+from maestro.domain.client_views import ClientView, client_view
 from maestro.domain.jobs import Job
 from maestro.domain.prompts import CallKey
 from maestro.store.repository import Repository
@@ -138,15 +139,9 @@ class Budgets(Repository):
         """Return what was spent and is reserved for each client today, by name."""
         return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
 
-    def client(self, name: str) -> Client | None:
-        """Return the client of this name, if there is one."""
-        return self._session.scalars(select(Client).where(col(Client.name) == name)).first()
-
-    def put_client(self, client: Client) -> Client:
-        """Add or change a client."""
-        self._session.add(client)
-        self._session.flush()
-        return client
+    def client_view(self, client: Client) -> ClientView:
+        """Show a client, with what was spent and is reserved for it today."""
+        return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
     def _held(self, key: CallKey) -> Held | None:
         row = self._run(self._HELD, **_values(key)).first()

@@ -1,5 +1,7 @@
 """Clients, for whom agents work and who pay."""
 
+from collections.abc import Container
+
 from sqlmodel import col, select
 
 from maestro.domain.agents import Agent, AgentChannel
@@ -63,6 +65,24 @@ class Clients(Repository):
         self._session.delete(client)
         self._session.flush()
         Audit(self._session, self._now).add(actor, "client.remove", client.name)
+
+    def enter(self, new: NewClient) -> Client:
+        """Make or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""
+        client = self._of_name(new.name) or Client(name=new.name)
+        if new.slug != client.slug:
+            self._require_free(new.slug)
+        for name, value in new.model_dump(by_alias=False).items():
+            setattr(client, name, value)
+        client.configured = True
+        self._put(client)
+        return client
+
+    def leave_out(self, named: Container[str]) -> None:
+        """Take from the clients that the configuration no longer names what it said of them."""
+        for gone in self._session.exec(select(Client).where(Client.configured)).all():
+            if gone.name not in named:
+                gone.configured, gone.daily_budget_usd = False, None
+                self._put(gone)
 
     def _uses(self, client: Client) -> str:
         agent = self._session.exec(select(Agent.slug).where(Agent.client_id == client.id)).first()

@@ -33,6 +33,13 @@ class AgentVersions(Repository):
             wanted = wanted.where(AgentVersion.version < before)
         return self._session.exec(wanted.order_by(col(AgentVersion.version).desc()).limit(limit)).all()
 
+    def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
+        """Return a version and the one to compare it with: ``against``, or the one before; raises ``NotFound``."""
+        version = self.get(agent, number)
+        if against is not None:
+            return version, self.get(agent, against)
+        return version, next(iter(self.of(agent, before=number, limit=1)), None)
+
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)

@@ -1,7 +1,7 @@
 """Model calls of several days, agents and clients, as the chain would have left them."""
 
-from maestro.domain.budgets import Client
 from maestro.domain.calls import CallEstimate, Expense
+from maestro.domain.client_edits import NewClient
 from maestro.domain.prompts import CallKey, LLMResponse, ToolCall, Usage
 from tests.support.job_rows import JobRows
 
@@ -12,8 +12,8 @@ NOTHING_SAID = Expense(Usage(input_tokens=50), 0.25)
 def use(rows: JobRows) -> None:
     """Two days: the first with a paid answer for Acme, the second with one each that failed, was free and cut off."""
     with rows.store.begin() as tx:
-        acme = tx.budgets.put_client(Client(name="Acme", daily_budget_usd=2, configured=True)).id
-        tx.budgets.put_client(Client(name="Globex"))
+        acme = tx.clients.enter(NewClient(name="Acme", daily_budget_usd=2)).id
+        tx.clients.create(NewClient(name="Globex"), "operator")
     job_id = rows.add()
     with rows.store.begin() as tx:
         tx.jobs.update(job_id, client_id=acme)

@@ -1,0 +1,92 @@
+"""Writes down who the configuration says there is: clients, agents, and the channels that are theirs."""
+
+import hashlib
+import json
+
+from maestro.bootstrap.clients import Clients, enter_clients
+from maestro.domain.agent_edits import AgentChange, NewAgent, NewBinding, with_prompt
+from maestro.domain.agents import Agent, AgentStatus
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.reading import read
+from maestro.settings import AgentSettings, ChannelSettings, Settings
+from maestro.store.transaction import Transaction
+
+CONFIGURATION = "configuration"
+"""Who the history of an agent says has made what its entry in the configuration asks for."""
+
+
+def enter(tx: Transaction, settings: Settings) -> None:
+    """Make the store say what the configuration says; what it once said and no longer does is taken back.
+
+    An agent that is gone from it is archived, because its conversations stay; a binding is deleted. What was made in
+    another way is not touched.
+    """
+    clients = enter_clients(tx, settings.clients)
+    for agent in tx.agents.all():
+        tx.agents.begin_history(agent)
+    for entry in settings.agents:
+        _enter_agent(tx, entry, clients)
+    _archive_gone(tx, {entry.slug for entry in settings.agents})
+    kept = {_bind(tx, binding, clients) for binding in settings.channels}
+    for former in tx.agents.bindings():
+        if former.configured and former.id not in kept:
+            tx.agents.unbind(former)
+    own = _present(tx, settings.web.agent, "web.agent names") if settings.web.agent else None
+    tx.agents.enter_instance("web", DEFAULT_ACCOUNT, own)
+
+
+def _enter_agent(tx: Transaction, settings: AgentSettings, clients: Clients) -> None:
+    """Enter an agent when its entry is new, back, or not what it was: else edits made elsewhere since then hold."""
+    clients.id_of(settings.client, f"agents: {settings.slug}")
+    entry = _digest(settings)
+    agent = tx.agents.by_slug(settings.slug)
+    if agent is not None and agent.configured and agent.entry == entry:
+        return
+    said = {**settings.model_dump(by_alias=False), "name": settings.display_name}
+    new = read(NewAgent, said)
+    if agent is None:
+        agent = tx.agents.create(new, CONFIGURATION)
+    else:
+        wanted = with_prompt(new).model_dump(by_alias=False, exclude={"slug", "status"})
+        # While it stays configured, who paused it decides.
+        status = {} if agent.configured else {"status": AgentStatus.ACTIVE}
+        tx.agents.change(agent, read(AgentChange, {**wanted, **status, "force": True}), CONFIGURATION)
+    agent.configured, agent.entry = True, entry
+    tx.agents.put(agent)
+
+
+def _archive_gone(tx: Transaction, named: set[str]) -> None:
+    archived = AgentChange(status=AgentStatus.ARCHIVED, force=True)
+    for gone in tx.agents.all():
+        if gone.configured and gone.slug not in named:
+            tx.agents.change(gone, archived, CONFIGURATION, "the configuration no longer names it")
+            gone.configured, gone.entry = False, ""
+            tx.agents.put(gone)
+
+
+def _digest(settings: AgentSettings) -> str:
+    """Return what tells one entry from another; a default that a later release changes is no change of the entry."""
+    written = settings.model_dump(mode="json", by_alias=False, exclude_unset=True)
+    return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
+
+
+def _bind(tx: Transaction, settings: ChannelSettings, clients: Clients) -> int | None:
+    """Enter a binding and return its id, None while somebody has its agent archived."""
+    where = f"channels: {settings.platform}/{settings.channel}"
+    agent = _present(tx, settings.agent, f"{where} is bound to")
+    clients.id_of(settings.client, where)
+    if agent.status is AgentStatus.ARCHIVED:
+        return None
+    said = settings.model_dump(by_alias=False, exclude={"agent", "permissions"})
+    return tx.agents.enter_binding(agent, read(NewBinding, {**said, "permission": settings.permissions})).id
+
+
+def _present(tx: Transaction, slug: str, who: str) -> Agent:
+    """Return an agent that the configuration speaks of; raises ``ConfigurationError`` when there is none."""
+    agent = tx.agents.by_slug(slug)
+    if agent is None or (agent.status is AgentStatus.ARCHIVED and not agent.configured):
+        raise ConfigurationError(
+            f"{who} the agent {slug!r}, which does not exist. Add it to agents, or correct the slug."
+        )
+    return agent

@@ -1,0 +1,84 @@
+"""``maestro agents versions``, ``diff`` and ``rollback``: what became of an agent with each edit, and the way back."""
+
+from typing import Annotated
+
+import typer
+
+from maestro.cli.agent_edits import said
+from maestro.cli.agent_options import Force, Reason, Slug
+from maestro.cli.agent_texts import differences, history
+from maestro.cli.opened import ACTOR, opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.domain.agent_views import version_detail, version_page
+from maestro.domain.errors import Conflict
+
+LIMIT = 20
+MOST = 10_000
+
+app = typer.Typer()
+
+
+@app.command()
+def versions(
+    ctx: typer.Context,
+    slug: Slug,
+    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
+    cursor: Annotated[int | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """List the edits of an agent, newest first: who, when and what."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        page = version_page(tx.versions.of(tx.agents.named(slug), cursor, limit + 1), limit)
+    write(page, history(page), as_json)
+
+
+@app.command("diff")
+def show_diff(
+    ctx: typer.Context,
+    slug: Slug,
+    version: Annotated[int | None, typer.Option(help="The version to look at; without it, the newest.")] = None,
+    against: Annotated[
+        int | None, typer.Option(help="The version to compare with; without it, the one before.")
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show what an edit changed."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with opened(given) as at, at.store.view() as tx:
+        agent = tx.agents.named(slug)
+        found = version_detail(*tx.versions.pair(agent, version or agent.version, against))
+    write(found, differences(found), as_json)
+
+
+@app.command()
+def rollback(
+    ctx: typer.Context,
+    slug: Slug,
+    to: Annotated[
+        int | None, typer.Option(metavar="VERSION", help="Which version; without it, the one before.")
+    ] = None,
+    reason: Reason = "",
+    force: Force = False,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Make an agent what it was: a new version that is as an old one."""
+    given = Given.of(ctx, config, data_dir, debug)
+    with opened(given) as at, at.store.begin() as tx:
+        agent = tx.agents.named(slug)
+        before = agent.version
+        number = to or before - 1
+        if number < 1:
+            raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
+        detail = tx.agents.detail(tx.agents.roll_back(agent, number, ACTOR, reason, force=force))
+    write(detail, [said(detail, before)], as_json)
