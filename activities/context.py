@@ -6,6 +6,7 @@ from typing import Protocol
 
 from temporalio import activity
 
+from activities.assignments import assigned, results, said_before
 from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.calls import Prompt
 from maestro.domain.context import Composition, Knowledge, Matter, compose
@@ -19,10 +20,10 @@ from maestro.domain.models import prompt_budget
 from maestro.domain.owners import PersonId
 from maestro.domain.permissions import Person
 from maestro.domain.persona import Colleague, said_by
-from maestro.domain.prompts import PROMPT_TURNS, Role, ToolSpec
+from maestro.domain.prompts import PROMPT_TURNS, ToolSpec
 from maestro.domain.recollection import FACTS, SUMMARIES
 from maestro.domain.skills import Skill, choose
-from maestro.domain.tokens import estimate, estimate_tools
+from maestro.domain.tokens import estimate_tools
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -108,23 +109,36 @@ class Shelf:
 
 def _matter(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> Matter:
     """Return what the job is to answer, and what was said before, by the kind of the job."""
-    if job.inbox_id is None:
-        # Nobody spoke in a conversation: the task is all there is, with the agent's persona and memory.
-        return Matter(turns=(Utterance(Role.USER, job.task, estimate(job.task)),), place=place_of(agent, None, scope))
+    if job.task:
+        return assigned(tx, job, agent, scope)
+    conversation = tx.conversations.get(job.conversation_id)
+    turns, earlier = _asked(tx, job) if job.parent_id is None else _results(tx, job)
+    return Matter(
+        turns=turns,
+        earlier=earlier,
+        summaries=tuple(tx.compactions.latest(conversation.id or 0, SUMMARIES)),
+        user_name=tx.inbox.get(job.inbox_id).user_name if job.inbox_id is not None else "",
+        place=place_of(agent, conversation.key, scope),
+    )
+
+
+def _asked(tx: Transaction, job: Job) -> tuple[tuple[Utterance, ...], tuple[Utterance, ...]]:
+    """Return the messages that a job answers, oldest first, and what was said before them, newest first."""
     # Messages that are answered together are asked together; the newest of them ends the history.
     rows = tx.merges.asked(job)
     recorded = tx.conversations.recall(rows[-1].id)
-    conversation = tx.conversations.get(job.conversation_id)
-    newest_first = tx.conversations.newest(conversation.id or 0, (recorded and recorded.id) or 0, HISTORY_ROWS)
+    newest_first = tx.conversations.newest(job.conversation_id or 0, (recorded and recorded.id) or 0, HISTORY_ROWS)
     said = _said(tx, newest_first)
     asked = {row.id for row in rows}
-    return Matter(
-        turns=tuple(one for one, row in reversed(list(zip(said, newest_first, strict=True))) if row.inbox_id in asked),
-        earlier=tuple(one for one, row in zip(said, newest_first, strict=True) if row.inbox_id not in asked),
-        summaries=tuple(tx.compactions.latest(conversation.id or 0, SUMMARIES)),
-        user_name=rows[-1].user_name,
-        place=place_of(agent, conversation.key, scope),
+    return (
+        tuple(one for one, row in reversed(list(zip(said, newest_first, strict=True))) if row.inbox_id in asked),
+        tuple(one for one, row in zip(said, newest_first, strict=True) if row.inbox_id not in asked),
     )
+
+
+def _results(tx: Transaction, job: Job) -> tuple[tuple[Utterance, ...], tuple[Utterance, ...]]:
+    """Return what became of the tasks that a job goes on with, and what was said in the conversation meanwhile."""
+    return (results(tx, job),), tuple(_said(tx, said_before(tx, job, HISTORY_ROWS)))
 
 
 def _said(tx: Transaction, messages: Sequence[Message]) -> list[Utterance]:
