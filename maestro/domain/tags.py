@@ -171,6 +171,7 @@ class _Reach:
         end = following.start if following else len(self._text)
         if in_line:
             end = self._line_end(token, end)
+        end = token.end + len(self._text[token.end : end].rstrip())
         return _Extent(end, end, in_line)
 
     def _closing_in_code(self, token: _Token, limit: int) -> _Token | None:
