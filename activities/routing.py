@@ -5,14 +5,13 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.collecting import collect
-from maestro.domain.agents import Agent, AgentChannel, BusyMode
+from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, BusyMode
 from maestro.domain.busy import mode_of
 from maestro.domain.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs import Ending, Job, JobStatus, StepRef
+from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, priority_of
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.owners import PersonId
-from maestro.domain.permissions import Person, refusal
-from maestro.domain.routing import RoutingRules, route
+from maestro.domain.permissions import TURNED_AWAY, refusal
+from maestro.intake.access import Access
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -32,10 +31,10 @@ class Typing(Protocol):
 class RoutingActivities:
     """Decides by pure rules over a snapshot of the store; ``busy`` is the mode where a channel has none of its own."""
 
-    def __init__(self, store: Store, typing: Typing, fallback_agent: str, busy: BusyMode = BusyMode.QUEUE) -> None:
+    def __init__(self, store: Store, typing: Typing, access: Access, busy: BusyMode = BusyMode.QUEUE) -> None:
         self._store = store
         self._typing = typing
-        self._fallback_agent = fallback_agent
+        self._access = access
         self._busy = busy
 
     @activity.defn
@@ -57,7 +56,8 @@ class RoutingActivities:
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         payer = binding.client_id if binding is not None else None
-        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer or agent.client_id)
+        priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
+        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer or agent.client_id, priority=priority)
         together = collect(
             tx,
             job,
@@ -76,12 +76,13 @@ class RoutingActivities:
 
     def _who(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> tuple[Agent | None, str]:
         """Return who answers a message and by which rule, or nobody and why."""
-        chosen = route(message, tx.routes.snapshot(message, binding, RoutingRules(fallback=self._fallback_agent)))
+        chosen = self._access.route(tx, message, binding)
         if chosen.agent is None:
             return None, chosen.reason
         agent = tx.agents.get(chosen.agent.id)
-        person = Person(PersonId(message.address.platform, message.user_id), message.is_owner)
-        refused = refusal(person, agent, binding)
+        person = self._access.person(tx, message, binding)
+        policy = self._access.turned_away(person, agent, message, binding)
+        refused = TURNED_AWAY[policy] if policy is not None else refusal(person, agent, binding)
         return (None, refused) if refused is not None else (agent, chosen.reason)
 
 

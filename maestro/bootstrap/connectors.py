@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from connectors.base import Connector
 from connectors.registry import assemble
 from connectors.web import WebConfig, WebConnector
+from maestro.bootstrap.access import intake_rules
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import dashboard_origins
 from maestro.bootstrap.flow import FlowParts, connector_parts
@@ -15,7 +16,7 @@ from maestro.bootstrap.leases import lease
 from maestro.bootstrap.process import Say
 from maestro.bootstrap.storage import open_files, signing_key, upload_folder
 from maestro.domain.messages import DEFAULT_ACCOUNT
-from maestro.intake import Intake, IntakeRules
+from maestro.intake import Intake
 from maestro.settings import Settings, is_loopback
 from maestro.store.store import Store
 from temporal.engine import Engine
@@ -49,8 +50,8 @@ class Stations:
 
 def web_context(settings: Settings, store: Store, wake: Callable[[], None]) -> StoreContext:
     """Return what the web connector may ask of Maestro; ``wake`` is called when a job waits to be started."""
-    rules = IntakeRules(settings.jobs.max_pending, frozenset(settings.owner.ids))
-    return StoreContext(("web", DEFAULT_ACCOUNT), Intake(store, rules, wake), store, open_files(settings))
+    intake = Intake(store, intake_rules(settings), wake)
+    return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(settings))
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:

@@ -24,6 +24,7 @@ from activities.voice import VoiceActivities
 from activities.waiting import WaitingActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
+from maestro.bootstrap.access import access
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files, workspaces_folder
@@ -146,9 +147,7 @@ def _is_open(store: Store, job_id: str) -> bool:
 def _local_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
     window = brains.models.table.context_window
     return [
-        RoutingActivities(
-            flow.store, flow.typing, settings.routing.fallback_agent, BusyMode(settings.routing.busy)
-        ).choose_agent,
+        RoutingActivities(flow.store, flow.typing, access(settings), BusyMode(settings.routing.busy)).choose_agent,
         ConversationActivities(flow.store, window).record_message,
         ContextActivities(flow.store, _context_rules(settings, brains)).build_context,
         TagActivities(flow.store, acting_rules(settings)).record_answer,

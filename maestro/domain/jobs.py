@@ -53,6 +53,11 @@ class Priority:
     SCHEDULED = 10
 
 
+def priority_of(*, owner: bool, conductor: bool = False) -> int:
+    """Return how soon a message is answered, by who wrote it and, once that is known, who answers (decision 1)."""
+    return Priority.OWNER if owner else Priority.CONDUCTOR if conductor else Priority.MESSAGE
+
+
 class Job(SQLModel, table=True):
     """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one.
 

@@ -69,8 +69,12 @@ class Receipt(Value):
 
 
 class Accepted(Value):
-    """The word of the store that a message is kept; only now may the platform be acknowledged."""
+    """The word of the store that a message is kept; only now may the platform be acknowledged.
+
+    A message that is for nobody is only counted: ``ignored`` says why, and it has no job.
+    """
 
     message_id: str
     job_id: str
     duplicate: bool
+    ignored: str = ""

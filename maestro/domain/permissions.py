@@ -1,6 +1,7 @@
 """Who may talk to which agent (decision 3)."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from maestro.domain.agents import Agent, AgentChannel, Permission
@@ -15,6 +16,28 @@ class DmPolicy(StrEnum):
     ALLOWLIST = "allowlist"
 
 
+TURNED_AWAY = {
+    DmPolicy.PAIRING: "the person is not known: an operator has to let them in first (dmPolicy pairing)",
+    DmPolicy.ALLOWLIST: "direct messages of people who are not known are not answered (dmPolicy allowlist)",
+}
+"""Why a stranger is not answered."""
+
+
+@dataclass(frozen=True)
+class AccessRules:
+    """What the configuration says: the owners, as ``platform:userId``, and the policy of each platform.
+
+    Where it says nothing of a platform, people have to be paired.
+    """
+
+    owners: frozenset[str] = frozenset()
+    dm_policies: Mapping[str, DmPolicy] = field(default_factory=dict)
+
+    def policy(self, platform: str) -> DmPolicy:
+        """Return who is answered in direct messages of this platform."""
+        return self.dm_policies.get(platform, DmPolicy.PAIRING)
+
+
 @dataclass(frozen=True)
 class Person:
     """Who wants something; ``known`` says that an operator let them in."""
@@ -24,17 +47,18 @@ class Person:
     known: bool = False
 
 
-def refusal(person: Person, agent: Agent, binding: AgentChannel | None = None) -> str | None:
+def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:
     """Return why this person may not talk to this agent, or None.
 
     Owners always may. Then the permission of the channel counts, which only a full one grants; then the agent's list,
-    if it has one; else everybody may. A delegation asks this of its target, without a ``binding``.
+    if it has one; else everybody may. A delegation asks this of its target, without a ``binding``. Where no agent
+    answers, ``binding`` alone says whether control words are obeyed.
     """
     if person.is_owner:
         return None
     if binding is not None and binding.permission is not Permission.FULL:
         return f"the channel's permission is {binding.permission}"
-    if agent.allow_users is not None and not on_list(person, agent):
+    if agent is not None and agent.allow_users is not None and not on_list(person, agent):
         return f"the person is not on the list of {agent.slug} (allowUsers)"
     return None
 

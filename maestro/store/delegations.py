@@ -6,7 +6,9 @@ from sqlalchemy import bindparam
 from sqlmodel import col, select, update
 from ulid import ULID
 
+from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import OPEN, Job, JobKind, JobStatus
+from maestro.domain.messages import Address
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 
@@ -69,6 +71,16 @@ class Delegations(Repository):
         """Return the delegator that hears what this job says, None when everybody in the channel does."""
         origin = self._origin(job)
         return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
+
+    def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
+        """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
+        here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
+        found = select(Job).where(
+            *here, Job.thread == address.thread, Job.kind == JobKind.DELEGATION, col(Job.status).in_(OPEN)
+        )
+        if user_id is not None:
+            found = found.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
+        return self._session.exec(found.order_by(col(Job.turn))).all()
 
     def _report(self, job: Job) -> None:
         """Let the delegator go on when everything it waits to hear has ended, unless a person stopped it."""

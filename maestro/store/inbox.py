@@ -1,10 +1,12 @@
 """Received messages."""
 
+from datetime import timedelta
+
 from sqlalchemy import bindparam, func, text
 from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
-from maestro.domain.inbox import InboxRow
+from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.messages import IncomingMessage
 from maestro.store.repository import Repository
 
@@ -19,18 +21,48 @@ class Inbox(Repository):
         InboxRow.message_id == bindparam("its_id"),
     )
 
+    _LATELY = (
+        select(InboxRow.id)
+        .where(
+            InboxRow.platform == bindparam("platform"),
+            InboxRow.user_id == bindparam("user_id"),
+            InboxRow.pace == bindparam("its_pace"),
+            col(InboxRow.received_at) > bindparam("since"),
+            # A later time is one of a clock that was set back since.
+            col(InboxRow.received_at) <= bindparam("now"),
+        )
+        .limit(1)
+        .offset(bindparam("but"))
+    )
+    _LATELY_HERE = _LATELY.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
+
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the row of this very message if it came before."""
         very = {**message.address.model_dump(exclude={"thread"}), "its_id": message.id}
         return self._session.exec(self._VERY, params=very).first()
 
-    def add(self, message: IncomingMessage, job_id: str, control: str = "") -> InboxRow:
+    def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
         """Keep the message; its id in the inbox is its place in the order of arrival."""
         row = InboxRow.of(message, job_id, self._now)
-        row.control = control
+        row.control, row.pace = control, pace
         self._session.add(row)
         self._session.flush()
         return row
+
+    def wrote(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
+        """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.
+
+        A bot's are counted in this channel alone.
+        """
+        bot = message.from_bot
+        where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
+        values = {**self._lately(message, within), **where, "its_pace": Pace.WITHIN, "but": count - 1}
+        return self._run(self._LATELY_HERE if bot else self._LATELY, **values).first() is not None
+
+    def was_told(self, message: IncomingMessage, within: timedelta) -> bool:
+        """Say whether the sender was told in the time until now that they write too fast."""
+        values = self._lately(message, within)
+        return self._run(self._LATELY, **values, its_pace=Pace.TOLD, but=0).first() is not None
 
     def get(self, inbox_id: int | None) -> InboxRow:
         """Return a row that must exist."""
@@ -57,3 +89,7 @@ class Inbox(Repository):
             statement = statement.where(InboxRow.user_id == user_id)
         first: int | None = self._run(statement).scalar_one()
         return first
+
+    def _lately(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
+        person = {"platform": message.address.platform, "user_id": message.user_id}
+        return {**person, "since": self._now - within, "now": self._now}

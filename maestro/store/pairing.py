@@ -1,7 +1,155 @@
-"""Who is known to us, who wishes to be, and what was dropped at the door."""
+"""Who is known to us, and who wishes to be (decision 3)."""
 
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import bindparam, func, tuple_
+from sqlmodel import col, delete, select
+
+from maestro.domain.errors import NotFound
+from maestro.domain.messages import Address
+from maestro.domain.owners import PersonId
+from maestro.domain.pairing import (
+    KEPT_AFTER_EXPIRY,
+    Invitation,
+    KnownPerson,
+    Pairing,
+    PairingStatus,
+    code_of,
+)
+from maestro.domain.people import AuditEntry
 from maestro.store.repository import Repository
+
+WRONG_CODE = "pairing.wrong_code"
 
 
 class Pairings(Repository):
     """People whom operators let in, and codes."""
+
+    _KNOWN = select(KnownPerson.user_id).where(
+        col(KnownPerson.platform) == bindparam("platform"), col(KnownPerson.user_id) == bindparam("user_id")
+    )
+    _WAITING = (
+        select(func.count())
+        .select_from(Pairing)
+        .where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > bindparam("now"))
+    )
+
+    # People
+
+    def knows(self, person: PersonId) -> bool:
+        """Say whether an operator let this person in."""
+        return self._run(self._KNOWN, **person._asdict()).first() is not None
+
+    def let_in(self, person: PersonId, user_name: str, by: str) -> bool:
+        """Let a person in; false when they are already."""
+        if self.knows(person):
+            return False
+        self._session.add(
+            KnownPerson(
+                platform=person.platform,
+                user_id=person.user_id,
+                user_name=user_name,
+                added_at=self._now,
+                added_by=by,
+            )
+        )
+        self._session.flush()
+        return True
+
+    def forget(self, person: PersonId) -> bool:
+        """Take this back; false when they were not let in."""
+        gone = delete(KnownPerson).where(
+            col(KnownPerson.platform) == person.platform, col(KnownPerson.user_id) == person.user_id
+        )
+        return self._run(gone).rowcount > 0
+
+    def people(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
+        """Return people by platform and user id, those after the given one."""
+        page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
+        if after is not None:
+            page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
+        return self._session.exec(page).all()
+
+    # Wishes to be let in
+
+    def newest_of(self, person: PersonId) -> Pairing | None:
+        """Return the last wish of this person, whatever became of it."""
+        theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
+        return self._session.exec(theirs.order_by(col(Pairing.id).desc()).limit(1)).first()
+
+    def waiting(self) -> int:
+        """Count the people who wait for an operator's word."""
+        return int(self._run(self._WAITING, now=self._now).scalar_one())
+
+    def add(self, pairing: Pairing) -> Pairing:
+        """Keep a wish; an older one of the same person that ran out is forgotten, as are all that ran out long ago."""
+        ran_out = (col(Pairing.status) == PairingStatus.PENDING, col(Pairing.expires_at) <= self._now)
+        theirs = (col(Pairing.platform) == pairing.platform, col(Pairing.user_id) == pairing.user_id)
+        self._run(delete(Pairing).where(*ran_out, *theirs))
+        self._run(delete(Pairing).where(*ran_out, col(Pairing.expires_at) <= self._now - KEPT_AFTER_EXPIRY))
+        self._session.add(pairing)
+        self._session.flush()
+        return pairing
+
+    def told(self, pairing: Pairing, address: Address) -> None:
+        """Note that the person was told the code once more, and where."""
+        pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
+        self._session.add(pairing)
+
+    def named(self, text: str) -> Pairing:
+        """Return a wish by its number or its code; raises ``NotFound``."""
+        wanted = Pairing.code == code_of(text)
+        if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
+            wanted = Pairing.id == int(text)
+        found = self._session.exec(select(Pairing).where(wanted)).first()
+        if found is None:
+            raise NotFound(f"there is no pairing {text!r}; list them with `maestro pairings list`")
+        return found
+
+    def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:
+        """Note what became of a wish."""
+        pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, by
+        self._session.add(pairing)
+        self._session.flush()
+
+    def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
+        """Return wishes, newest first, those before the given id."""
+        page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
+        return self._session.exec(page.where(col(Pairing.id) < before) if before is not None else page).all()
+
+    # Invitations
+
+    def invite(self, code: str, lifetime: timedelta, *, as_owner: bool, by: str) -> datetime:
+        """Keep the digest of a code for somebody and return when it runs out; codes that ran out are forgotten."""
+        self._run(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
+        expires_at = self._now + lifetime
+        self._session.add(
+            Invitation(
+                digest=_digest(code), as_owner=as_owner, created_at=self._now, created_by=by, expires_at=expires_at
+            )
+        )
+        return expires_at
+
+    def redeem(self, code: str) -> Invitation | None:
+        """Use a code up; None when it is unknown, used or ran out."""
+        found = self._session.get(Invitation, _digest(code))
+        if found is None:
+            return None
+        self._session.delete(found)
+        return found if found.expires_at > self._now else None
+
+    def guesses(self, person: PersonId, since: timedelta) -> tuple[int, int]:
+        """Count the wrong codes in this time until now: of this person, and of everybody."""
+        recent = (
+            select(AuditEntry.subject, func.count())
+            .where(col(AuditEntry.at) > self._now - since, AuditEntry.action == WRONG_CODE)
+            .group_by(AuditEntry.subject)
+        )
+        by_person = {str(subject): int(count) for subject, count in self._run(recent)}
+        return by_person.get(str(person), 0), sum(by_person.values())
+
+
+def _digest(code: str) -> str:
+    return hashlib.sha256(code_of(code).encode()).hexdigest()

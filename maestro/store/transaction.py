@@ -26,6 +26,7 @@ from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
 from maestro.store.figures import Figures
+from maestro.store.ignored import Ignored
 from maestro.store.inbox import Inbox
 from maestro.store.jobs import Jobs
 from maestro.store.media import Media
@@ -219,6 +220,11 @@ class Transaction:
     def questions(self) -> Questions:
         """Questions to people."""
         return Questions(self._session, self.now)
+
+    @cached_property
+    def ignored(self) -> Ignored:
+        """What was dropped at the door."""
+        return Ignored(self._session, self.now)
 
     @cached_property
     def routes(self) -> Routes:

@@ -15,6 +15,7 @@ from maestro.domain.jobs import Ending, Job, JobStatus, Wait
 from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
 from maestro.domain.questions import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.intake import Intake, IntakeRules
+from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
 
 LIMIT = 5
@@ -37,6 +38,7 @@ class Door:
             user_id=user,
             content=content,
             sent_at=self.rows.clock.now,
+            is_direct=True,
             reply_to=reply_to,
             attachments=tuple(Attachment(id=str(number)) for number in range(files)),
         )
@@ -124,7 +126,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
                 permission=Permission.READ_ONLY,
             )
         )
-    rules = IntakeRules(max_pending=LIMIT, owners=frozenset({"web:boss"}))
+    rules = IntakeRules(LIMIT, EVERYBODY)
     yield Door(rows, Intake(rows.store, rules, lambda: None))
     rows.store.close()
 

@@ -13,6 +13,7 @@ from maestro.domain.jobs import Job, StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.settings import Settings
 from maestro.store.store import Store
+from tests.support.doors import open_access
 
 ACME, GLOBEX = {"name": "Acme", "dailyBudgetUsd": 2}, {"name": "Globex"}
 CODER = {"slug": "coder", "client": "Acme"}
@@ -52,7 +53,7 @@ def routed(store: Store) -> Job:
         row = tx.inbox.add(message, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **CODE.model_dump()))
         tx.steps.start(step, "choose_agent", 1)
-    RoutingActivities(store, Silent(), fallback_agent="").choose_agent(step)
+    RoutingActivities(store, Silent(), open_access()).choose_agent(step)
     with store.view() as tx:
         return tx.jobs.get(step.job_id)
 

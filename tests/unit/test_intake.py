@@ -13,6 +13,7 @@ from maestro.domain.messages import Accepted, Address, IncomingMessage
 from maestro.domain.owners import PersonId
 from maestro.intake import UNSAID, Intake, IntakeRules
 from maestro.store.store import Store
+from tests.support.doors import EVERYBODY
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 LIMIT = 3
@@ -40,12 +41,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def intake(store: Store) -> Intake:
-    return Intake(store, IntakeRules(max_pending=LIMIT, owners=frozenset({"web:boss"})), lambda: None)
+    return Intake(store, IntakeRules(LIMIT, EVERYBODY), lambda: None)
 
 
 def said(name: str, content: str, channel: str = CHANNEL, user: str = "grace") -> IncomingMessage:
     return IncomingMessage(
-        id=name, address=Address(platform="web", channel=channel), user_id=user, content=content, sent_at=NOW
+        id=name,
+        address=Address(platform="web", channel=channel),
+        user_id=user,
+        content=content,
+        sent_at=NOW,
+        is_direct=True,
     )
 
 

@@ -13,6 +13,7 @@ from maestro.domain.jobs import StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
 from maestro.store.store import Store
+from tests.support.doors import EVERYBODY
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 KEYED = "each-user-alone"
@@ -35,7 +36,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def say(store: Store) -> Say:
     """Have somebody say something; return its job."""
-    intake = Intake(store, IntakeRules(max_pending=100), lambda: None)
+    intake = Intake(store, IntakeRules(100, EVERYBODY), lambda: None)
     numbers = iter(range(100))
 
     def accept(content: str, user: str = "grace", channel: str = "general") -> str:
@@ -45,6 +46,7 @@ def say(store: Store) -> Say:
                 address=Address(platform="web", channel=channel),
                 user_id=user,
                 content=content,
+                is_direct=True,
                 sent_at=NOW,
             )
         ).job_id

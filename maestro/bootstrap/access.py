@@ -1,0 +1,40 @@
+"""Who answers whom, as the configuration says it (decisions 2 and 3)."""
+
+from datetime import timedelta
+
+from maestro.domain.permissions import AccessRules, DmPolicy
+from maestro.domain.routing import RoutingRules
+from maestro.intake import IntakeRules
+from maestro.intake.access import Access
+from maestro.intake.strangers import PairingRules
+from maestro.settings import Settings
+
+
+def access(settings: Settings) -> Access:
+    """Return what decides who answers a message, and whether they may."""
+    return Access(_access_rules(settings), _routing_rules(settings))
+
+
+def intake_rules(settings: Settings) -> IntakeRules:
+    """Return who may come in."""
+    return IntakeRules(
+        max_pending=settings.jobs.max_pending,
+        access=_access_rules(settings),
+        routing=_routing_rules(settings),
+        pairing=pairing_rules(settings),
+        messages_per_minute=settings.routing.messages_per_minute,
+        bot_messages_per_minute=settings.routing.bot_messages_per_minute,
+    )
+
+
+def pairing_rules(settings: Settings) -> PairingRules:
+    """Return how people become known."""
+    return PairingRules(timedelta(minutes=settings.pairing.expiry_minutes))
+
+
+def _access_rules(settings: Settings) -> AccessRules:
+    return AccessRules(frozenset(settings.owner.ids), {"web": DmPolicy(settings.web.dm_policy)})
+
+
+def _routing_rules(settings: Settings) -> RoutingRules:
+    return RoutingRules(frozenset(settings.routing.conductor_channels), settings.routing.fallback_agent)

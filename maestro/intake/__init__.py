@@ -1,0 +1,6 @@
+"""Accepts messages: the only way in (design section 4, row 2)."""
+
+from maestro.intake.control import UNSAID
+from maestro.intake.door import Intake, IntakeRules
+
+__all__ = ["UNSAID", "Intake", "IntakeRules"]

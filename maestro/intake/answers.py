@@ -1,0 +1,56 @@
+"""Answers to open questions: they go to the job that waits and never into a lane (decision 16)."""
+
+from collections.abc import Sequence
+
+from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.questions import Answer, Question, Refusal, Said, meant_for, meant_from_afar, meant_here, said
+from maestro.intake.arrival import Arrival, job_of
+from maestro.store.transaction import Transaction
+
+
+def read(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
+    """Read a message as an answer to an open question; None makes it an ordinary one, as files do."""
+    if arrival.message.attachments:
+        return None
+    what, waiting = said(arrival.message.content), tx.questions.open_in(arrival.lane)
+    pointed = _pointed(tx, arrival, what, waiting)
+    if pointed is not None and pointed.lane == arrival.lane:
+        return meant_for(what, arrival.speaker, pointed, tx.now)
+    elsewhere = meant_from_afar(what, arrival.speaker, pointed, tx.now) if pointed is not None else None
+    return elsewhere or meant_here(what, arrival.speaker, tx.questions.shown(waiting))
+
+
+def take(tx: Transaction, arrival: Arrival, meant: Answer | Refusal) -> Job:
+    """Settle the question, or say why the message is no answer."""
+    return _settle(tx, arrival, meant) if isinstance(meant, Answer) else _reply(tx, arrival, meant)
+
+
+def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Question]) -> Question | None:
+    """Return the question that a message names by its number, or to which it replies."""
+    if what.number is not None:
+        return tx.questions.find(what.number)
+    replies = arrival.message.reply_to
+    return tx.questions.shown_by(waiting, replies) if replies else None
+
+
+def _settle(tx: Transaction, arrival: Arrival, answer: Answer) -> Job:
+    """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
+    job = job_of(tx, arrival)
+    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
+    tx.answer(answer, str(arrival.person.id), job.inbox_id)
+    if answer.approves is not None:
+        job.notice = f"{'Approved' if answer.approves else 'Denied'}: #{answer.question.id}."
+        return tx.jobs.add(job)
+    tx.jobs.add(job)
+    tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=f"answers question #{answer.question.id}"))
+    return job
+
+
+def _reply(tx: Transaction, arrival: Arrival, refusal: Refusal) -> Job:
+    """Say why a message is no answer."""
+    job = job_of(tx, arrival)
+    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
+    job.notice = refusal.reply
+    if refusal.withheld is not None:
+        tx.audit.add(str(arrival.person.id), "question.refused", str(refusal.withheld.id))
+    return tx.jobs.add(job)

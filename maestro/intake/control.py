@@ -1,0 +1,73 @@
+"""What control words do (decision 16)."""
+
+from collections.abc import Sequence
+
+from maestro.domain.control import ControlWord
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.intake.arrival import Arrival, job_of
+from maestro.store.transaction import Transaction
+
+UNSAID = "obeyed without a reply, because too many jobs were waiting"
+
+
+def obey(tx: Transaction, arrival: Arrival, word: ControlWord) -> Job:
+    """Do what a control word says; its job, which has no lane, is to tell the person."""
+    job = job_of(tx, arrival)
+    row = tx.inbox.add(arrival.message, job.id, control=word)
+    job.inbox_id, job.notice = row.id, _effect(tx, arrival, word, row)
+    return tx.jobs.add(job)
+
+
+def can_stop(tx: Transaction, arrival: Arrival) -> bool:
+    """Say whether a ``/stop`` would stop anything that is not stopping already."""
+    return any(not job.stop_requested for job in _stoppable(tx, arrival))
+
+
+def _effect(tx: Transaction, arrival: Arrival, word: ControlWord, row: InboxRow) -> str:
+    """Do it and return what to say."""
+    if word is ControlWord.STOP:
+        return _stop(tx, _stoppable(tx, arrival))
+    if word is ControlWord.STATUS:
+        return _status(tx, arrival)
+    tx.conversations.close_all(arrival.message.address, arrival.alone, row.id or 0)
+    return "A new conversation begins with your next message."
+
+
+def _status(tx: Transaction, arrival: Arrival) -> str:
+    lane = arrival.lane
+    working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
+    behind = tx.jobs.waiting_in(lane)
+    tasks = len(_tasks(tx, arrival))
+    passed_on = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
+    asked = [
+        f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}." for one in tx.questions.open_in(lane)
+    ]
+    return " ".join([f"{working}; {behind} more waiting." if behind else f"{working}.", *passed_on, *asked])
+
+
+def _stoppable(tx: Transaction, arrival: Arrival) -> Sequence[Job]:
+    """Return what is being answered, or about to be, else the newest job that waits outside the lane; and all tasks."""
+    head, tasks = tx.jobs.head_of(arrival.lane), _tasks(tx, arrival)
+    if head is None or head.stop_requested:
+        head = next(iter(tx.jobs.waiting_jobs_in(arrival.lane)), head)
+    return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]
+
+
+def _tasks(tx: Transaction, arrival: Arrival) -> Sequence[Job]:
+    """Return the tasks that agents passed on to each other for what was said here."""
+    return tx.delegations.open_in(arrival.message.address, arrival.alone)
+
+
+def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
+    """Stop jobs; one that is inside no step ends at once: who takes a message back is quicker than its start."""
+    if not jobs:
+        return "Nothing is running here."
+    for job in jobs:
+        tx.jobs.request_stop(job.id)
+    for job in jobs:
+        if job.status is JobStatus.PENDING:
+            tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped before it began"))
+        if job.status is JobStatus.WAITING:
+            tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped while it waited"))
+    return "Stopped."

@@ -1,0 +1,178 @@
+"""People whom we do not know: they cost nothing, and become known by a code (decision 3)."""
+
+import math
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from ulid import ULID
+
+from maestro.domain.control import PairingCode
+from maestro.domain.errors import Conflict
+from maestro.domain.jobs import Job, JobKind, Priority
+from maestro.domain.messages import Address
+from maestro.domain.owners import PersonId
+from maestro.domain.pairing import (
+    GUESSES,
+    MOST_GUESSES,
+    MOST_GUESSES_OF_ALL,
+    MOST_PENDING,
+    Draw,
+    Invitation,
+    Pairing,
+    PairingStatus,
+    new_code,
+)
+from maestro.domain.permissions import TURNED_AWAY, DmPolicy
+from maestro.intake.arrival import Arrival, dropped, job_of, tell
+from maestro.store.pairing import WRONG_CODE
+from maestro.store.transaction import Transaction
+
+LET_IN = "You are let in. What you send from now on is answered."
+AN_OWNER = "You are let in, and an owner."
+FULL = f"the person is not known, and {MOST_PENDING} people wait to be let in already"
+REFUSED = "an operator refused to let the person in"
+WRONG = (
+    "This code is not valid: it may be mistyped, used or too old. Ask the operator for a new one, and send "
+    "/pair and the code."
+)
+
+
+@dataclass(frozen=True)
+class PairingRules:
+    """How long codes are valid, and what draws their letters."""
+
+    lifetime: timedelta = timedelta(hours=1)
+    draw: Draw = secrets.choice
+
+
+def turn_away(tx: Transaction, arrival: Arrival, policy: DmPolicy, rules: PairingRules) -> Job:
+    """Drop what a stranger says; who may be paired is told how, now and then."""
+    if policy is not DmPolicy.PAIRING:
+        return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
+    wish = tx.pairings.newest_of(arrival.person.id)
+    if wish is not None and wish.status is PairingStatus.REFUSED:
+        return dropped(tx, arrival, REFUSED, waits=True)
+    if wish is not None and wish.waits(tx.now):
+        job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
+        if wish.is_due(tx.now):
+            tx.pairings.told(wish, arrival.message.address)
+            tell(tx, job, _how(tx, wish))
+        return job
+    if tx.pairings.waiting() >= MOST_PENDING:
+        return dropped(tx, arrival, FULL, waits=True)
+    job = dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
+    tell(tx, job, _how(tx, tx.pairings.add(_wish(tx, arrival, rules))))
+    return job
+
+
+def guesses(tx: Transaction, person: PersonId) -> bool:
+    """Say whether so many wrong codes came, from this person or from everybody, that no more is looked at."""
+    own, all_of_them = tx.pairings.guesses(person, GUESSES)
+    return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
+
+
+def redeem(tx: Transaction, arrival: Arrival, code: PairingCode) -> Job:
+    """Let in who sends the code of an invitation, and tell them; the code itself is not kept."""
+    invitation = tx.pairings.redeem(code.text)
+    person = arrival.person.id
+    said = arrival.message.model_copy(update={"content": "/pair"})
+    job = job_of(tx, arrival)
+    job.inbox_id = tx.inbox.add(said, job.id, control="/pair").id
+    if invitation is None:
+        tx.audit.add(str(person), WRONG_CODE, str(person))
+        job.notice = WRONG
+    else:
+        job.notice = _accept_invitation(tx, arrival, invitation)
+    return tx.jobs.add(job)
+
+
+def approve(tx: Transaction, which: str, actor: str, *, as_owner: bool) -> Pairing:
+    """Let in the person of a pairing, named by its number or code, and tell them.
+
+    Raises ``NotFound``, and ``Conflict`` when they are let in already or the code ran out.
+    """
+    wish = tx.pairings.named(which)
+    if wish.status is PairingStatus.APPROVED:
+        raise Conflict(f"pairing {wish.id} is approved already; `maestro owner add` makes the person an owner")
+    if wish.status is PairingStatus.PENDING and not wish.waits(tx.now):
+        raise Conflict(f"the code of pairing {wish.id} ran out; the person gets a new one with their next message")
+    person = PersonId(wish.platform, wish.user_id)
+    _let_in(tx, person, wish.user_name, actor, as_owner=as_owner)
+    tx.pairings.settle(wish, PairingStatus.APPROVED, actor)
+    tx.audit.add(actor, "pairing.approve", str(person), "as owner" if as_owner else "")
+    address = Address(platform=wish.platform, account=wish.account, channel=wish.channel)
+    tx.jobs.add(_notice(tx, address, AN_OWNER if as_owner else LET_IN))
+    return wish
+
+
+def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
+    """Let nobody in: what the person sends from now on is dropped, and they are told nothing.
+
+    Raises ``NotFound``, and ``Conflict`` when an operator has decided already.
+    """
+    wish = tx.pairings.named(which)
+    if wish.status is PairingStatus.APPROVED:
+        person = PersonId(wish.platform, wish.user_id)
+        raise Conflict(f"pairing {wish.id} is approved already; `maestro people remove {person}` takes that back")
+    tx.pairings.settle(wish, PairingStatus.REFUSED, actor)
+    tx.audit.add(actor, "pairing.refuse", f"{wish.platform}:{wish.user_id}")
+    return wish
+
+
+def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:
+    """Return a code that lets in who sends it, once, and when it runs out; only its digest is kept."""
+    code = new_code(rules.draw)
+    expires_at = tx.pairings.invite(code, rules.lifetime, as_owner=as_owner, by=actor)
+    tx.audit.add(actor, "pairing.invite", detail="as owner" if as_owner else "")
+    return code, expires_at
+
+
+def _accept_invitation(tx: Transaction, arrival: Arrival, invitation: Invitation) -> str:
+    person, name = arrival.person.id, arrival.message.user_name
+    by = f"invitation of {invitation.created_by}"
+    _let_in(tx, person, name, by, as_owner=invitation.as_owner)
+    wish = tx.pairings.newest_of(person)
+    if wish is not None and wish.status is not PairingStatus.APPROVED:
+        tx.pairings.settle(wish, PairingStatus.APPROVED, by)
+    tx.audit.add(str(person), "pairing.redeem", str(person), "as owner" if invitation.as_owner else "")
+    return AN_OWNER if invitation.as_owner else LET_IN
+
+
+def _let_in(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: bool) -> None:
+    tx.pairings.let_in(person, name, by)
+    if as_owner and tx.owners.add(person, by):
+        tx.audit.add(by, "owner.add", str(person))
+
+
+def _wish(tx: Transaction, arrival: Arrival, rules: PairingRules) -> Pairing:
+    message = arrival.message
+    return Pairing(
+        code=new_code(rules.draw),
+        platform=message.address.platform,
+        account=message.address.account,
+        channel=message.address.channel,
+        user_id=message.user_id,
+        user_name=message.user_name,
+        created_at=tx.now,
+        expires_at=tx.now + rules.lifetime,
+        told_at=tx.now,
+    )
+
+
+def _how(tx: Transaction, wish: Pairing) -> str:
+    minutes = math.ceil((wish.expires_at - tx.now) / timedelta(minutes=1))
+    return (
+        f"I do not know you yet, so this was not answered. Tell the operator this code: {wish.code}. It is valid for "
+        f"{minutes} {'minute' if minutes == 1 else 'minutes'}; once you are let in, write again."
+    )
+
+
+def _notice(tx: Transaction, address: Address, text: str) -> Job:
+    return Job(
+        id=f"{JobKind.MESSAGE}-{ULID()}",
+        priority=Priority.OWNER,
+        notice=text,
+        created_at=tx.now,
+        **address.model_dump(),
+    )

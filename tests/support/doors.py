@@ -1,0 +1,13 @@
+"""Doors for tests: an intake without a Maestro around it, and who may come in."""
+
+from maestro.domain.permissions import AccessRules, DmPolicy
+from maestro.domain.routing import RoutingRules
+from maestro.intake.access import Access
+
+EVERYBODY = AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN})
+"""Everybody may come in by the web connector, where ``boss`` is an owner."""
+
+
+def open_access() -> Access:
+    """Return what lets everybody in."""
+    return Access(EVERYBODY, RoutingRules())
