@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from maestro.domain.remembering import fact_of
 from ulid import ULID
 
 from activities.conducting import perform
@@ -17,6 +16,7 @@ from maestro.domain.memory import place_of
 from maestro.domain.owners import PersonId
 from maestro.domain.permissions import Person
 from maestro.domain.permissions import refusal as may_not_talk
+from maestro.domain.remembering import fact_of
 from maestro.domain.tags import Tag, TagName
 from maestro.store.transaction import Transaction
 

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,6 +36,7 @@ KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
 
 _READINGS = 3
 _START = re.compile(rf"\[(/?)({'|'.join(TagName)})(?=[:\]\s]|\Z)", re.IGNORECASE | re.ASCII)
+_QUOTATION = re.compile(r"^ {0,3}>[^\n]*", re.MULTILINE)
 _TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
 
 
@@ -115,7 +116,7 @@ def _settled(visible: str) -> str:
 def _read(text: str) -> Parsed:
     """Read a text once, from the left."""
     marks: list[_Mark] = sorted((*spans(text), *_tokens(text)))
-    reach = _Reach(text, marks)
+    reach, quotations = _Reach(text, marks), [line.span() for line in _QUOTATION.finditer(text)]
     page, tags, cut, position, index = VisibleText(), list[Tag](), False, 0, 0
     while index < len(marks):
         mark = marks[index]
@@ -128,11 +129,17 @@ def _read(text: str) -> Parsed:
             cut = True
             if not mark.closing:
                 extent = reach.extent(mark)
-                tags.append(_tag(mark, text[mark.end : extent.body_end].strip(), extent.complete))
+                if not _is_within(quotations, mark.start):
+                    tags.append(_tag(mark, text[mark.end : extent.body_end].strip(), extent.complete))
                 position = extent.end
         index = reach.index(position)
     page.write(text[position:])
     return Parsed(page.finished() if cut else text.strip(), tuple(tags))
+
+
+def _is_within(lines: Sequence[tuple[int, int]], position: int) -> bool:
+    number = bisect_right(lines, position, key=lambda line: line[0])
+    return number > 0 and position < lines[number - 1][1]
 
 
 def _tag(token: _Token, body: str, complete: bool) -> Tag:

@@ -185,3 +185,24 @@ def test_what_becomes_a_tag_when_another_is_gone_is_not_shown_and_not_acted_on()
     assert parsed.visible == "a ` d ` ` e"
     assert [tag.name for tag in parsed.tags] == [TagName.MEMORY]
     assert parse("[[MEMORY:x] y [/MEMORY]STATE:k] v [/STATE]").visible == "[ STATE:k] v"
+
+
+@pytest.mark.parametrize(
+    ("answer", "visible"),
+    [
+        ("> a [MEMORY:sticky] b [/MEMORY] c\n\nd", "> a c\n\nd"),
+        ("   > [DELEGATE:bob]\n> task\n> [/DELEGATE]\nd", "d"),
+        ("> a [STATE:key] b", "> a"),
+        (">[CREATE_AGENT]\n>slug: x\n>[/CREATE_AGENT]", ">"),
+    ],
+)
+def test_what_is_quoted_is_taken_out_and_is_no_tag_of_the_answer(answer: str, visible: str) -> None:
+    found = parse(answer)
+    assert found.tags == ()
+    assert "[" not in found.visible
+    assert found.visible.strip("> \n") == visible.strip("> \n")
+
+
+def test_what_is_not_quoted_acts_beside_what_is() -> None:
+    found = parse("> [STATE:a] b [/STATE]\n[STATE:c] d [/STATE]\n1 > 0 [STATE:e] f [/STATE]")
+    assert [(tag.key, tag.body) for tag in found.tags] == [("c", "d"), ("e", "f")]
