@@ -8,7 +8,20 @@ from api.dashboard import assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
-from api.routes import accounts, agents, bindings, clients, health, jobs, openapi, questions, skills, tickets, usage
+from api.routes import (
+    accounts,
+    agents,
+    bindings,
+    clients,
+    conversations,
+    health,
+    jobs,
+    openapi,
+    questions,
+    skills,
+    tickets,
+    usage,
+)
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
 
@@ -21,6 +34,7 @@ ROUTERS = (
     bindings.router,
     accounts.router,
     clients.router,
+    conversations.router,
     skills.router,
     usage.router,
     tickets.router,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from maestro.domain.account_views import AccountControl
+from maestro.domain.conversation_views import ConversationControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.replay import JobControl
 from maestro.domain.skill_views import SkillControl
@@ -36,6 +37,7 @@ class ApiParts:
     control: JobControl
     accounts: AccountControl
     skills: SkillControl
+    conversations: ConversationControl
     guard: GuardSettings
     health: Health
     version: str

@@ -5,6 +5,7 @@ import asyncio
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.skill_control import StoreSkillControl
@@ -46,6 +47,7 @@ def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vit
         store=store,
         control=control,
         accounts=StoreAccountControl(store, open_keys(settings, {}).keep),
+        conversations=StoreConversationControl(store, settings.data_dir),
         skills=StoreSkillControl(store, SkillFolder(settings.skills.folder)),
         guard=GuardSettings(
             signing_key=signing_key(settings),

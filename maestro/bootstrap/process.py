@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import ClassVar
 
+from maestro.bootstrap.conversation_control import remove_discarded
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.bootstrap.logs import configure_logs
 from maestro.bootstrap.migration import migrate
@@ -79,6 +80,7 @@ class Process(ABC):
             await asyncio.to_thread(sweep, self.settings, STILL_ARRIVING if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
+                await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
                 await self.work(store, stop)
 
     @abstractmethod

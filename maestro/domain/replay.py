@@ -23,6 +23,8 @@ def refusal(job: Job, newest: Job, mode: ReplayMode) -> str | None:
     ``newest`` is the job that answers the same message now, this one or a restart of it. A message is answered once:
     only the newest may be resumed, and while that one still works nothing else begins.
     """
+    if job.erased:
+        return f"what was said in job {job.id} was deleted with its conversation, so there is nothing left to answer."
     if not job.status.ended:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):

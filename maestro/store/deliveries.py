@@ -132,6 +132,7 @@ class Deliveries(Repository):
                 Delivery.channel == address.channel,
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
+                Delivery.content != "",  # of a deleted conversation
             )
             .order_by(col(Delivery.id))
             .limit(limit)

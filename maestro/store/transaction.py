@@ -22,6 +22,7 @@ from maestro.store.calls import Calls
 from maestro.store.clients import Clients
 from maestro.store.colleagues import Colleagues
 from maestro.store.compactions import Compactions
+from maestro.store.conversation_lists import ConversationLists
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
@@ -38,6 +39,7 @@ from maestro.store.pairing import Pairings
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.questions import Questions
+from maestro.store.removals import Removals
 from maestro.store.routes import Routes
 from maestro.store.schedules import Schedules
 from maestro.store.skills import Skills
@@ -135,6 +137,16 @@ class Transaction:
     def merges(self) -> Merges:
         """Messages that are answered together."""
         return Merges(self._session, self.now)
+
+    @cached_property
+    def conversation_lists(self) -> ConversationLists:
+        """Conversations and what was said in them, for people."""
+        return ConversationLists(self._session, self.now)
+
+    @cached_property
+    def removals(self) -> Removals:
+        """What is deleted for good."""
+        return Removals(self._session, self.now)
 
     @cached_property
     def media(self) -> Media:

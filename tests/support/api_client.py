@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
@@ -47,6 +48,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         store=rows.store,
         control=control,
         accounts=StoreAccountControl(rows.store, Keys(ENCRYPTION_KEY, {}).keep),
+        conversations=StoreConversationControl(rows.store, NO_FOLDER),
         skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),

@@ -1,0 +1,101 @@
+"""Conversations: the list, what was said in one, and its end (decision 18)."""
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from pydantic import Field, field_validator
+
+from api.guards import OPERATOR, PasswordRoute
+from api.routes.surroundings import Parts
+from maestro.domain.conversation_views import (
+    ConversationDetail,
+    ConversationFilter,
+    ConversationPage,
+    Mark,
+    SaidPage,
+    conversation_detail,
+    conversation_view,
+    said_view,
+)
+from maestro.domain.values import Value
+
+LIMIT = 50
+MOST = 200
+LARGEST = 2**63 - 1
+"""The largest number a row can have."""
+
+router = APIRouter(route_class=PasswordRoute, tags=["conversations"], prefix="/api/conversations")
+
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
+Limit = Annotated[int, Query(ge=1, le=MOST)]
+After = Annotated[int, Query(ge=0, le=LARGEST)]
+
+
+class ConversationQuery(ConversationFilter):
+    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: str | None = None
+
+    @field_validator("cursor")
+    @classmethod
+    def _ours(cls, text: str | None) -> str | None:
+        if text is not None:
+            Mark.decode(text)
+        return text
+
+    @property
+    def after(self) -> Mark | None:
+        """Return where the page begins."""
+        return Mark.decode(self.cursor) if self.cursor is not None else None
+
+
+class SearchQuery(Value):
+    """A part of what was said, and a page of where; ``cursor`` is the ``next`` of the page before."""
+
+    q: str = Field(min_length=1, max_length=1000)
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: int | None = Field(default=None, ge=1, le=LARGEST)
+
+
+@router.get("")
+def list_conversations(parts: Parts, query: Annotated[ConversationQuery, Query()]) -> ConversationPage:
+    """List conversations, the one that was spoken in last first; ``q`` also looks at what compactions took away."""
+    with parts.store.view() as tx:
+        found, following = tx.conversation_lists.page(query, query.after, query.limit)
+    return ConversationPage(
+        items=tuple(map(conversation_view, found)), next=following.encode() if following is not None else None
+    )
+
+
+@router.get("/search")
+def search_conversations(parts: Parts, query: Annotated[SearchQuery, Query()]) -> SaidPage:
+    """Return the messages of all conversations that contain a text, newest first."""
+    with parts.store.view() as tx:
+        found, following = tx.conversation_lists.containing(query.q, query.cursor, query.limit)
+    return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
+
+
+@router.get("/{conversation_id}")
+def show_conversation(parts: Parts, conversation_id: Number) -> ConversationDetail:
+    """Return a conversation with its compactions; 404 says so when it was deleted."""
+    with parts.store.view() as tx:
+        return conversation_detail(tx.conversation_lists.record(conversation_id))
+
+
+@router.get("/{conversation_id}/messages")
+def list_messages(parts: Parts, conversation_id: Number, limit: Limit = LIMIT, cursor: After = 0) -> SaidPage:
+    """List what was said in a conversation, oldest first, with what compactions took away from the models."""
+    with parts.store.view() as tx:
+        found, following = tx.conversation_lists.said(conversation_id, cursor, limit)
+    return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
+
+
+@router.delete("/{conversation_id}", status_code=HTTPStatus.NO_CONTENT)
+def delete_conversation(parts: Parts, conversation_id: Number, facts: bool = False) -> None:
+    """Delete a conversation with everything that was said in it, its prompts and its files; 409 while a job is open.
+
+    With ``facts`` what was learned in it is forgotten too. Jobs and usage stay, without their texts.
+    """
+    parts.conversations.delete(conversation_id, OPERATOR, facts=facts)

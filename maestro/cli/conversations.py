@@ -1,0 +1,222 @@
+"""``maestro conversations``: what people and agents said to each other, and its end."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.conversation_control import StoreConversationControl
+from maestro.cli.opened import ACTOR, opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.cli.table import lines, plain
+from maestro.domain.conversation_views import (
+    ConversationDetail,
+    ConversationFilter,
+    ConversationPage,
+    Mark,
+    SaidPage,
+    SaidView,
+    conversation_detail,
+    conversation_view,
+    said_view,
+)
+from maestro.domain.conversations import ConversationStatus
+from maestro.domain.values import Value
+
+LIMIT = 50
+MOST = 10_000
+COLUMNS = ("id", "status", "agent", "channel", "with", "messages", "tokens", "last said")
+NOTHING = "There are no such conversations."
+NOTHING_SAID = "Nothing was said that contains this."
+
+HELP = """List, show, search and delete conversations.
+
+What a compaction took away from the models is still shown here. All of this works beside a running Maestro.
+"""
+
+Number = Annotated[
+    int, typer.Argument(metavar="ID", min=1, help="Its number, as `maestro conversations list` shows it.")
+]
+Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+class Shown(Value):
+    """A conversation and a page of what was said in it."""
+
+    conversation: ConversationDetail
+    messages: SaidPage
+
+
+class Deleted(Value):
+    """The conversation that is gone, and whether what was learned in it is gone too."""
+
+    id: int
+    facts: bool
+
+
+@app.command("list")
+def list_conversations(
+    ctx: typer.Context,
+    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
+    platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
+    channel: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this channel.")] = None,
+    user: Annotated[str | None, typer.Option(metavar="ID", help="Only those that this person began.")] = None,
+    status: Annotated[ConversationStatus | None, typer.Option(help="Only these.")] = None,
+    text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
+    limit: Limit = LIMIT,
+    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """List conversations, the one that was spoken in last first."""
+    wanted = ConversationFilter(agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
+    after = _mark(cursor)
+    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+        rows, following = tx.conversation_lists.page(wanted, after, limit)
+    page = ConversationPage(items=tuple(map(conversation_view, rows)), next=following.encode() if following else None)
+    write(page, _listing(page), as_json)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    number: Number,
+    limit: Limit = LIMIT,
+    cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show a conversation and what was said in it, oldest first."""
+    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+        detail = conversation_detail(tx.conversation_lists.record(number))
+        said, following = tx.conversation_lists.said(number, cursor, limit)
+    page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
+    write(Shown(conversation=detail, messages=page), _portrait(detail, page), as_json)
+
+
+@app.command()
+def search(
+    ctx: typer.Context,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of what was said.")],
+    limit: Limit = LIMIT,
+    cursor: Annotated[int | None, typer.Option(min=1, help="Go on before the message with this number.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Find what was said in any conversation, newest first."""
+    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+        said, following = tx.conversation_lists.containing(text, cursor, limit)
+    page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
+    write(page, _found(page), as_json)
+
+
+@app.command()
+def delete(
+    ctx: typer.Context,
+    number: Number,
+    facts: Annotated[bool, typer.Option("--facts", help="Forget what was learned in it, too.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Delete a conversation with everything that was said in it; what it cost stays in the books."""
+    with opened(Given.of(ctx, config, data_dir, debug)) as found:
+        with found.store.view() as tx:
+            messages = conversation_detail(tx.conversation_lists.record(number))
+        if not yes:
+            count = messages.message_count + messages.archived_count
+            typer.confirm(f"Delete conversation {number} with its {count} messages for good?", abort=True, err=True)
+        control = StoreConversationControl(found.store, Path(found.loaded.settings.data_dir))
+        control.delete(number, ACTOR, facts=facts)
+    write(Deleted(id=number, facts=facts), [f"Conversation {number} is deleted."], as_json)
+
+
+def _mark(text: str | None) -> Mark | None:
+    try:
+        return Mark.decode(text) if text is not None else None
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--cursor") from None
+
+
+def _listing(page: ConversationPage) -> Iterator[str]:
+    if not page.items:
+        yield NOTHING
+        return
+    yield from lines(
+        COLUMNS,
+        [
+            (
+                str(one.id),
+                one.status,
+                one.agent,
+                "/".join(filter(None, (one.platform, one.channel, one.thread))),
+                one.user_name or one.user_id,
+                str(one.message_count),
+                str(one.total_tokens_estimate),
+                _moment(one.last_message_at),
+            )
+            for one in page.items
+        ],
+    )
+    yield from _more(page.next)
+
+
+def _portrait(detail: ConversationDetail, page: SaidPage) -> Iterator[str]:
+    yield f"Conversation {detail.id}  {detail.status}"
+    for name, value in _facts(detail):
+        if value:
+            yield f"  {name:<10} {plain(value)}"
+    yield ""
+    for said in page.items:
+        marks = [name for name, true in (("archived", said.archived), ("superseded", said.superseded)) if true]
+        beside = f"  ({', '.join(marks)})" if marks else ""
+        yield f"[{said.id}] {_moment(said.created_at)}  {plain(said.author)}{beside}"
+        for line in said.content.splitlines():
+            yield f"    {plain(line)}"
+    yield from _more(page.next)
+
+
+def _facts(detail: ConversationDetail) -> Iterator[tuple[str, str]]:
+    yield "agent", detail.agent
+    yield "channel", "/".join(filter(None, (detail.platform, detail.account, detail.channel, detail.thread)))
+    yield "with", detail.user_name or detail.user_id
+    yield "messages", f"{detail.message_count}, and {detail.archived_count} archived"
+    yield "tokens", str(detail.total_tokens_estimate)
+    yield "learned", f"{detail.facts_learned} facts" if detail.facts_learned else ""
+    yield "open jobs", ", ".join(detail.open_jobs)
+    for one in detail.compactions:
+        yield "compacted", f"{_moment(one.created_at)}: {one.messages_before} to {one.messages_after} messages"
+
+
+def _found(page: SaidPage) -> Iterator[str]:
+    if not page.items:
+        yield NOTHING_SAID
+        return
+    yield from lines(("conversation", "message", "when", "who", "what"), [_hit(said) for said in page.items])
+    yield from _more(page.next)
+
+
+def _hit(said: SaidView) -> tuple[str, ...]:
+    return str(said.conversation_id), str(said.id), _moment(said.created_at), said.author, said.content
+
+
+def _more(cursor: str | None) -> Iterator[str]:
+    if cursor is not None:
+        yield f"There are more: add --cursor {cursor}, or a larger --limit."
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
