@@ -24,8 +24,8 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
         *({"platform": "web", "channel": name, "agent": "conductor", "busy": "interrupt"} for name in HASTY),
         {"platform": "web", "channel": "patient", "agent": "conductor", "busy": "queue"},
     ]
-    settings = {"routing": {"busy": "collect"}, "channels": channels}
-    async with running_instance(tmp_path_factory.mktemp("busy"), **settings) as instance:
+    folder, routing = tmp_path_factory.mktemp("busy"), {"busy": "collect"}
+    async with running_instance(folder, routing=routing, channels=channels) as instance:
         yield instance
 
 
