@@ -122,9 +122,8 @@ def add(
 ) -> None:
     """Copy a skill into your folder; it is used from the next message on."""
     given = Given.of(ctx, config, data_dir, debug)
-    data = _read(file)
     with _desk(given) as desk:
-        skill = desk.control.add(data, ACTOR, replace=replace)
+        skill = desk.control.add(_read(file), ACTOR, replace=replace)
     write(skill, [f"{skill.slug} is in {skill.source}", *skill.problems], as_json)
 
 
