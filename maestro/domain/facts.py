@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from maestro.domain.memory import MAX_FACT_CHARS, FactCategory
+from maestro.domain.texts import storable
 
 _TAG = r"\[MEMORY:([\w-]+)\]((?:(?!\[/?MEMORY).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
@@ -28,11 +29,16 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
         if not _LINE.fullmatch(line):
             continue
         for category, text in _TAGS.findall(line):
-            content = " ".join(text.split())[:MAX_FACT_CHARS]
-            known = _category(category)
+            content = one_line(text)
+            known = category_of(category)
             if known is not None and content:
                 found.setdefault((known, normalised(content)), Fact(known, content))
     return tuple(found.values())
+
+
+def one_line(text: str) -> str:
+    """Return a fact as it is kept: one line, at most 500 characters."""
+    return storable(" ".join(text.split()))[:MAX_FACT_CHARS].rstrip()
 
 
 def normalised(content: str) -> str:
@@ -40,6 +46,7 @@ def normalised(content: str) -> str:
     return " ".join(content.casefold().split()).rstrip(".!")
 
 
-def _category(name: str) -> FactCategory | None:
+def category_of(name: str) -> FactCategory | None:
+    """Return the category of this name, in any case and with hyphens for underscores; None when there is none."""
     word = name.casefold().replace("-", "_")
     return next((category for category in FactCategory if category == word), None)

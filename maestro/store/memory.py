@@ -1,32 +1,62 @@
 """What agents remember."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from sqlalchemy import ColumnElement, func
+from sqlalchemy import ColumnElement, bindparam, func
 from sqlmodel import col, delete, select, update
 
-from maestro.domain.facts import Fact, normalised
+from maestro.domain.facts import Fact, one_line
+from maestro.domain.likeness import key, repeated, same
 from maestro.domain.memory import (
     EXTRACTED_CONFIDENCE,
-    MAX_STATES,
     FactCategory,
     MemoryFact,
-    MemoryState,
-    state_problem,
+    Standing,
+    confirmed,
+    surest,
 )
-from maestro.store.repository import Repository
+from maestro.domain.wording import indexed, wanted
+from maestro.store.fulltext import found_by
+from maestro.store.states import States
 
-MOST_FACTS = 5000
-"""How many facts of an agent a search looks through."""
+CANDIDATES = 200
+"""Of how many facts of a place, the surest as they were written, time may change the order."""
 
 
-class Memory(Repository):
-    """The facts and states of all agents.
+class Memory(States):
+    """The facts of all agents, beside their states.
 
     A ``place`` is where an agent remembers something, see ``place_of``: who reads in one sees what holds everywhere
     too, who writes there is read nowhere else.
     """
+
+    _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
+    _STICKY = (
+        select(MemoryFact)
+        .where(
+            MemoryFact.agent_id == bindparam("of_agent"),
+            MemoryFact.category == FactCategory.STICKY,
+            col(MemoryFact.place).in_(("", bindparam("at"))),
+        )
+        .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
+    )
+    _OTHERS = (
+        select(MemoryFact.id, MemoryFact.confidence, _LAST_USED)
+        .where(
+            MemoryFact.agent_id == bindparam("of_agent"),
+            MemoryFact.place == bindparam("at"),
+            MemoryFact.category != FactCategory.STICKY,
+        )
+        .order_by(col(MemoryFact.confidence).desc())
+        .limit(CANDIDATES)
+    )
+    _BY_ID = select(MemoryFact).where(col(MemoryFact.id).in_(bindparam("ids", expanding=True)))
+    _KEYS = select(MemoryFact.id, MemoryFact.likeness).where(
+        MemoryFact.agent_id == bindparam("of_agent"),
+        col(MemoryFact.place).in_(("", bindparam("at"))),
+        MemoryFact.category == bindparam("about"),
+    )
 
     def learn(
         self,
@@ -37,52 +67,53 @@ class Memory(Repository):
         place: str = "",
         confidence: float = EXTRACTED_CONFIDENCE,
     ) -> int:
-        """Keep what the agent does not know yet, in the same words and category; return how many facts are new."""
-        known = {
-            (fact.category, normalised(fact.content))
-            for fact in self._session.exec(select(MemoryFact).where(*_seen(agent_id, place)))
-        }
-        new = {(fact.category, normalised(fact.content)): fact for fact in facts}
-        for key in new.keys() - known:
-            self._session.add(
+        """Keep what the agent does not know yet, and return how many facts are new.
+
+        A fact that says the same as one of its category that is known here, or everywhere, only makes that one surer
+        (decision 8).
+        """
+        new = 0
+        keys = {category: self._keys(agent_id, place, category) for category, _ in facts}
+        for category, content in facts:
+            known = self._same(content, keys[category])
+            if known is not None:
+                known.confidence = confirmed(known.confidence, confidence)
+                known.last_accessed = self._now
+                continue
+            kept = self.keep(
                 MemoryFact(
                     agent_id=agent_id,
-                    category=new[key].category,
-                    content=new[key].content,
+                    category=category,
+                    content=content,
                     place=place,
                     confidence=confidence,
                     source_conversation_id=conversation_id,
                     created_at=self._now,
                 )
             )
+            keys[category][kept.id or 0] = kept.likeness
+            new += 1
         self._session.flush()
-        return len(new.keys() - known)
+        return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return every sticky fact and so many others: those we are surest of, then those told last."""
-        of_agent = (
-            select(MemoryFact)
-            .where(*_seen(agent_id, place))
-            .order_by(
-                col(MemoryFact.confidence).desc(),
-                func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at).desc(),
-                col(MemoryFact.id).desc(),
-            )
-        )
-        sticky = of_agent.where(MemoryFact.category == FactCategory.STICKY)
-        rest = of_agent.where(MemoryFact.category != FactCategory.STICKY).limit(others)
-        return list(chain(self._session.exec(sticky), self._session.exec(rest)))
+        """Return every sticky fact and so many others: those we are surest of still, then those used last."""
+        of = {"of_agent": agent_id, "at": place}
+        sticky = self._session.exec(self._STICKY, params=of).all()
+        rest = chain.from_iterable(self._run(self._OTHERS, of_agent=agent_id, at=at) for at in {"", place})
+        return [*sticky, *self._by_id(surest(map(Standing._make, rest), others, self._now))]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return the facts that fit any text a person or a model may write, best first; the surest for no words."""
-        wanted = select(MemoryFact).where(*_seen(agent_id, place))
-        found = wanted.where(col(MemoryFact.content).icontains(query, autoescape=True))
-        return self._session.exec(found.order_by(col(MemoryFact.id).desc()).limit(limit)).all()
+        """Return the facts that fit any text a person or a model may write, best first.
 
-    def known(self, agent_id: int) -> Sequence[MemoryFact]:
-        """Return what an agent knows, the newest facts first, and no more than can be looked through at once."""
-        of_agent = select(MemoryFact).where(MemoryFact.agent_id == agent_id)
-        return self._session.exec(of_agent.order_by(col(MemoryFact.id).desc()).limit(MOST_FACTS)).all()
+        A whole word counts more than the beginning of one, a rare one more than a common one, and a fact we are surer
+        of more than another. Where the text has no words, these are the facts we are surest of.
+        """
+        words = wanted(query)
+        if not words:
+            return self.best(agent_id, limit, place)[:limit]
+        seen = col(MemoryFact.place).in_({"", place})
+        return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
     def told(self, facts: Sequence[MemoryFact]) -> None:
         """Note that a model hears these facts now."""
@@ -93,47 +124,43 @@ class Memory(Repository):
                 .values(last_accessed=self._now, access_count=col(MemoryFact.access_count) + 1)
             )
 
-    def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
-        """Return what is kept, by key; where a place has a value of its own, that one."""
-        kept = self._session.exec(
-            select(MemoryState)
-            .where(MemoryState.agent_id == agent_id, col(MemoryState.place).in_({"", place}))
-            .order_by(MemoryState.place)
-        )
-        newest = {state.key: state for state in kept}
-        return [newest[key] for key in sorted(newest)]
+    def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
+        """Return what the agent knows and the fact repeats."""
+        keys = self._keys(agent_id, place, fact.category)
+        keys.pop(besides or 0, None)
+        return self._same(fact.content, keys)
 
-    def set_state(self, agent_id: int, key: str, value: str, place: str = "") -> str:
-        """Keep a value under a key, in the place of the one before; without a value the key is forgotten.
-
-        Returns why it cannot be kept, in a sentence for who wanted it, and nothing when it is.
-        """
-        problem = state_problem(key, value)
-        if problem or not value.strip():
-            return problem or self._drop(agent_id, key, place)
-        kept = self._session.exec(select(MemoryState).where(*_under(agent_id, place))).all()
-        state = next((one for one in kept if one.key == key), None)
-        if state is None and len(kept) >= MAX_STATES:
-            return f"{MAX_STATES} keys are kept already; forget one first, with an empty value"
-        state = state or MemoryState(agent_id=agent_id, place=place, key=key, value="", updated_at=self._now)
-        state.value, state.updated_at = value, self._now
-        self._session.add(state)
+    def keep(self, fact: MemoryFact) -> MemoryFact:
+        """Write a fact that is new or was changed."""
+        fact.content = one_line(fact.content)
+        fact.likeness, fact.words = key(fact.content), indexed(fact.content)
+        self._session.add(fact)
         self._session.flush()
-        return ""
+        return fact
 
-    def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
-        """Forget a key in just this place; false when there was none."""
-        found = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
-        return self._session.exec(found).rowcount > 0
+    def forget_learned(self, conversation_id: int) -> int:
+        """Forget what was learned in a conversation; return how many facts there were."""
+        return self._session.exec(delete(MemoryFact).where(_learned_in(conversation_id))).rowcount
 
-    def _drop(self, agent_id: int, key: str, place: str) -> str:
-        self.forget_state(agent_id, key, place)
-        return ""
+    def detach(self, conversation_id: int) -> None:
+        """Keep what was learned in a conversation, which itself is about to go."""
+        self._run(update(MemoryFact).where(_learned_in(conversation_id)).values(source_conversation_id=None))
+
+    def _keys(self, agent_id: int, place: str, category: FactCategory) -> dict[int, str]:
+        rows = self._run(self._KEYS, of_agent=agent_id, at=place, about=category)
+        return {row.id: row.likeness for row in rows}
+
+    def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
+        near = self._by_id(repeated(content, keys))
+        return next((known for known in near if same(content, known.content)), None)
+
+    def _by_id(self, ids: Sequence[int]) -> Iterable[MemoryFact]:
+        """Return the facts in the order of their ids given."""
+        if not ids:
+            return ()
+        found = {fact.id: fact for fact in self._session.exec(self._BY_ID, params={"ids": ids})}
+        return (found[fact_id] for fact_id in ids)
 
 
-def _seen(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
-    return col(MemoryFact.agent_id) == agent_id, col(MemoryFact.place).in_({"", place})
-
-
-def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
-    return col(MemoryState.agent_id) == agent_id, col(MemoryState.place) == place
+def _learned_in(conversation_id: int) -> ColumnElement[bool]:
+    return col(MemoryFact.source_conversation_id) == conversation_id

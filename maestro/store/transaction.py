@@ -40,6 +40,7 @@ from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.questions import Questions
 from maestro.store.removals import Removals
+from maestro.store.requests import Requests
 from maestro.store.routes import Routes
 from maestro.store.schedules import Schedules
 from maestro.store.skills import Skills
@@ -272,6 +273,11 @@ class Transaction:
     def colleagues(self) -> Colleagues:
         """Agents that a task may be passed to."""
         return Colleagues(self._session, self.now)
+
+    @cached_property
+    def requests(self) -> Requests:
+        """What models were asked, for people."""
+        return Requests(self._session, self.now)
 
     @cached_property
     def versions(self) -> AgentVersions:

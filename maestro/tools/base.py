@@ -16,12 +16,16 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Caller:
-    """On whose behalf a tool acts; ``folder`` is the conversation's own, which need not exist yet."""
+    """On whose behalf a tool acts; ``folder`` is the conversation's own, which need not exist yet.
+
+    ``place`` is where the agent remembers things, see ``memory.place_of``.
+    """
 
     job_id: str
     agent_id: int
     conversation_id: int
     folder: Path
+    place: str = ""
 
 
 class ToolFailure(MaestroError):

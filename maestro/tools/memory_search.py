@@ -1,18 +1,10 @@
 """The tool ``memory_search``: what the agent has learned."""
 
-import re
-from collections.abc import Iterable, Sequence
-
-from maestro.domain.memory import MemoryFact
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Arguments, Caller, tool_spec
 
 MOST = 20
 USUAL = 5
-
-_WORDS = re.compile(r"\w+(?:['’]\w+)*[+#]*")
-_WHOLE, _PREFIX, _INSIDE = 4, 2, 1
-_MIN_PREFIX = 3
 
 
 class MemorySearch:
@@ -38,44 +30,7 @@ class MemorySearch:
     def act(self, tx: Transaction, arguments: Arguments, caller: Caller) -> str:
         """Return the facts, best first."""
         most = arguments.get("limit", USUAL)
-        query = arguments["query"]
-        if not words(query):
-            found: Sequence[MemoryFact] = tx.memory.best(caller.agent_id, most)[:most]
-        else:
-            found = ranked(tx.memory.known(caller.agent_id), query)[:most]
+        found = tx.memory.search(caller.agent_id, arguments["query"], most, caller.place)
         if not found:
             return "Nothing you remember fits."
         return "\n".join(f"- [{fact.category}, {fact.created_at:%Y-%m-%d}] {fact.content}" for fact in found)
-
-
-def words(text: str) -> list[str]:
-    """Return the words of a text without case; ``C++`` and ``what's`` are words."""
-    return _WORDS.findall(text.casefold())
-
-
-def ranked(facts: Iterable[MemoryFact], query: str) -> list[MemoryFact]:
-    """Return the facts that have a word of the query, best first.
-
-    A whole word counts more than the beginning of one; where two fit equally, the surer comes first, then the newer.
-    """
-    wanted = list(dict.fromkeys(words(query)))
-    rated = [(_score(fact.content, wanted), fact) for fact in facts]
-    fitting = [(score, fact) for score, fact in rated if score]
-    fitting.sort(key=lambda pair: (pair[0], pair[1].confidence, pair[1].created_at, pair[1].id), reverse=True)
-    return [fact for _, fact in fitting]
-
-
-def _score(content: str, wanted: Sequence[str]) -> int:
-    known = words(content)
-    return sum(_fit(word, known) for word in wanted)
-
-
-def _fit(word: str, known: Sequence[str]) -> int:
-    if word in known:
-        return _WHOLE
-    if len(word) >= _MIN_PREFIX and any(other.startswith(word) for other in known):
-        return _PREFIX
-    # Chinese, Japanese and Thai put no blanks between words.
-    if not word.isascii() and any(word in other for other in known):
-        return _INSIDE
-    return 0
