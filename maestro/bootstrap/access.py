@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from maestro.domain.agents import BusyMode
 from maestro.domain.permissions import AccessRules, DmPolicy
 from maestro.domain.routing import RoutingRules
 from maestro.intake import IntakeRules
@@ -24,6 +25,7 @@ def intake_rules(settings: Settings) -> IntakeRules:
         pairing=pairing_rules(settings),
         messages_per_minute=settings.routing.messages_per_minute,
         bot_messages_per_minute=settings.routing.bot_messages_per_minute,
+        busy=BusyMode(settings.routing.busy),
     )
 
 

@@ -4,9 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
+from maestro.domain.agents import BusyMode
+from maestro.domain.busy import mode_of
 from maestro.domain.control import ControlWord, PairingCode, control_word, pairing_code
 from maestro.domain.errors import Backlogged, InvalidMessage
-from maestro.domain.inbox import Pace
+from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.domain.messages import Accepted, IncomingMessage
 from maestro.domain.permissions import AccessRules
@@ -37,7 +39,8 @@ class IntakeRules:
     """What the configuration says of who may come in.
 
     ``max_pending`` jobs may wait before new messages are refused. A person may write ``messages_per_minute``, a bot
-    ``bot_messages_per_minute`` in one channel; owners have no limit.
+    ``bot_messages_per_minute`` in one channel; owners have no limit. ``busy`` says what becomes of messages for a busy
+    agent in channels that have no mode of their own.
     """
 
     max_pending: int
@@ -46,6 +49,7 @@ class IntakeRules:
     pairing: PairingRules = field(default_factory=PairingRules)
     messages_per_minute: int = 30
     bot_messages_per_minute: int = 20
+    busy: BusyMode = BusyMode.QUEUE
 
 
 class Intake:
@@ -151,11 +155,27 @@ class Intake:
         if self._over(tx, arrival, meant):
             return self._slow_down(tx, arrival, waits=meant is None)
         if meant is None:
-            return _keep(tx, arrival)
+            return self._keep(tx, arrival)
         refusal = self._refusal(tx, arrival)
         if refusal is not None:
             return dropped(tx, arrival, refusal)
         return control.obey(tx, arrival, meant) if isinstance(meant, ControlWord) else answers.take(tx, arrival, meant)
+
+    def _keep(self, tx: Transaction, arrival: Arrival) -> Job:
+        """Give a message the last place in its lane; where the channel says so, it interrupts (decision 15)."""
+        job = job_of(tx, arrival, waits=True)
+        row = tx.inbox.add(arrival.message, job.id)
+        job.inbox_id = row.id
+        tx.jobs.add(job)
+        if mode_of(arrival.binding, self._rules.busy) is BusyMode.INTERRUPT:
+            self._interrupt(tx, arrival, job, row)
+        return job
+
+    def _interrupt(self, tx: Transaction, arrival: Arrival, job: Job, row: InboxRow) -> None:
+        """End what the same agent does for this person, unless nobody would answer the message itself."""
+        agent = self._access.agent(tx, arrival.message, arrival.binding)
+        if agent is not None and self._refusal(tx, arrival) is None:
+            tx.interrupt(job, row, agent.id)
 
     def _over(self, tx: Transaction, arrival: Arrival, meant: Meant) -> bool:
         """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""
@@ -184,10 +204,3 @@ def _meant(tx: Transaction, arrival: Arrival) -> Meant:
     """Read a message: what is neither a control word nor an answer is an ordinary one."""
     content = arrival.message.content
     return control_word(content) or pairing_code(content) or answers.read(tx, arrival)
-
-
-def _keep(tx: Transaction, arrival: Arrival) -> Job:
-    """Give a message the last place in its lane."""
-    job = job_of(tx, arrival, waits=True)
-    job.inbox_id = tx.inbox.add(arrival.message, job.id).id
-    return tx.jobs.add(job)
