@@ -54,6 +54,11 @@ async def heard(client: WebClient) -> str:
     return str((await client.wait_for("message", patience=60))["content"])
 
 
+def said_to(client: WebClient) -> list[str]:
+    """Return every message that arrived."""
+    return [str(frame["content"]) for frame in client.frames if frame["type"] == "message"]
+
+
 async def tasks_of(maestro: Instance, channel: str, count: int) -> list[Row]:
     """Return the jobs that agents gave in a channel, once so many have ended."""
     sql = "SELECT * FROM queue WHERE channel = ? AND parent_id IS NOT NULL ORDER BY created_at, id"
@@ -116,7 +121,8 @@ async def test_a_delegator_may_hear_the_result_and_answer_with_it(maestro: Insta
         await client.say("@ada price of both?")
         assert await heard(client) == "I am asking @bob, @cleo."
         assert await heard(client) == "Together that is 12."
-        assert await client.silent()
+        await tasks_of(maestro, channel, 3)
+        assert len(said_to(client)) == 2
     (told,) = [one for one in maestro.llm.matching("What became of the tasks") if "Tea is 3." in one.last_user]
     assert "Rum is 9." in told.last_user
     assert "You are the one who plans." in told.texts[0]
@@ -150,8 +156,8 @@ async def test_a_circle_ends_with_a_clear_note(maestro: Instance, channel: str) 
         assert answer.startswith("Back to Ada.\n\n")
         assert "@ada" in answer
         assert "circle" in answer
-        assert await client.silent()
-    (task,) = await tasks_of(maestro, channel, 1)
+        (task,) = await tasks_of(maestro, channel, 1)
+        assert len(said_to(client)) == 2
     (action,) = maestro.query("SELECT * FROM actions WHERE job_id = ?", task["id"])
     assert (action["tag"], action["subject"], action["state"]) == ("DELEGATE", "ada", "refused")
 
@@ -197,7 +203,8 @@ async def test_a_delegate_may_ask_its_own_and_reports_with_what_came_of_it(maest
     async with maestro.client(channel, api_key=KEY) as client:
         await client.say("@ada the long way")
         assert [await heard(client), await heard(client)] == ["I am asking @bob.", "final result"]
-        assert await client.silent()
+        await tasks_of(maestro, channel, 4)
+        assert len(said_to(client)) == 2
 
 
 async def test_the_job_shows_what_it_led_to_and_what_came_of_its_tags(maestro: Instance, channel: str) -> None:
