@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from ulid import ULID
 
 from activities.conducting import perform
+from activities.places import memory_place
 from maestro.domain.actions import ActionState
 from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.conductor import Performed, Requester
-from maestro.domain.conversations import conversation_key
 from maestro.domain.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
 from maestro.domain.jobs import Job, JobKind, Priority
-from maestro.domain.memory import place_of
 from maestro.domain.owners import PersonId
 from maestro.domain.permissions import Person
 from maestro.domain.permissions import refusal as may_not_talk
@@ -47,7 +46,7 @@ class Acting:
         self._agent = tx.agents.get(job.agent_id)
         self._person = _person(tx, job)
         self._by = _requester(job, self._agent, self._person, rules)
-        self._place = place_of(self._agent, _where(tx, job), rules.memory_scope)
+        self._place = memory_place(tx, job, rules.memory_scope)
         self._acted = Acted()
 
     def on(self, tags: Sequence[Tag]) -> Acted:
@@ -141,14 +140,6 @@ def _is_told(tag: Tag, outcome: Performed) -> bool:
     if tag.name in (TagName.MEMORY, TagName.STATE):
         return False
     return tag.name is not TagName.DELEGATE or outcome.state is not ActionState.DONE
-
-
-def _where(tx: Transaction, job: Job) -> str:
-    """Return the key of the agent's own conversation in the channel: a delegate is a guest in another's."""
-    conversation = tx.conversations.get(job.conversation_id) if job.conversation_id is not None else None
-    if conversation is not None and conversation.agent_id == job.agent_id:
-        return conversation.key
-    return conversation_key(job.agent_id or 0, job.address, None)
 
 
 def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:

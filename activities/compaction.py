@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
+from activities.places import memory_place
+from maestro.domain.agents import MemoryScope
 from maestro.domain.calls import LLMCall
 from maestro.domain.compaction import (
     INSTRUCTIONS,
@@ -22,9 +24,8 @@ from maestro.domain.facts import parse_facts
 from maestro.domain.flow import CompactionOutcome
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.media import prompt_text
-from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest
+from maestro.domain.prompts import CallKey, CallPurpose, KeptRequest, LLMRequest
 from maestro.domain.tokens import estimate
-from maestro.llm.middleware.recorder import KeptRequest
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -60,20 +61,21 @@ class Gist:
 
 
 @dataclass(frozen=True)
-class CompactionLimits:
-    """What says the tokens of a model's window, and the tokens of the longest answer."""
+class CompactionRules:
+    """What says the tokens of a model's window, the tokens of the longest answer, and where agents remember things."""
 
     window: Callable[[str], int]
     max_output_tokens: int
+    memory_scope: MemoryScope
 
 
 class CompactionActivities:
     """Keeps facts and a summary of what no longer fits (specification 003, step 5)."""
 
-    def __init__(self, store: Store, llm: LLMClient, limits: CompactionLimits) -> None:
+    def __init__(self, store: Store, llm: LLMClient, rules: CompactionRules) -> None:
         self._store = store
         self._llm = llm
-        self._limits = limits
+        self._rules = rules
 
     @activity.defn
     async def compact_conversation(self, ref: StepRef) -> CompactionOutcome:
@@ -93,20 +95,21 @@ class CompactionActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = self._limits.window(agent.model or tx.accounts.default_model())
+            tokens = self._rules.window(agent.model or tx.accounts.default_model())
             going = _excerpt(tx, job, excerpt_budget(tokens))
             return Plan(
                 job=job,
                 excerpt=going,
                 held=_held(tx, job, going),
                 model=agent.model,
-                max_output_tokens=output_tokens(tokens, self._limits.max_output_tokens),
+                max_output_tokens=output_tokens(tokens, self._rules.max_output_tokens),
             )
 
     def _learn(self, job: Job, answer: str) -> int:
         facts = parse_facts(answer)
         with self._store.begin() as tx:
-            tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id)
+            place = memory_place(tx, job, self._rules.memory_scope)
+            tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 
     def _let_go(self, ref: StepRef, gist: Gist, plan: Plan) -> CompactionOutcome:

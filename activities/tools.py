@@ -8,6 +8,8 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.asking import AskingRules, approval, asked
+from activities.places import memory_place
+from maestro.domain.agents import MemoryScope
 from maestro.domain.errors import WaitsForPerson
 from maestro.domain.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs import Job
@@ -26,12 +28,16 @@ CUT_MARK = "\n[cut: the result was longer]"
 
 @dataclass(frozen=True)
 class ToolRules:
-    """Seconds one call may take, characters of its longest result, and the folder of the conversations' folders."""
+    """Seconds one call may take, characters of its longest result, and the folder of the conversations' folders.
+
+    ``memory_scope`` is where agents remember things that have no scope of their own.
+    """
 
     seconds: float
     max_result_chars: int
     folder: Path
     asking: AskingRules
+    memory_scope: MemoryScope
 
 
 @dataclass(frozen=True)
@@ -129,7 +135,7 @@ class ToolActivities:
 
     def _judge(self, tx: Transaction, case: Case) -> Begun:
         """Decide whether the call can be made, and ask a person where one has to be asked."""
-        wanted, caller = case.wanted, self._caller(case.job)
+        wanted, caller = case.wanted, self._caller(tx, case.job)
         if isinstance(wanted, Said):
             return Begun(caller, verdict=_verdict(wanted))
         if case.worn:
@@ -165,13 +171,14 @@ class ToolActivities:
         limit = self._rules.max_result_chars
         return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
 
-    def _caller(self, job: Job) -> Caller:
+    def _caller(self, tx: Transaction, job: Job) -> Caller:
         conversation = job.conversation_id or 0
         return Caller(
             job_id=job.id,
             agent_id=job.agent_id or 0,
             conversation_id=conversation,
             folder=self._rules.folder / (str(conversation) if conversation else job.id),
+            place=memory_place(tx, job, self._rules.memory_scope),
         )
 
 

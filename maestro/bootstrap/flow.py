@@ -10,7 +10,7 @@ from typing import Any
 from activities.acting import ActingRules
 from activities.asking import AskingRules
 from activities.closing import ClosingActivities
-from activities.compaction import CompactionActivities, CompactionLimits
+from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities
 from activities.delegation import DelegationActivities
@@ -134,9 +134,7 @@ def pace(settings: Settings) -> Pace:
 
 def acting_rules(settings: Settings) -> ActingRules:
     """Return what the tags of answers may do."""
-    return ActingRules(
-        memory_scope=MemoryScope(settings.memory.scope), may_conduct=frozenset(settings.conductor.allow_users)
-    )
+    return ActingRules(memory_scope=_scope(settings), may_conduct=frozenset(settings.conductor.allow_users))
 
 
 def _is_open(store: Store, job_id: str) -> bool:
@@ -163,7 +161,7 @@ def _model_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
     window, longest = brains.models.table.context_window, settings.llm.max_output_tokens
     tools = ToolActivities(flow.store, brains.tools, _tool_rules(settings), watch, flow.released)
     return [
-        CompactionActivities(flow.store, llm, CompactionLimits(window, longest)).compact_conversation,
+        CompactionActivities(flow.store, llm, CompactionRules(window, longest, _scope(settings))).compact_conversation,
         LLMActivities(flow.store, llm, flow.typing, ModelRules(longest, brains.tools, window)).call_model,
         tools.call_tool,
         VoiceActivities(flow.store, flow.files, _transcriber(settings, brains.models), watch).transcribe,
@@ -171,7 +169,7 @@ def _model_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
 
 
 def _context_rules(settings: Settings, brains: Brains) -> ContextRules:
-    return ContextRules(brains.models.table.context_window, brains.tools, MemoryScope(settings.memory.scope))
+    return ContextRules(brains.models.table.context_window, brains.tools, _scope(settings))
 
 
 def _transcriber(settings: Settings, models: Models) -> Transcriber | None:
@@ -191,7 +189,12 @@ def _tool_rules(settings: Settings) -> ToolRules:
             approval=frozenset(tools.approval),
             approvers=tools.approvers,
         ),
+        memory_scope=_scope(settings),
     )
+
+
+def _scope(settings: Settings) -> MemoryScope:
+    return MemoryScope(settings.memory.scope)
 
 
 def _connector_steps(flow: FlowParts) -> Steps:

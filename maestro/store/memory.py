@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from sqlalchemy import ColumnElement, bindparam, func
-from sqlmodel import col, delete, select, update
+from sqlalchemy import bindparam, func
+from sqlmodel import col, select, update
 
 from maestro.domain.facts import Fact, one_line
 from maestro.domain.likeness import key, repeated, same
@@ -138,14 +138,6 @@ class Memory(States):
         self._session.flush()
         return fact
 
-    def forget_learned(self, conversation_id: int) -> int:
-        """Forget what was learned in a conversation; return how many facts there were."""
-        return self._session.exec(delete(MemoryFact).where(_learned_in(conversation_id))).rowcount
-
-    def detach(self, conversation_id: int) -> None:
-        """Keep what was learned in a conversation, which itself is about to go."""
-        self._run(update(MemoryFact).where(_learned_in(conversation_id)).values(source_conversation_id=None))
-
     def _keys(self, agent_id: int, place: str, category: FactCategory) -> dict[int, str]:
         rows = self._run(self._KEYS, of_agent=agent_id, at=place, about=category)
         return {row.id: row.likeness for row in rows}
@@ -160,7 +152,3 @@ class Memory(States):
             return ()
         found = {fact.id: fact for fact in self._session.exec(self._BY_ID, params={"ids": ids})}
         return (found[fact_id] for fact_id in ids)
-
-
-def _learned_in(conversation_id: int) -> ColumnElement[bool]:
-    return col(MemoryFact.source_conversation_id) == conversation_id

@@ -12,7 +12,6 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.facts import Fact
 from maestro.domain.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, FactCategory, MemoryFact
 from maestro.domain.memory_views import FactChange, FactFilter, NewFact, StateChange
-from maestro.domain.messages import Address
 from maestro.store.fulltext import INDEX
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
@@ -331,19 +330,3 @@ def test_operators_cannot_repeat_a_fact_nor_touch_another_agents(rows: JobRows) 
             edits.forget(tx.agents.get(2), 1, "operator")
         with pytest.raises(NotFound):
             edits.drop_state(agent, "nothing", "", "operator")
-
-
-def test_what_was_learned_in_a_conversation_goes_or_stays_without_it(rows: JobRows) -> None:
-    with rows.store.begin() as tx:
-        address = Address(platform="web", channel="code")
-        ids = [
-            tx.conversations.open(agent_id, address, ("u", "U"), keyed_by_user=False, closed_by=None).id
-            for agent_id in (1, 2)
-        ]
-        for number, conversation_id in enumerate(ids):
-            tx.memory.learn(1, [Fact(PREFERENCE, f"fact {number}")], conversation_id=conversation_id)
-        tx.memory.detach(ids[0] or 0)
-        assert tx.memory.forget_learned(ids[0] or 0) == 0
-        assert tx.memory.forget_learned(ids[1] or 0) == 1
-    assert contents(best(rows)) == ["fact 0"]
-    assert found(rows, "fact") == ["fact 0"]

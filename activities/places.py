@@ -1,0 +1,20 @@
+"""Where the agent of a job remembers what it learns, for every step that reads or writes its memory (decision 6)."""
+
+from maestro.domain.agents import MemoryScope
+from maestro.domain.conversations import conversation_key
+from maestro.domain.jobs import Job
+from maestro.domain.memory import place_of
+from maestro.store.transaction import Transaction
+
+
+def memory_place(tx: Transaction, job: Job, scope: MemoryScope) -> str:
+    """Return the place; ``scope`` is that of the settings, which the agent's own beats."""
+    return place_of(tx.agents.get(job.agent_id), _own_key(tx, job), scope)
+
+
+def _own_key(tx: Transaction, job: Job) -> str:
+    """Return the key of the agent's own conversation in the channel: a delegate is a guest in another's."""
+    conversation = tx.conversations.get(job.conversation_id) if job.conversation_id is not None else None
+    if conversation is not None and conversation.agent_id == job.agent_id:
+        return conversation.key
+    return conversation_key(job.agent_id or 0, job.address, None)
