@@ -30,7 +30,9 @@ def spans(text: str) -> list[Span]:
     list and needs no closing; a code span ends within its paragraph, with as many backticks as it began with. Lines
     that are merely indented are no code: models indent what they list. The time grows with the length of the text.
     """
-    return sorted((*_fenced(text), *_inline(text)))
+    fences = list(_fenced(text))
+    begun = {fence.start for fence in fences}
+    return sorted((*fences, *(span for span in _inline(text) if span.start not in begun)))
 
 
 def _fenced(text: str) -> Iterator[Span]:

@@ -1,6 +1,7 @@
 """The tags in a model's answer: one grammar, read by one pure function (decision 7; contract, Tags)."""
 
 import re
+import textwrap
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ _TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
 class Tag:
     """One tag of an answer: its key (category, key or slug, as written), the words after the key, and what it holds.
 
+    The body has no blanks around it, and no indentation that all of its lines share.
     ``complete`` is false for a block that was never closed and for a key that is none: reported and not acted on.
     """
 
@@ -130,7 +132,7 @@ def _read(text: str) -> Parsed:
             if not mark.closing:
                 extent = reach.extent(mark)
                 if not _is_within(quotations, mark.start):
-                    tags.append(_tag(mark, text[mark.end : extent.body_end].strip(), extent.complete))
+                    tags.append(_tag(mark, text[mark.end : extent.body_end], extent.complete))
                 position = extent.end
         index = reach.index(position)
     page.write(text[position:])
@@ -143,7 +145,8 @@ def _is_within(lines: Sequence[tuple[int, int]], position: int) -> bool:
 
 
 def _tag(token: _Token, body: str, complete: bool) -> Tag:
-    return Tag(token.name, token.words[0] if token.words else "", token.words[1:], body, complete)
+    key = token.words[0] if token.words else ""
+    return Tag(token.name, key, token.words[1:], textwrap.dedent(body).strip(), complete)
 
 
 class _Reach:

@@ -113,6 +113,11 @@ def test_a_tag_without_its_key_is_taken_out_and_not_acted_on(answer: str, visibl
             "end",
             [("CREATE_AGENT", "system_prompt: keep [STATE:x] y [/STATE] well", True)],
         ),
+        (
+            "[CREATE_CRON]\n  agent: a\n  prompt: b\n    c\n[/CREATE_CRON]",
+            "",
+            [("CREATE_CRON", "agent: a\nprompt: b\n  c", True)],
+        ),
         ("a [/DELEGATE] b [/memory] c", "a b c", []),
     ],
 )
@@ -154,6 +159,7 @@ def test_code_and_plain_text_stay_as_they_are(answer: str) -> None:
         ("- ` one\n- [STATE:k] v [/STATE] ` end", "- ` one\n- ` end"),
         ("``` a ` b\n[STATE:k] v [/STATE]\nend", "``` a ` b\nend"),
         ("```\nx\n```\n[STATE:k] v [/STATE]\nend", "```\nx\n```\nend"),
+        ("```\nx```\n```\n[STATE:k] v [/STATE]\nend", "```\nx```\n```\nend"),
         ("````\nx\n`````\n[STATE:k] v [/STATE]\nend", "````\nx\n`````\nend"),
         ("```\n\n\n\nx\n```\n\n\n\n[STATE:k] v [/STATE]\nend", "```\n\n\n\nx\n```\n\nend"),
     ],

@@ -1,0 +1,145 @@
+"""The fields in a tag: lines of ``key: value`` as a conductor writes them (contract, Tags; specification 003, 11)."""
+
+import json
+import re
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from math import isinf
+
+from pydantic import JsonValue
+
+from maestro.domain.errors import InvalidEdit
+
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?!//)(.*)", re.DOTALL)
+_WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
+_LONG_NUMBER = re.compile(r"[0-9]{15,}")
+_BLOCK_MARKS = frozenset({"|", "|-", "|+", ">", ">-", ">+"})
+_FENCES = ("```", "~~~")
+_DEEPEST = 4
+
+
+def fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
+    """Read the fields of a tag; their keys are in lower case, with ``_`` between words.
+
+    A line that is indented, or has no ``key:``, goes on with the value before it. A value that is JSON becomes what it
+    says, but for numbers of 15 digits and more, which are ids and stay text; anything else is text. After a key with
+    nothing behind it, lines of ``- ...`` are a list and lines of ``key: value`` fields of their own. The values of the
+    keys in ``texts`` are text whatever they look like. The whole may be one JSON object, or stand in a fence.
+
+    Raises ``InvalidEdit`` for a line before the first key and for a key that stands there twice.
+    """
+    text = _unfenced(body.strip())
+    whole = _json(text)
+    if isinstance(whole, dict):
+        return {_key(key): value for key, value in whole.items()}
+    return _read(text, texts, _DEEPEST)
+
+
+def _read(text: str, texts: Collection[str], depth: int) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {}
+    for key, lines in _entries(text):
+        if key in found:
+            raise InvalidEdit(f"the field {key} stands there twice; write it once")
+        found[key] = _text(lines) if key in texts else _value(lines, depth)
+    return found
+
+
+def _unfenced(text: str) -> str:
+    """Take off the fence that models like to put around what they see as code."""
+    lines = text.split("\n")
+    fenced = len(lines) > 1 and lines[0].startswith(_FENCES) and lines[-1].strip() in _FENCES
+    return textwrap.dedent("\n".join(lines[1:-1] if fenced else lines)).strip("\n")
+
+
+def _entries(text: str) -> list[tuple[str, list[str]]]:
+    """Cut a text into keys and the lines of their values."""
+    entries: list[tuple[str, list[str]]] = []
+    for line in text.split("\n"):
+        start = _KEY.fullmatch(line)
+        if start is not None:
+            entries.append((_key(start[1]), [start[2].strip()]))
+        elif entries:
+            entries[-1][1].append(line.rstrip())
+        elif line.strip():
+            raise InvalidEdit("the fields begin with a line that has no key; write each as key: value")
+    return entries
+
+
+def _key(written: str) -> str:
+    return _WORD_BREAK.sub("_", written).lower()
+
+
+def _plain(lines: Sequence[str]) -> str:
+    """Return a value as it is written; after a block's mark or nothing, the lines below it."""
+    first, *rest = lines
+    below = textwrap.dedent("\n".join(rest)).strip("\n")
+    if first in _BLOCK_MARKS:
+        return " ".join(below.split("\n")) if first.startswith(">") else below
+    return f"{first}\n{below}".strip()
+
+
+def _text(lines: Sequence[str]) -> str:
+    """Return a value as text; what is in JSON's quotes without them."""
+    text = _plain(lines)
+    quoted = _json(text)
+    return quoted if isinstance(quoted, str) else text
+
+
+def _value(lines: Sequence[str], depth: int) -> JsonValue:
+    """Return a value as what it looks like."""
+    text = _plain(lines)
+    if lines[0] in _BLOCK_MARKS:
+        return text
+    return _scalar(text) if lines[0] or depth == 0 else _nested(text, depth - 1)
+
+
+def _nested(text: str, depth: int) -> JsonValue:
+    lines = [line for line in text.split("\n") if line.strip()]
+    if lines and lines[0].startswith("- "):
+        return [_item(item, depth) for item in _items(lines)]
+    if lines and all(line[0].isspace() or _KEY.fullmatch(line) for line in lines):
+        return _read(text, (), depth)
+    return _scalar(text)
+
+
+def _items(lines: Sequence[str]) -> list[list[str]]:
+    items: list[list[str]] = []
+    for line in lines:
+        if line.startswith("- "):
+            items.append([f"  {line[2:]}"])
+        else:
+            items[-1].append(line)
+    return items
+
+
+def _item(lines: Sequence[str], depth: int) -> JsonValue:
+    text = textwrap.dedent("\n".join(lines))
+    return _read(text, (), depth) if _KEY.match(text) else _scalar(text)
+
+
+def _scalar(text: str) -> JsonValue:
+    """Return what JSON makes of a text, or the text."""
+    if _LONG_NUMBER.fullmatch(text):
+        return text
+    value = _json(text)
+    return text if value is None and text != "null" else value
+
+
+def _json(text: str) -> JsonValue:
+    """Read JSON; None for ``null``, and for what is none or says what no JSON can: not a number, no end."""
+    try:
+        value: JsonValue = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(constant)
+
+
+def _finite(written: str) -> float:
+    value = float(written)
+    if isinf(value):
+        raise ValueError(written)
+    return value
