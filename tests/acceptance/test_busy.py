@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
+from maestro.domain.busy import INTERRUPTED
 from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.messages import OutgoingMessage
 from maestro.domain.replay import ReplayMode
 from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure
+from tests.support.uploads import upload
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("message-flow")]
@@ -49,10 +52,9 @@ async def hold(maestro: Instance, client: WebClient, text: str) -> None:
 
 
 def by_message(maestro: Instance, channel: str) -> Mapping[str, Row]:
-    """Return the jobs of a channel by what was said."""
-    rows = maestro.query(
-        "SELECT queue.*, inbox.content FROM queue JOIN inbox ON inbox.id = inbox_id WHERE queue.channel = ?", channel
-    )
+    """Return the jobs in the lane of a channel by what was said."""
+    joined = "queue JOIN inbox ON inbox.id = inbox_id WHERE queue.channel = ? AND lane IS NOT NULL"
+    rows = maestro.query(f"SELECT queue.*, inbox.content FROM {joined}", channel)
     return {row["content"]: row for row in rows}
 
 
@@ -167,3 +169,68 @@ async def test_a_restart_of_the_process_answers_together_once(maestro: Instance)
     jobs = by_message(maestro, "cut-off")
     assert (jobs["this"]["status"], jobs["and this"]["merged_into"]) == ("completed", jobs["this"]["id"])
     assert said(maestro, "cut-off") == ["hold again", "this", "and this", "answer to: and this"]
+
+
+async def test_a_newer_message_interrupts_and_is_answered_with_the_older_one(maestro: Instance) -> None:
+    async with maestro.client("hasty") as client:
+        await hold(maestro, client, "book a table for two")
+        await client.say("for three", client_id="for three")
+        reply = await client.wait_for("message")
+    await maestro.ended("hasty", "completed")
+    assert (reply["content"], reply["replyTo"].rpartition(":")[2]) == ("answer to: for three", "for three")
+    assert sent(maestro, "hasty") == ["answer to: for three"]
+    older, newer = (by_message(maestro, "hasty")[text] for text in ("book a table for two", "for three"))
+    assert (older["status"], older["reason"], older["merged_into"]) == ("cancelled", INTERRUPTED, newer["id"])
+    assert maestro.llm.matching("for three")[0].texts[1:] == ["book a table for two", "for three"]
+    assert said(maestro, "hasty") == ["book a table for two", "for three", "answer to: for three"]
+
+
+async def test_an_answer_that_is_being_sent_is_sent(maestro: Instance) -> None:
+    async with maestro.client("too-late") as client:
+
+        async def say_more(_: OutgoingMessage) -> None:
+            del maestro.taps.after["too-late"]
+            await client.send({"type": "message", "content": "one more thing", "clientId": "more"})
+            await maestro.until("SELECT id FROM inbox WHERE content = 'one more thing'")
+
+        maestro.taps.after["too-late"] = say_more
+        first = await client.ask("a question", client_id="first")
+        second = await client.wait_for("message")
+        await maestro.ended("too-late", "completed", 2)
+    assert (first, second["content"]) == ("answer to: a question", "answer to: one more thing")
+    assert {job["merged_into"] for job in maestro.jobs("too-late")} == {None}
+    assert said(maestro, "too-late") == ["a question", first, "one more thing", second["content"]]
+
+
+async def test_a_job_that_waits_for_somebody_is_interrupted_too(maestro: Instance) -> None:
+    maestro.llm.script("ask me", calls=[("ask_question", {"question": "Which one?"})], rounds=0)
+    async with maestro.client("waits-for-someone", user_name="Grace") as client:
+        await client.say("ask me", client_id="ask")
+        await maestro.ended("waits-for-someone", "waiting")
+        await client.wait_for("message")
+        # Whoever is asked answers with a plain line; a file makes it an ordinary message.
+        assert maestro.taps.connector is not None
+        file = await upload(client, maestro.taps.connector.port, "notes.txt", b"plain words")
+        await client.say("never mind", client_id="never", attachments=[file])
+        assert (await client.wait_for("message"))["content"].startswith("answer to: never mind")
+    jobs = by_message(maestro, "waits-for-someone")
+    assert (jobs["ask me"]["status"], jobs["ask me"]["reason"]) == ("cancelled", INTERRUPTED)
+    [question] = maestro.query("SELECT status FROM questions WHERE job_id = ?", jobs["ask me"]["id"])
+    assert question["status"] == "cancelled"
+
+
+async def test_what_waits_behind_an_interrupted_message_is_collected(maestro: Instance) -> None:
+    async with maestro.client("changed-mind") as client:
+        await hold(maestro, client, "write a poem")
+        for text in ("about the moon", "about the sea"):
+            maestro.llm.script(text, failure=Failure.silence())
+        for text in ("about the moon", "about the sea"):
+            await client.say(text, client_id=text)
+        await maestro.asked("about the sea")
+        await client.say("in French", client_id="in French")
+        assert await client.wait_for("message")
+    await maestro.ended("changed-mind", "completed")
+    assert sent(maestro, "changed-mind") == ["answer to: in French"]
+    everything = ["write a poem", "about the moon", "about the sea", "in French"]
+    assert said(maestro, "changed-mind") == [*everything, "answer to: in French"]
+    assert maestro.llm.matching("in French")[0].texts[1:] == everything
