@@ -10,9 +10,10 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
 from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobStatus
+from maestro.domain.prompt_views import SeenView, seen_view
 from maestro.domain.replay import ReplayMode
 from maestro.domain.values import Value
-from maestro.domain.views import JobDetail, JobFilter, JobPage, detail, summary
+from maestro.domain.views import CallPage, JobDetail, JobFilter, JobPage, call_page, detail, summary
 from maestro.store.store import Store
 
 LIMIT = 50
@@ -73,6 +74,21 @@ def show_job(parts: Parts, job_id: str) -> JobDetail:
     with parts.store.view() as tx:
         record = tx.browse.job(job_id)
     return detail(record).linked(parts.temporal_ui_url, parts.namespace)
+
+
+@router.get("/{job_id}/calls")
+def list_calls(parts: Parts, job_id: str) -> CallPage:
+    """List every attempt at a job's model calls in the order they were made."""
+    with parts.store.view() as tx:
+        return call_page(tx.requests.calls(job_id))
+
+
+@router.get("/{job_id}/calls/{call_id}/prompt")
+def show_prompt(parts: Parts, job_id: str, call_id: int) -> SeenView:
+    """Return exactly what the model saw in one call, and what it said; 404 when its conversation was deleted."""
+    with parts.store.view() as tx:
+        seen = tx.requests.seen(job_id, call_id)
+    return seen_view(seen)
 
 
 @router.post("/{job_id}/replay")

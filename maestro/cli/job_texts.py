@@ -12,6 +12,7 @@ UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(mi
 JOB_COLUMNS = ("id", "status", "kind", "agent", "channel", "age", "attempts", "error")
 STEP_COLUMNS = ("step", "state", "attempt", "run", "started", "took", "error")
 CALL_COLUMNS = (
+    "id",
     "call",
     "for",
     "state",
@@ -78,13 +79,13 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "from", job.user
     yield "message", job.excerpt
     yield "conversation", str(job.conversation_id or "")
-    yield "created", _moment(job.created_at)
-    yield "ended", _moment(job.completed_at)
+    yield "created", moment(job.created_at)
+    yield "ended", moment(job.completed_at)
     yield "run", str(job.run)
     yield "error", job.error
     yield "reason", job.reason
-    yield "cost", _cost(job.cost_usd) if job.cost_usd is not None else ""
-    yield "cut off", _cost(job.interrupted_cost_usd) if job.interrupted_cost_usd is not None else ""
+    yield "cost", cost(job.cost_usd) if job.cost_usd is not None else ""
+    yield "cut off", cost(job.interrupted_cost_usd) if job.interrupted_cost_usd is not None else ""
     yield "restarts", job.restarted_from or ""
     yield "restarted by", ", ".join(job.restarted_by)
     yield "merged into", job.merged_into or ""
@@ -104,12 +105,13 @@ def _section(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]])
 
 def _step(step: StepView) -> tuple[str, ...]:
     why = ": ".join(filter(None, (step.error, step.detail)))
-    started = _moment(step.started_at)
+    started = moment(step.started_at)
     return step.step, step.state, str(step.attempt), str(step.run), started, _took(step.duration_ms), why
 
 
 def _call(call: CallView) -> tuple[str, ...]:
     return (
+        str(call.id),
         f"{call.number}.{call.attempt}",
         call.purpose,
         call.state,
@@ -119,7 +121,7 @@ def _call(call: CallView) -> tuple[str, ...]:
         str(call.input_tokens),
         str(call.output_tokens),
         str(call.cached_tokens),
-        _cost(call.cost_usd),
+        cost(call.cost_usd),
         _took(call.duration_ms),
         ", ".join(call.tools),
         call.error,
@@ -144,8 +146,9 @@ def _age(age: timedelta) -> str:
     return f"{max(age, timedelta()) // length}{unit}"
 
 
-def _moment(moment: datetime | None) -> str:
-    return moment.astimezone().strftime("%Y-%m-%d %H:%M:%S") if moment else ""
+def moment(at: datetime | None) -> str:
+    """Show a time in the zone of this machine, nothing for none."""
+    return at.astimezone().strftime("%Y-%m-%d %H:%M:%S") if at else ""
 
 
 def _took(milliseconds: int | None) -> str:
@@ -154,5 +157,6 @@ def _took(milliseconds: int | None) -> str:
     return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
-def _cost(usd: float | None) -> str:
+def cost(usd: float | None) -> str:
+    """Show an amount of US dollars, None for an unknown one."""
     return "unknown" if usd is None else f"${usd:.4f}"

@@ -11,13 +11,14 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.operator import Operator, open_operator
-from maestro.cli import job_texts
+from maestro.cli import job_texts, prompt_texts
 from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.prompt_views import seen_view
 from maestro.domain.replay import ReplayMode
 from maestro.domain.values import Value
 from maestro.domain.views import JobFilter, JobPage, JobSummary, detail, summary
@@ -27,7 +28,7 @@ LIMIT = 50
 MOST = 10_000
 POLL_SECONDS = 0.5
 
-HELP = """List, show, replay and cancel jobs.
+HELP = """List, show, replay and cancel jobs, and see what the models saw.
 
 A job is one piece of work, such as answering one message. Listing and showing work whether Maestro runs or not; what
 you replay or cancel is done by the running Maestro, or by the next one that starts.
@@ -93,6 +94,25 @@ def show(
     with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
         job = detail(tx.browse.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
     write(job, job_texts.timeline(job), as_json)
+
+
+@app.command()
+def prompt(
+    ctx: typer.Context,
+    job_id: Id,
+    call: Annotated[
+        int | None,
+        typer.Option(metavar="ID", help="The id of the call, as `maestro jobs show` lists it; else the last answer."),
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
+    data_dir: DataDir = None,
+    debug: Debug = False,
+) -> None:
+    """Show exactly what a model saw in one call, and what it said."""
+    with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
+        seen = seen_view(tx.requests.seen(job_id, tx.requests.last(job_id) if call is None else call))
+    write(seen, prompt_texts.prompt(seen), as_json)
 
 
 @app.command()

@@ -133,6 +133,23 @@ class LLMRequest(Value):
     exact: bool = False
 
 
+class KeptRequest(Value):
+    """A request as it is stored: its texts by reference, ``tools`` as the digest of their JSON, empty without any."""
+
+    platform: str
+    model: str
+    account: str = ""
+    max_output_tokens: int = Field(gt=0)
+    turns: tuple[Turn, ...]
+    tools: str = ""
+    final: bool = False
+    never_empty: bool = False
+
+
+TOOL_SPECS = TypeAdapter(tuple[ToolSpec, ...])
+"""Reads and writes the tools that a request offers as JSON."""
+
+
 class Usage(Value):
     """The tokens of one call; ``cached_tokens`` and ``cache_write_tokens`` are parts of ``input_tokens``."""
 

@@ -95,6 +95,7 @@ class CallView(View):
     ``tools`` are the names of those it asked for.
     """
 
+    id: int
     purpose: CallPurpose
     number: int
     attempt: int
@@ -112,6 +113,13 @@ class CallView(View):
     started_at: datetime
     finished_at: datetime | None
     duration_ms: int | None
+
+
+class CallPage(View):
+    """The model calls of a job in the order they were made, all of them, so ``next`` is always null."""
+
+    items: tuple[CallView, ...]
+    next: str | None = None
 
 
 class DeliveryView(View):
@@ -227,6 +235,11 @@ def _summary(listed: Listed) -> dict[str, Any]:
 def _excerpt(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+
+
+def call_page(calls: Sequence[LLMCall]) -> CallPage:
+    """Show the model calls of a job."""
+    return CallPage(items=tuple(map(_call, calls)))
 
 
 def _call(row: LLMCall) -> CallView:

@@ -4,32 +4,14 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from pydantic import Field, TypeAdapter
-
 from maestro.domain.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm_errors import LLMFailure, ModelTimeout
-from maestro.domain.prompts import LLMRequest, LLMResponse, ToolSpec, Turn, Usage
-from maestro.domain.values import Value
+from maestro.domain.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMResponse, Usage
 from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
-
-TOOLS = TypeAdapter(tuple[ToolSpec, ...])
-
-
-class KeptRequest(Value):
-    """A request as it is stored: its texts by reference, ``tools`` as the digest of their JSON, empty without any."""
-
-    platform: str
-    model: str
-    account: str = ""
-    max_output_tokens: int = Field(gt=0)
-    turns: tuple[Turn, ...]
-    tools: str = ""
-    final: bool = False
-    never_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +115,7 @@ def _keep(tx: Transaction, request: LLMRequest) -> str:
         account=request.account,
         max_output_tokens=request.max_output_tokens,
         turns=tx.prompts.pack(request.messages),
-        tools=tx.prompts.keep(TOOLS.dump_json(request.tools).decode()) if request.tools else "",
+        tools=tx.prompts.keep(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
         final=request.final,
         never_empty=request.never_empty,
     )
@@ -148,7 +130,7 @@ def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
             "platform": kept.platform,
             "max_output_tokens": kept.max_output_tokens,
             "messages": tx.prompts.unpack(kept.turns),
-            "tools": TOOLS.validate_json(tx.prompts.text(kept.tools)) if kept.tools else (),
+            "tools": TOOL_SPECS.validate_json(tx.prompts.text(kept.tools)) if kept.tools else (),
             "final": kept.final,
             "never_empty": kept.never_empty,
         }

@@ -1,0 +1,101 @@
+"""Messages that go through the real steps up to the model's answer, in a store without Temporal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from activities.acting import ActingRules
+from activities.context import ContextActivities, ContextRules
+from activities.conversations import ConversationActivities
+from activities.llm import LLMActivities, ModelRules
+from activities.tags import TagActivities
+from maestro.domain.agents import MemoryScope
+from maestro.domain.calls import Prompt
+from maestro.domain.flow import AnswerStep, ModelStep
+from maestro.domain.jobs import StepRef
+from maestro.domain.messages import Address
+from maestro.domain.prompts import PROMPT_TURNS, LLMResponse, PromptMessage, ToolSpec
+from maestro.llm.estimates import Estimates
+from maestro.llm.middleware.recorder import Recorder
+from tests.support.job_rows import JobRows
+from tests.support.llm_fakes import Accounts, Scripted
+from tests.support.llm_requests import TIME, response_of
+
+BIG, SMALL = 200_000, 8_192
+LONGEST_ANSWER = 1_000
+
+
+class OneTool:
+    """A toolbox with one tool."""
+
+    async def settled(self) -> None:
+        """It is there at once."""
+
+    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
+        """Offer it to everybody who does not go without."""
+        return (TIME,) if allowed is None else ()
+
+
+class NoTyping:
+    """Shows nobody anything."""
+
+    def start(self, job_id: str, address: Address) -> bool:
+        return False
+
+    def stop(self, job_id: str) -> None:
+        return None
+
+
+@dataclass
+class Spoken:
+    """A store in which messages are said and answered; ``window`` is that of every model."""
+
+    rows: JobRows
+    window: int = BIG
+    scope: MemoryScope = MemoryScope.AGENT
+    asked: list[str] = field(default_factory=list)
+
+    def prepared(self, text: str) -> str:
+        """Have somebody say something, up to the prompt; return its job."""
+        job_id = self.rows.add(text)
+        for step, work in (("conversation", self._conversations.record_message), ("context", self.build)):
+            with self.rows.store.begin() as tx:
+                tx.steps.start(StepRef(job_id=job_id, step=step), step, 1)
+            work(StepRef(job_id=job_id, step=step))
+        self.asked.append(job_id)
+        return job_id
+
+    async def answered(self, text: str, answer: LLMResponse | str = "as you say") -> str:
+        """Have somebody say something and be answered; return its job."""
+        job_id = self.prepared(text)
+        response = response_of(answer) if isinstance(answer, str) else answer
+        recorder = Recorder(Scripted(response), self.rows.store, Estimates(Accounts(()), lambda _: None))
+        step = ModelStep(job_id=job_id, step="model-1", number=1)
+        with self.rows.store.begin() as tx:
+            tx.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)
+        rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: self.window)
+        await LLMActivities(self.rows.store, recorder, NoTyping(), rules).call_model(step)
+        with self.rows.store.begin() as tx:
+            tx.steps.start(StepRef(job_id=job_id, step="tags"), "record_answer", 1)
+        TagActivities(self.rows.store, ActingRules(self.scope, frozenset())).record_answer(
+            AnswerStep(job_id=job_id, step="tags", number=1)
+        )
+        return job_id
+
+    def prompt(self, job_id: str) -> Prompt:
+        """Return the stored prompt of a job."""
+        with self.rows.store.view() as tx:
+            return tx.prompts.of_job(job_id)
+
+    def messages(self, job_id: str) -> tuple[PromptMessage, ...]:
+        """Return what the prompt of a job says."""
+        with self.rows.store.view() as tx:
+            return tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(job_id).turns))
+
+    @property
+    def _conversations(self) -> ConversationActivities:
+        return ConversationActivities(self.rows.store, lambda _: self.window)
+
+    def build(self, ref: StepRef) -> None:
+        """Do the step that builds the prompt."""
+        rules = ContextRules(lambda _: self.window, OneTool(), self.scope)
+        ContextActivities(self.rows.store, rules).build_context(ref)

@@ -1,0 +1,240 @@
+"""The step that builds the prompt, over a store."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.agents import Agent, MemoryScope
+from maestro.domain.compaction import Compaction
+from maestro.domain.conversations import Message
+from maestro.domain.facts import Fact
+from maestro.domain.jobs import Job, JobKind, StepRef
+from maestro.domain.layers import LAYER_SIZES, LayerName
+from maestro.domain.memory import FactCategory
+from maestro.domain.models import prompt_budget
+from maestro.domain.owners import PersonId
+from maestro.domain.permissions import Person
+from maestro.domain.prompts import Role
+from maestro.domain.skill_library import FoundFile
+from maestro.domain.tokens import estimate, estimate_messages, estimate_tools
+from maestro.store.transaction import Transaction
+from tests.support.job_rows import JobRows
+from tests.support.llm_requests import TIME
+from tests.support.spoken import SMALL, Spoken
+
+LOG = "Some long log line, number 17.\n" * 9_700
+"""300 kB."""
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    rows = JobRows.at(tmp_path / "one")
+    yield rows
+    rows.store.close()
+
+
+@pytest.fixture
+def spoken(rows: JobRows) -> Spoken:
+    bound(rows)
+    return Spoken(rows)
+
+
+def bound(rows: JobRows) -> None:
+    """Give the store an agent that knows things, and another one beside it."""
+    with rows.store.begin() as tx:
+        ada = tx.agents.by_slug("ada")
+        assert ada is not None
+        ada.voice, ada.quirks = "warm", '["counts in dozens"]'
+        tx.agents.put(ada)
+        tx.agents.put(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
+        tx.agents.put(Agent(slug="vip", name="V", allow_users="web:someone-else", created_at=tx.now, updated_at=tx.now))
+        facts = [Fact(FactCategory.STICKY, "never call her Addie"), Fact(FactCategory.USER_PREFERENCE, "likes tea")]
+        tx.memory.learn(ada.id or 0, facts, conversation_id=None)
+        assert not tx.memory.set_state(ada.id or 0, "last-topic", "tea")
+
+
+def agent_id(tx: Transaction, slug: str) -> int:
+    agent = tx.agents.by_slug(slug)
+    assert agent is not None
+    return agent.id or 0
+
+
+def system(spoken: Spoken, job_id: str) -> str:
+    return spoken.messages(job_id)[0].content
+
+
+def layers(spoken: Spoken, job_id: str) -> dict[LayerName, int]:
+    return {layer.name: layer.tokens for layer in LAYER_SIZES.validate_json(spoken.prompt(job_id).layers)}
+
+
+async def test_the_same_store_makes_the_same_bytes(spoken: Spoken, tmp_path: Path) -> None:
+    other = JobRows.at(tmp_path / "other")
+    bound(other)
+    twin = Spoken(other)
+    kept = []
+    for one in (spoken, twin):
+        await one.answered("what do you know of me?")
+        job_id = await one.answered("and what else?")
+        with one.rows.store.view() as tx:
+            [call] = tx.calls.of(job_id)
+            kept.append((tx.prompts.text(call.request), system(one, job_id), one.prompt(job_id).layers))
+    other.store.close()
+    assert kept[0] == kept[1]
+
+
+async def test_what_is_known_stands_in_the_prompt(spoken: Spoken) -> None:
+    text = system(spoken, await spoken.answered("hello"))
+    for words in (
+        "warm",
+        "counts in dozens",
+        "Be brief.",
+        '"never call her Addie"',
+        '"likes tea"',
+        '"last-topic": "tea"',
+    ):
+        assert words in text
+    assert '- @bob: "knows prices"' in text
+    assert "@vip" not in text, "the person may not talk to it"
+    assert "@ada" not in text, "nobody passes a task to itself"
+
+
+async def test_an_owner_hears_of_everybody(spoken: Spoken) -> None:
+    with spoken.rows.store.begin() as tx:
+        ada, grace = agent_id(tx, "ada"), PersonId("web", "u-1")
+        assert [one.slug for one in tx.colleagues.of(ada, Person(grace, is_owner=True))] == ["bob", "vip"]
+        assert [one.slug for one in tx.colleagues.of(ada, Person(PersonId("web", "someone-else")))] == ["bob", "vip"]
+        assert [one.slug for one in tx.colleagues.of(ada, Person(PersonId("web", "someone")))] == ["bob"]
+        assert [one.slug for one in tx.colleagues.of(ada, None)] == ["bob"], "without a person, what is open to all"
+
+
+async def test_who_an_agent_is_is_kept_once_for_all_its_prompts(spoken: Spoken) -> None:
+    turns = [json.loads(spoken.prompt(await spoken.answered(text)).turns)[0] for text in ("one", "two")]
+    assert turns[0]["stable"] == turns[1]["stable"] != ""
+    first = spoken.messages(spoken.asked[0])[0]
+    assert first.content[: first.stable].endswith('- @bob: "knows prices"')
+
+
+async def test_facts_that_were_told_are_used(spoken: Spoken) -> None:
+    await spoken.answered("hello")
+    with spoken.rows.store.view() as tx:
+        assert {fact.access_count for fact in tx.memory.best(agent_id(tx, "ada"), 15)} == {1}
+
+
+async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_store(spoken: Spoken) -> None:
+    spoken.window = SMALL
+    with spoken.rows.store.begin() as tx:
+        ada = tx.agents.by_slug("ada")
+        assert ada is not None
+        ada.system_prompt = "Follow every rule of the house. " * 100
+        tx.agents.put(ada)
+    await spoken.answered("an earlier question")
+    job_id = await spoken.answered(f"Read this:\n{LOG}What went wrong?")
+    [message] = spoken.messages(job_id)[1:]
+    assert message.content.startswith("Read this:\nSome long log line")
+    assert message.content.endswith("What went wrong?")
+    assert "characters of this message are left out here" in message.content
+    whole = estimate_messages(spoken.messages(job_id)) + estimate_tools([TIME])
+    assert whole <= prompt_budget(SMALL)
+    with spoken.rows.store.view() as tx:
+        recorded = tx.conversations.message_of_inbox(tx.jobs.get(job_id).inbox_id)
+    assert recorded is not None
+    assert len(recorded.content) > 300_000
+
+
+async def test_another_agents_answer_is_its_own_in_the_history(spoken: Spoken) -> None:
+    job_id = await spoken.answered("ask bob")
+    with spoken.rows.store.begin() as tx:
+        bob, job = agent_id(tx, "bob"), tx.jobs.get(job_id)
+        tx.jobs.add(Job(id="delegation-1", created_at=tx.now, **job.address.model_dump()))
+        tx.conversations.add(
+            Message(
+                conversation_id=job.conversation_id or 0,
+                role=Role.ASSISTANT,
+                content="42 euros",
+                token_estimate=estimate("42 euros"),
+                job_id="delegation-1",
+                agent_id=bob,
+                created_at=tx.now,
+            )
+        )
+    *_, heard, asked = spoken.messages(await spoken.answered("thanks"))
+    assert (heard.role, heard.content) == (Role.USER, '[Agent @bob, "Bob", said:]\n> 42 euros')
+    assert asked.content == "thanks"
+
+
+async def test_what_is_learned_in_one_place_is_not_told_in_another(spoken: Spoken) -> None:
+    spoken.scope = MemoryScope.CONVERSATION
+    job_id = await spoken.answered("hello")
+    with spoken.rows.store.begin() as tx:
+        job = tx.jobs.get(job_id)
+        place = tx.conversations.get(job.conversation_id).key
+        secret, elsewhere = (Fact(FactCategory.STICKY, text) for text in ("said here", "said elsewhere"))
+        tx.memory.learn(job.agent_id or 0, [secret], conversation_id=None, place=place)
+        tx.memory.learn(job.agent_id or 0, [elsewhere], conversation_id=None, place="elsewhere")
+    text = system(spoken, await spoken.answered("and now?"))
+    assert '"said here"' in text
+    assert "said elsewhere" not in text
+    assert '"likes tea"' in text, "what holds everywhere is told everywhere"
+
+
+async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spoken: Spoken) -> None:
+    with spoken.rows.store.begin() as tx:
+        for slug, tools in (("review", "[]"), ("shell", "[run_shell]")):
+            text = f"---\nslug: {slug}\nname: {slug}\ntriggers: {{keywords: [review]}}\nrequired_tools: {tools}\n---\n"
+            tx.skills.put(FoundFile.read(slug, f"{text}How to {slug}.".encode(), shipped=False))
+    with_it = system(spoken, await spoken.answered("please review this"))
+    assert "How to review." in with_it
+    assert "How to shell." not in with_it, "the agent lacks the tool"
+    assert "How to review." not in system(spoken, await spoken.answered("thank you"))
+
+
+async def test_the_layers_of_a_prompt_are_kept_with_it(spoken: Spoken) -> None:
+    await spoken.answered("hello")
+    job_id = await spoken.answered("again")
+    with spoken.rows.store.begin() as tx:
+        conversation = tx.jobs.get(job_id).conversation_id or 0
+        tx.compactions.add(
+            Compaction(
+                conversation_id=conversation,
+                agent_id=1,
+                summary="They said hello.",
+                messages_before=2,
+                messages_after=0,
+                tokens_saved=1,
+                created_at=tx.now,
+            )
+        )
+    job_id = await spoken.answered("and again")
+    told = layers(spoken, job_id)
+    assert told[LayerName.SUMMARIES] > 0
+    assert told[LayerName.HISTORY] > 0
+    prompt = spoken.prompt(job_id)
+    assert estimate_messages(spoken.messages(job_id)) <= prompt.tokens < sum(told.values()) + 10
+
+
+async def test_a_task_is_done_with_the_persona_and_nothing_that_was_said(spoken: Spoken) -> None:
+    giver = await spoken.answered("a question for somebody else")
+    with spoken.rows.store.begin() as tx:
+        bob, job = agent_id(tx, "bob"), tx.jobs.get(giver)
+        tx.jobs.add(
+            Job(
+                id="delegation-1",
+                kind=JobKind.DELEGATION,
+                parent_id=giver,
+                agent_id=bob,
+                conversation_id=job.conversation_id,
+                task="What does it cost?",
+                created_at=tx.now,
+                **job.address.model_dump(),
+            )
+        )
+        tx.steps.start(StepRef(job_id="delegation-1", step="context"), "build_context", 1)
+    spoken.build(StepRef(job_id="delegation-1", step="context"))
+    told, task = spoken.messages("delegation-1")
+    assert "Your purpose: knows prices" in told.content
+    assert "talking with" not in told.content
+    assert "Be brief." not in told.content
+    assert task.role is Role.USER
+    assert "> What does it cost?" in task.content
