@@ -130,7 +130,9 @@ async def _of_the_framework(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = "; ".join(f"{_field(found['loc'])}: {found['msg']}" for found in error.errors())
+    problems = "; ".join(
+        f"{_field(found['loc'])}: {found['msg'].removeprefix('Value error, ')}" for found in error.errors()
+    )
     return answer(InvalidRequest(problems))
 
 

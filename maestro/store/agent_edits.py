@@ -20,7 +20,7 @@ class AgentEdits(Bindings):
     """All agents, and how they are changed; ``actor`` is who the history and the audit log say it was."""
 
     def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
-        """Make an agent; raises ``Conflict`` when the slug is taken, ``NotFound`` for an unknown client."""
+        """Make an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
         taken = self.by_slug(new.slug)
         if taken is not None and taken.status is AgentStatus.ARCHIVED:
             raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
@@ -37,7 +37,7 @@ class AgentEdits(Bindings):
         """Change an agent; what changes nothing makes no version.
 
         Raises ``Conflict`` when somebody else was faster, or when it is the last conductor that would go, and
-        ``NotFound`` for an unknown client. Channels of an agent that is archived are free.
+        ``InvalidEdit`` for an unknown client. Channels of an agent that is archived are free.
         """
         if change.version is not None and change.version != agent.version:
             raise Conflict(

@@ -39,8 +39,8 @@ class Bindings(Agents):
     def bind_channel(self, agent: Agent, new: NewBinding, actor: str) -> AgentChannel:
         """Give a channel to an agent.
 
-        Raises ``Conflict`` when the channel belongs to an agent already or the agent is archived, and ``NotFound`` for
-        an unknown client.
+        Raises ``Conflict`` when the channel belongs to an agent already or the agent is archived, and
+        ``InvalidEdit`` for an unknown client.
         """
         _require_present(agent)
         taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
@@ -55,7 +55,7 @@ class Bindings(Agents):
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
-        """Change a binding; raises ``Conflict`` for one of the configuration, ``NotFound`` for agent and client."""
+        """Change a binding; raises ``Conflict`` for one of the configuration, ``NotFound`` for no such agent."""
         _require_ours(binding)
         if change.agent:
             agent = self.named(change.agent)

@@ -7,7 +7,7 @@ from sqlmodel import col, select
 from maestro.domain.agents import Agent, AgentChannel
 from maestro.domain.budgets import Client
 from maestro.domain.client_edits import ClientChange, NewClient
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Conflict, InvalidEdit, NotFound
 from maestro.domain.jobs import Job
 from maestro.domain.usage import UsageRow
 from maestro.store.audit import Audit
@@ -25,8 +25,11 @@ class Clients(Repository):
         return found
 
     def id_of(self, name: str) -> int | None:
-        """Return the id of the client of this name or slug, None for no name; raises ``NotFound``."""
-        return self.get(name).id if name else None
+        """Return the id of the client that a field names, None for an empty one; raises ``InvalidEdit``."""
+        found = self._of_name(name) or self._of_slug(name) if name else None
+        if name and found is None:
+            raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
+        return found.id if found is not None else None
 
     def name_of(self, client_id: int | None) -> str:
         """Return the name of a client, empty for nobody."""

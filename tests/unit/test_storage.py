@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from maestro.bootstrap.storage import open_existing_store, open_store
-from maestro.domain.agents import Agent, AgentChannel, AgentStatus
+from maestro.domain.agent_edits import AgentChange
+from maestro.domain.agents import Agent, AgentChannel, AgentStatus, MemoryScope
 from maestro.domain.errors import ConfigurationError, OlderDatabase
 from maestro.domain.messages import Address
+from maestro.domain.teaching import CONDUCTOR_PROMPT
 from maestro.settings import Settings
 from maestro.store.store import Store
 
@@ -92,6 +94,117 @@ def test_a_channel_cannot_be_bound_to_an_agent_that_is_gone(tmp_path: Path) -> N
     started(tmp_path, [CONDUCTOR, CODER], [BINDING]).close()
     with pytest.raises(ConfigurationError, match="'coder', which does not exist"):
         started(tmp_path, [CONDUCTOR], [BINDING])
+
+
+# Edits made elsewhere
+
+
+def edit(store: Store, slug: str, **fields: object) -> None:
+    """Change an agent as an operator does on the API."""
+    with store.begin() as tx:
+        tx.agents.change(tx.agents.named(slug), AgentChange.model_validate(fields), "operator")
+
+
+def history(store: Store, slug: str) -> list[str]:
+    """Return who made each version of an agent, the first one first."""
+    with store.view() as tx:
+        return [version.actor for version in tx.versions.of(tx.agents.named(slug))][::-1]
+
+
+def agent(store: Store, slug: str) -> Agent:
+    with store.view() as tx:
+        return tx.agents.named(slug)
+
+
+def test_a_first_start_makes_the_first_version(tmp_path: Path) -> None:
+    store = started(tmp_path, [CONDUCTOR, CODER], [])
+    assert history(store, "conductor") == ["configuration"]
+    assert agent(store, "conductor").system_prompt == CONDUCTOR_PROMPT
+    assert agent(store, "coder").system_prompt == ""
+    store.close()
+
+
+def test_an_edit_survives_a_start_while_the_entry_is_the_same(tmp_path: Path) -> None:
+    entry = {**CODER, "systemPrompt": "Be brief.", "tools": ["calculate"]}
+    store = started(tmp_path, [CONDUCTOR, entry], [])
+    edit(store, "coder", system_prompt="Be long.")
+    edit(store, "conductor", status="paused")
+    store = restarted(store, tmp_path, [CONDUCTOR, entry], [])
+    assert agent(store, "coder").system_prompt == "Be long."
+    assert statuses(store) == {"conductor": "paused", "coder": "active"}
+    assert history(store, "coder") == ["configuration", "operator"]
+    store.close()
+
+
+def test_an_entry_that_was_changed_is_entered_as_a_new_version(tmp_path: Path) -> None:
+    store = started(tmp_path, [CONDUCTOR, {**CODER, "tools": ["calculate"]}], [])
+    edit(store, "coder", system_prompt="Be long.", status="paused")
+    store = restarted(store, tmp_path, [CONDUCTOR, {**CODER, "description": "writes code"}], [])
+    coder = agent(store, "coder")
+    assert (coder.description, coder.system_prompt, coder.tools) == ("writes code", "", None)
+    assert coder.status is AgentStatus.PAUSED  # no entry says that
+    assert history(store, "coder") == ["configuration", "operator", "configuration"]
+    with store.begin() as tx:
+        tx.agents.roll_back(tx.agents.named("coder"), 2, "operator")
+    assert agent(store, "coder").system_prompt == "Be long."
+    store.close()
+
+
+def test_a_channel_waits_while_an_operator_has_its_agent_archived(tmp_path: Path) -> None:
+    store = started(tmp_path, [CONDUCTOR, CODER], [BINDING])
+    edit(store, "coder", status="archived")
+    store = restarted(store, tmp_path, [CONDUCTOR, CODER], [BINDING])
+    assert binding(store) is None
+    edit(store, "coder", status="active")
+    store = restarted(store, tmp_path, [CONDUCTOR, CODER], [BINDING])
+    assert binding(store)
+    store.close()
+
+
+def test_the_only_conductor_goes_when_the_configuration_no_longer_names_it(tmp_path: Path) -> None:
+    store = restarted(started(tmp_path, [CONDUCTOR, CODER], []), tmp_path, [CODER], [])
+    assert statuses(store) == {"conductor": "archived", "coder": "active"}
+    assert history(store, "conductor") == ["configuration", "configuration"]
+    store.close()
+
+
+def test_everything_an_entry_says_is_entered(tmp_path: Path) -> None:
+    persona = {"voice": "dry", "quirks": ["Says hm."], "skills": ["review"], "allowUsers": ["web:grace"]}
+    store = started(
+        tmp_path,
+        [{**CODER, **persona, "memoryScope": "conversation"}],
+        [{**BINDING, "permissions": "read_only", "busy": "interrupt", "allowBots": True, "keyByUser": True}],
+    )
+    coder, code = agent(store, "coder"), binding(store)
+    assert (coder.voice, coder.quirks, coder.skills, coder.allow_users) == (
+        "dry",
+        '["Says hm."]',
+        "review",
+        "web:grace",
+    )
+    assert coder.memory_scope is MemoryScope.CONVERSATION
+    assert code
+    assert (code.permission, code.busy, code.allow_bots, code.key_by_user) == ("read_only", "interrupt", True, True)
+    store.close()
+
+
+# An agent of the web connector's own
+
+
+def own_of_web(folder: Path, slug: str) -> int | None:
+    """Start with this setting, and return the id of the agent that answers whatever comes over the web."""
+    store = open_store(Settings.model_validate({"dataDir": folder, "agents": [CODER], "web": {"agent": slug}}))
+    store.close()
+    with closing(sqlite3.connect(folder / "maestro.db")) as database:
+        found = database.execute("SELECT agent_id FROM bot_instances WHERE platform = 'web'").fetchone()
+    return found[0] if found else None
+
+
+def test_the_web_connector_may_have_an_agent_of_its_own(tmp_path: Path) -> None:
+    assert own_of_web(tmp_path, "coder") == 1
+    assert own_of_web(tmp_path, "") is None
+    with pytest.raises(ConfigurationError, match=r"web\.agent names the agent 'nobody', which does not exist"):
+        own_of_web(tmp_path, "nobody")
 
 
 # An operator's command
