@@ -133,9 +133,9 @@ SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
         step_retry,
         tool_rounds,
         question,
-        account_wait,
         delegated,
         task,
+        account_wait,  # leaves no account for anybody after it
     )
 }
 
