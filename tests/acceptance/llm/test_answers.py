@@ -136,6 +136,15 @@ async def test_only_anthropic_is_asked_to_keep_a_beginning(
     assert "cache_control" not in str(request.body) or provider == "anthropic"
 
 
+async def test_what_stays_the_same_is_kept_apart_from_what_changes(litellm: LiteLLMClient, server: LLMServer) -> None:
+    request = request_of()
+    system = PromptMessage(role=Role.SYSTEM, content="You are Ada.\n\nToday is Monday.", stable=12, cache=True)
+    asked = request.model_copy(update={"messages": (system, request.messages[-1])})
+    await litellm.ask(account_at(server, "anthropic"), asked)
+    assert server.requests[0].cache_marks == ["You are Ada.", "\n\nToday is Monday."]
+    assert server.requests[0].texts[0] == system.content
+
+
 async def test_an_image_can_end_a_beginning(litellm: LiteLLMClient, server: LLMServer) -> None:
     request = request_of(images=(ImageRef(digest="d", content_type="image/png"),))
     system, user = request.messages

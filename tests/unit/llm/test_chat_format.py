@@ -110,6 +110,19 @@ def test_names_are_such_as_providers_accept(name: str, passed: str) -> None:
     assert call["function"]["name"] == passed
 
 
+def test_the_end_of_what_stays_the_same_has_a_mark_of_its_own() -> None:
+    system = PromptMessage(role=Role.SYSTEM, content="You are Ada.\n\nToday is Monday.", stable=12, cache=True)
+    marked = request().model_copy(update={"messages": (system, PromptMessage(role=Role.USER, content="hello"))})
+    mark = {"cache_control": {"type": "ephemeral"}}
+    [beginning, rest] = sent("anthropic", marked)[0]["content"]
+    assert beginning == {"type": "text", "text": "You are Ada.", **mark}
+    assert rest == {"type": "text", "text": "\n\nToday is Monday.", **mark}
+    for provider in ("openai", "openrouter", "gemini", "ollama"):
+        assert sent(provider, marked)[0]["content"] == system.content
+    unmarked = marked.model_copy(update={"messages": (system.model_copy(update={"cache": False}),)})
+    assert sent("anthropic", unmarked)[0]["content"] == system.content
+
+
 def test_marks_are_for_anthropic_alone() -> None:
     marked = request(ASKED, TOLD.model_copy(update={"cache": True}))
     assert sent("anthropic", marked)[3]["cache_control"] == {"type": "ephemeral"}
