@@ -284,5 +284,6 @@ def _scaled(data_dir: Path, llm: LLMServer) -> Json:
             "dispatchSeconds": 0.05,
             "drainSeconds": 2,
         },
+        "skills": {"folder": str(data_dir.with_name("skills")), "lookSeconds": 0.05},
         "logs": {"level": "error"},
     }
