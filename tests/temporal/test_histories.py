@@ -21,8 +21,8 @@ from tests.support.llm_server import Failure
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("histories")]
 
 SAID, NAME, SYSTEM, ANSWER, BROKEN = "planted-saying", "planted-name", "planted-system", "planted-answer", "planted-row"
-HAND = "planted-by-hand"
-PLANTED = (SAID, NAME, SYSTEM, ANSWER, BROKEN, KEY)
+HAND, TASK = "planted-by-hand", "planted-task"
+PLANTED = (SAID, NAME, SYSTEM, ANSWER, BROKEN, TASK, KEY)
 
 MOST_BYTES = 4096
 MOST_EVENTS = 26
@@ -44,12 +44,14 @@ class Told:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
     agent = {"slug": "conductor", "role": "conductor", "systemPrompt": f"You keep {SYSTEM} to yourself."}
-    async with running_instance(tmp_path_factory.mktemp("told"), agents=[agent]) as maestro:
+    agents = [agent, {"slug": "bob", "systemPrompt": f"You keep {SYSTEM} too."}]
+    async with running_instance(tmp_path_factory.mktemp("told"), agents=agents) as maestro:
         scripts(maestro)
         client = await maestro.temporal()
         await asyncio.gather(
             *(talk(maestro, channel, status) for channel, status in ENDINGS.items()),
             stopped(maestro),
+            tasks(maestro),
             broken_row(maestro),
             malformed(client),
         )
@@ -99,6 +101,14 @@ async def stopped(maestro: Instance) -> None:
         await maestro.ended("stopped", "cancelled")
 
 
+async def tasks(maestro: Instance) -> None:
+    """Have an agent ask another one and go on with the result."""
+    maestro.llm.script("in tasks", reply=f"{ANSWER} [DELEGATE:bob wait]{TASK}[/DELEGATE]")
+    async with maestro.client("tasks", user_name=NAME) as client:
+        await client.say(f"{SAID} in tasks")
+        await maestro.ended("tasks", "completed", 3)
+
+
 async def broken_row(maestro: Instance) -> None:
     """Spoil the row of a waiting message, so that its first step meets what it cannot read and says so."""
     async with maestro.client("broken", user_name=NAME) as client:
@@ -124,7 +134,7 @@ async def malformed(client: Client) -> None:
 
 async def test_no_history_holds_what_was_said(told: Told) -> None:
     found = await stories(told.client)
-    assert len(found) >= len(ENDINGS) + 6
+    assert len(found) >= len(ENDINGS) + 9
     texts = {one.workflow_id: one.text() for one in found}
     leaks = [(workflow_id, word) for workflow_id, text in texts.items() for word in PLANTED if word in text]
     assert leaks == []
