@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.jobs import Ending, Job, JobKind, JobStatus
-from maestro.domain.messages import LaneKey
+from maestro.domain.messages import Address, LaneKey
 from maestro.store.delegations import WITHHELD
 from maestro.store.store import Store
 from tests.support.job_rows import Clock
 
 LANE = LaneKey("web/default/c")
 LAPSE = timedelta(seconds=10)
+PLACE = Address(platform="web", channel="c")
 COMPLETED, FAILED, CANCELLED = JobStatus.COMPLETED, JobStatus.FAILED, JobStatus.CANCELLED
 
 
@@ -33,12 +34,8 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
 def _message(store: Store) -> None:
     """A message is being answered."""
     with store.begin() as tx:
-        tx.jobs.add(Job(id="root", lane=LANE, created_at=tx.now, **_place()))
+        tx.jobs.add(Job(id="root", lane=LANE, created_at=tx.now, **PLACE.model_dump()))
         tx.jobs.started("root")
-
-
-def _place() -> dict[str, str]:
-    return {"platform": "web", "account": "default", "channel": "c"}
 
 
 def give(store: Store, name: str, by: str = "root", *, hears: bool = False, depth: int = 1) -> None:
@@ -53,7 +50,7 @@ def give(store: Store, name: str, by: str = "root", *, hears: bool = False, dept
                 task=f"task {name}",
                 hears=hears,
                 created_at=tx.now,
-                **_place(),
+                **PLACE.model_dump(),
             )
         )
 
@@ -143,7 +140,7 @@ def test_the_delegator_goes_on_once_when_all_it_waits_for_has_ended(store: Store
 def test_it_is_next_in_its_lane(store: Store) -> None:
     give(store, "task", hears=True)
     with store.begin() as tx:
-        tx.jobs.add(Job(id="later", lane=LANE, created_at=tx.now, **_place()))
+        tx.jobs.add(Job(id="later", lane=LANE, created_at=tx.now, **PLACE.model_dump()))
     end(store, "root")
     done(store, "task")
     (goes_on,) = continuations(store)
