@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, str] = {
     "agents": "List, show, make, change and archive agents.",
     "clients": "List, add, change and remove clients.",
     "conversations": "List, show, search and delete conversations.",
+    "memory": "Show, search and mend what agents remember.",
     "accounts": "List, add, enable, disable and remove accounts at providers of models.",
     "skills": "List, show, test, add, enable, disable and remove skills.",
     "usage": "Show what model calls took and cost.",

@@ -16,15 +16,14 @@ SHADOWS = frozenset({INDEX, *(f"{INDEX}_{part}" for part in ("config", "data", "
 SHORTEST_BEGINNING = 3
 """How many ASCII letters of a word find longer ones; in other scripts a letter says more, and two are enough."""
 
-_index = table(INDEX, column("rowid"))
-
 
 def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
     """Return the query for the facts of an agent that have any of the words (``wording.wanted``), best first."""
     rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # smaller is better; whose it is counts for nothing
+    index = table(INDEX, column("rowid"))
     return (
         select(MemoryFact)
-        .join(_index, _index.c.rowid == col(MemoryFact.id))
+        .join(index, index.c.rowid == col(MemoryFact.id))
         .where(text(f"{INDEX} MATCH :match").bindparams(match=_match(words, agent_id)))
         .order_by(rank * (1 + col(MemoryFact.confidence)), col(MemoryFact.confidence).desc(), col(MemoryFact.id).desc())
     )
