@@ -4,6 +4,7 @@ import re
 import sys
 from time import process_time
 from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -151,7 +152,7 @@ def work(text: str) -> int:
     files = {module.__file__ for module in (tags, markdown_code, visible_text)}
     count = 0
 
-    def trace(frame: FrameType, event: str, argument: object) -> object:
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal count
         if frame.f_code.co_filename not in files:
             return None

@@ -1,0 +1,133 @@
+"""Five-field cron: minute, hour, day of the month, month, day of the week (decision 14)."""
+
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time
+
+from maestro.domain.errors import InvalidEdit
+
+_FIELDS = 5
+_DIGITS = 2
+_LEAP_YEAR = 2000
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_NICKNAMES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_SUNDAY = 7
+"""Sunday's other number."""
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One of the five fields: what people call it, its numbers, and the names of these, from the first on."""
+
+    name: str
+    first: int
+    last: int
+    names: tuple[str, ...] = ()
+
+    def read(self, written: str) -> frozenset[int]:
+        """Return the numbers that a list of ranges stands for."""
+        return frozenset(number for part in written.split(",") for number in self._part(part))
+
+    def _part(self, part: str) -> range:
+        whole, slash, step = part.partition("/")
+        if slash and not (_is_number(step) and 0 < int(step) <= self.last):
+            raise InvalidEdit(f"the step of the {self.name} must be a number from 1 to {self.last}, as in */5")
+        every = int(step) if slash else 1
+        if whole == "*":
+            return range(self.first, self.last + 1, every)
+        start, dash, end = whole.partition("-")
+        first = self._number(start)
+        last = self._number(end) if dash else (self.last if slash else first)
+        if last < first:
+            raise InvalidEdit(f"a range of the {self.name} runs backwards; write it as two, such as 22-23,0-6")
+        return range(first, last + 1, every)
+
+    def _number(self, written: str) -> int:
+        name = written.lower()
+        known = self.first + self.names.index(name) if name in self.names else None
+        number = int(written) if known is None and _is_number(written) else known
+        if number is None or not self.first <= number <= self.last:
+            names = f" or a name such as {self.names[1]}" if self.names else ""
+            raise InvalidEdit(f"the {self.name} must be a number from {self.first} to {self.last}{names}, or *")
+        return number
+
+
+_MINUTE = _Field("minute", 0, 59)
+_HOUR = _Field("hour", 0, 23)
+_DAY = _Field("day of the month", 1, 31)
+_MONTH = _Field("month", 1, 12, _MONTHS)
+_WEEKDAY = _Field("day of the week", 0, 7, _WEEKDAYS)
+
+
+@dataclass(frozen=True)
+class CronTimes:
+    """The times of a cron; Sunday is 0. ``fixed`` says that it names its hours, and is no rhythm through the day.
+
+    A day must be one of ``days`` or of ``weekdays``, whichever is restricted, and any of both when both are: so cron
+    has always read them.
+    """
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]
+    fixed: bool
+
+    def on(self, day: date) -> Iterator[datetime]:
+        """Yield the times of a day, by the clock on the wall, in their order."""
+        if self._includes(day):
+            for hour in sorted(self.hours):
+                for minute in sorted(self.minutes):
+                    yield datetime.combine(day, time(hour, minute))
+
+    def _includes(self, day: date) -> bool:
+        of_month, of_week = day.day in self.days, day.isoweekday() % _SUNDAY in self.weekdays
+        either = len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY
+        return day.month in self.months and (of_month or of_week if either else of_month and of_week)
+
+    @property
+    def comes(self) -> bool:
+        """Say whether there is any such day: a 31st of February never comes."""
+        if len(self.weekdays) < _SUNDAY:
+            return True
+        return any(min(self.days) <= monthrange(_LEAP_YEAR, month)[1] for month in self.months)
+
+
+def read_cron(written: str) -> CronTimes:
+    """Read five fields; raises ``InvalidEdit`` with the field that is wrong, and for a day that never comes."""
+    words = written.split()
+    if len(words) == 1 and words[0].lower() in _NICKNAMES:
+        raise InvalidEdit(f"write {_NICKNAMES[words[0].lower()]} for {words[0].lower()}")
+    if len(words) != _FIELDS:
+        seconds = ", and no seconds" if len(words) == _FIELDS + 1 else ""
+        raise InvalidEdit(
+            "write it as every 15m, with s, m, h or d, or as the five fields of cron: minute, hour, day of the month, "
+            f"month, day of the week{seconds}, such as 0 9 * * 1-5"
+        )
+    minute, hour, day, month, weekday = words
+    times = CronTimes(
+        _MINUTE.read(minute),
+        _HOUR.read(hour),
+        _DAY.read(day),
+        _MONTH.read(month),
+        frozenset(number % _SUNDAY for number in _WEEKDAY.read(weekday)),
+        fixed="*" not in hour,
+    )
+    if not times.comes:
+        raise InvalidEdit("that day never comes: none of the months is that long")
+    return times
+
+
+def _is_number(written: str) -> bool:
+    return written.isascii() and written.isdigit() and len(written) <= _DIGITS
