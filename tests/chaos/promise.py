@@ -18,6 +18,22 @@ def assert_answered_once(evidence: Evidence, somebody: Person, job: Row, client_
     assert_books_closed(evidence, job)
 
 
+def assert_answered_together(evidence: Evidence, somebody: Person, host: Row, client_ids: list[str]) -> None:
+    """One row of each message, one answer to all of them, in reply to the last, by the job that answers for it."""
+    assert host["status"] == "completed"
+    answering = [job for client_id in client_ids for job in evidence.jobs(client_id)]
+    assert [job["id"] for job in answering] == [host["id"]] * len(client_ids)
+    assert [evidence.user_rows(client_id) for client_id in client_ids] == [(1, 1)] * len(client_ids)
+    (answer,) = evidence.answers(host["id"])
+    assert evidence.calls(host["id"], "answer")["answered"] == 1
+    assert_delivered_once(evidence, somebody, host, answer)
+    *earlier, last = client_ids
+    assert [len(somebody.replies_to(client_id)) for client_id in earlier] == [0] * len(earlier)
+    assert len(somebody.replies_to(last)) == 1
+    assert_journal_closed(evidence, host)
+    assert_books_closed(evidence, host)
+
+
 def assert_delivered_once(evidence: Evidence, somebody: Person, job: Row, text: str) -> None:
     """Every chunk has its receipt, and the person saw each of them once, in order, and the whole text in them."""
     chunks = evidence.deliveries(job["id"])

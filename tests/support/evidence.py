@@ -30,9 +30,15 @@ class Evidence:
     async def ended(self, *client_ids: str) -> list[Row]:
         """Return the jobs of these messages when all have ended."""
         async with asyncio.timeout(PATIENCE):
-            while len(jobs := [job for one in client_ids for job in self._ended(one)]) < len(client_ids):  # noqa: ASYNC110
+            while len(jobs := self._ended(*client_ids)) < len(client_ids):  # noqa: ASYNC110
                 await asyncio.sleep(LOOK)
         return jobs
+
+    def jobs(self, client_id: str) -> list[Row]:
+        """Return the job that answers a message."""
+        return self.rows(
+            "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id WHERE message_id LIKE ?", f"%:{client_id}"
+        )
 
     def user_rows(self, client_id: str) -> tuple[int, int]:
         """Return how many rows the inbox and the conversation have of a message."""
@@ -65,9 +71,5 @@ class Evidence:
         """Return who holds an outbound lane."""
         return self.rows("SELECT * FROM outbound_lanes")
 
-    def _ended(self, client_id: str) -> list[Row]:
-        return self.rows(
-            "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id "
-            "WHERE message_id LIKE ? AND completed_at IS NOT NULL",
-            f"%:{client_id}",
-        )
+    def _ended(self, *client_ids: str) -> list[Row]:
+        return [job for one in client_ids for job in self.jobs(one) if job["completed_at"] is not None]
