@@ -2,13 +2,16 @@
 
 from datetime import datetime
 
-from sqlmodel import Field, SQLModel
+from sqlmodel import Field, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime
 
 
 class Planned(SQLModel):
-    """What a heartbeat and a cron have in common; ``schedule`` is the text as it was written, ``zone`` an IANA name."""
+    """What a heartbeat and a cron have in common; ``schedule`` is the text as it was written, ``zone`` an IANA name.
+
+    The name is unique among all that is planned for an agent.
+    """
 
     id: int | None = Field(default=None, primary_key=True)
     agent_id: int = Field(foreign_key="agents.id", index=True)
@@ -29,9 +32,11 @@ class Heartbeat(Planned, table=True):
     """Something an agent looks after every so often."""
 
     __tablename__ = "heartbeat_configs"
+    __table_args__ = (UniqueConstraint("agent_id", "name"),)
 
 
 class Cron(Planned, table=True):
     """Something an agent does at certain times."""
 
     __tablename__ = "cron_jobs"
+    __table_args__ = (UniqueConstraint("agent_id", "name"),)

@@ -263,6 +263,7 @@ def _schedules() -> None:
             sa.Column("updated_at", UtcDateTime(), nullable=False),
             sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
             sa.PrimaryKeyConstraint("id"),
+            sa.UniqueConstraint("agent_id", "name"),
         )
         op.create_index(f"ix_{table}_agent_id", table, ["agent_id"])
 
