@@ -7,6 +7,7 @@ from maestro.domain.conversation_views import ConversationControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.replay import JobControl
 from maestro.domain.skill_views import SkillControl
+from maestro.intake.strangers import PairingRules
 from maestro.store.store import Clock, Store, utc_now
 
 
@@ -46,4 +47,5 @@ class ApiParts:
     temporal_ui_url: str = ""
     namespace: str = "default"
     demo: bool = False
+    pairing: PairingRules = field(default_factory=PairingRules)
     clock: Clock = utc_now

@@ -4,6 +4,7 @@ import asyncio
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
+from maestro.bootstrap.access import pairing_rules
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
@@ -62,4 +63,5 @@ def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vit
         temporal_ui_url=temporal_ui_url(settings),
         namespace=settings.temporal.namespace,
         demo=demo,
+        pairing=pairing_rules(settings),
     )

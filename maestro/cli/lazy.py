@@ -25,6 +25,8 @@ COMMANDS: Mapping[str, str] = {
     "skills": "List, show, test, add, enable, disable and remove skills.",
     "usage": "Show what model calls took and cost.",
     "owner": "Add, list and remove owners.",
+    "pairings": "Let people in who wish to talk to agents, and invite others.",
+    "people": "List and remove people who were let in.",
     "migrate": "Create the database, or bring it up to this release.",
     "version": "Show the version.",
 }

@@ -77,7 +77,8 @@ class ConnectorFigure:
 class News:
     """What is open now, and what happened since the last look: each message, job, call and chunk is told once.
 
-    ``spending`` is what all calls together have cost today (UTC), and what those under way may still cost.
+    ``ignored`` counts the messages dropped at the door, by reason. ``spending`` is what all calls together have cost
+    today (UTC), and what those under way may still cost.
     """
 
     open_jobs: OpenJobs
@@ -85,6 +86,7 @@ class News:
     deliveries_open: int
     connectors: Sequence[ConnectorFigure]
     received: Mapping[str, int]
+    ignored: Mapping[str, int]
     ended: Sequence[EndedJob]
     calls: Sequence[CallFigure]
     deliveries: Sequence[DeliveryFigure]

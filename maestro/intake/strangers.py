@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from ulid import ULID
 
 from maestro.domain.control import PairingCode
-from maestro.domain.errors import Conflict
+from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs import Job, JobKind, Priority
 from maestro.domain.messages import Address
 from maestro.domain.owners import PersonId
@@ -118,6 +118,13 @@ def refuse(tx: Transaction, which: str, actor: str) -> Pairing:
     tx.pairings.settle(wish, PairingStatus.REFUSED, actor)
     tx.audit.add(actor, "pairing.refuse", f"{wish.platform}:{wish.user_id}")
     return wish
+
+
+def forget(tx: Transaction, person: PersonId, actor: str) -> None:
+    """Know a person no longer, from their next message on; raises ``NotFound`` when nobody let them in."""
+    if not tx.pairings.forget(person):
+        raise NotFound(f"{person} was not let in; list who was with `maestro people list`")
+    tx.audit.add(actor, "people.remove", str(person))
 
 
 def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) -> tuple[str, datetime]:

@@ -23,6 +23,7 @@ class Ledger:
             self._turns: Collection[int] = tx.figures.open_jobs().by_turn.keys()
             self._calls = tx.figures.open_calls()
             self._deliveries = tx.figures.open_deliveries()
+            self._ignored = tx.ignored.by_reason()
 
     def read(self) -> News:
         """Return the news; raises ``StoreBusy``, and then the next look tells them."""
@@ -35,8 +36,10 @@ class Ledger:
             calls = figures.calls(self._marks.call, self._calls)
             deliveries = figures.deliveries(self._marks.delivery, self._deliveries)
             connectors = figures.connectors()
+            ignored = tx.ignored.by_reason()
             spending = tx.budgets.level((BudgetScope.DAY, ""))
         self._marks, self._turns = marks, open_jobs.by_turn.keys()
+        before, self._ignored = self._ignored, ignored
         self._calls = {call.id for call in calls if call.state is CallState.SENT}
         self._deliveries = {chunk.id for chunk in deliveries if chunk.state in UNDER_WAY}
         return News(
@@ -45,6 +48,7 @@ class Ledger:
             deliveries_open=len(self._deliveries),
             connectors=connectors,
             received=received,
+            ignored={reason: count - before.get(reason, 0) for reason, count in ignored.items()},
             ended=ended,
             calls=[call for call in calls if call.id not in self._calls],
             deliveries=[chunk for chunk in deliveries if chunk.id not in self._deliveries],

@@ -8,7 +8,7 @@ from maestro.metrics.labels import Vocabulary
 
 
 class Traffic:
-    """The instruments for the ``inbox``, ``deliveries`` and ``connectors`` tables."""
+    """The instruments for the ``inbox``, ``ignored_lines``, ``deliveries`` and ``connectors`` tables."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._platforms = Vocabulary()
@@ -16,6 +16,13 @@ class Traffic:
             "maestro_messages_received",
             "Messages taken in; one that came twice counts once.",
             ["platform"],
+            registry=registry,
+        )
+        self._reasons = Vocabulary()
+        self._ignored = Counter(
+            "maestro_messages_ignored",
+            "Messages dropped at the door, which are only counted, by reason.",
+            ["reason"],
             registry=registry,
         )
         self._open = Gauge("maestro_deliveries_open", "Chunks of answers that are still to be sent.", registry=registry)
@@ -36,6 +43,8 @@ class Traffic:
         """Count what came and went, and show what is."""
         for platform, messages in news.received.items():
             self._received.labels(self._platforms.word(platform)).inc(messages)
+        for reason, messages in news.ignored.items():
+            self._ignored.labels(self._reasons.word(reason)).inc(messages)
         self._open.set(news.deliveries_open)
         for chunk in news.deliveries:
             self._deliveries.labels(self._platforms.word(chunk.platform), chunk.state).inc()
