@@ -97,6 +97,7 @@ class Endpoints:
                 api_key=in_header.api_key,
                 resume_token=in_header.resume_token or in_body.resume_token,
                 user_name=in_body.user_name,
+                bot=in_body.bot,
             ),
             caller_of(request),
         )

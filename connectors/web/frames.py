@@ -21,12 +21,13 @@ Fields = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Credentials:
-    """How a client says who it is; ``user_name`` is for display only."""
+    """How a client says who it is; ``user_name`` is for display only, ``bot`` says that a program writes by itself."""
 
     api_key: str = ""
     ticket: str = ""
     resume_token: str = ""
     user_name: str = ""
+    bot: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def credentials(fields: Fields) -> Credentials:
         ticket=_text(fields, "ticket", MAX_CREDENTIAL),
         resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
         user_name=_display_name(_text(fields, "userName", MAX_CREDENTIAL)),
+        bot=_flag(fields, "bot"),
     )
 
 
@@ -163,6 +165,13 @@ def _text(fields: Fields, name: str, limit: int) -> str:
     if len(value) > limit:
         raise InvalidMessage(f"{name} is longer than {limit} characters")
     return clean(value)
+
+
+def _flag(fields: Fields, name: str) -> bool:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidMessage(f"{name} must be true or false")
+    return bool(value)
 
 
 def _display_name(name: str) -> str:

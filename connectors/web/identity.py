@@ -29,12 +29,14 @@ LOCAL_USER = "local"
 class Guest:
     """A person the server knows; ``dashboard`` says that a ticket, or being local, opened the operator's channels.
 
+    ``bot`` says that a program writes by itself, as a client with the key may say of itself and never take back.
     ``since`` is when the owner behind a resume token came in without one, in seconds since 1970.
     """
 
     identity: Identity
     dashboard: bool = False
     since: int | None = None
+    bot: bool = False
 
     @property
     def owns(self) -> bool:
@@ -85,6 +87,7 @@ class ResumeTokens:
             "name": identity.user_name,
             "role": identity.role.value,
             "dashboard": guest.dashboard,
+            "bot": guest.bot,
             "issued": now if guest.since is None else guest.since,
         }
         body = _encode(json.dumps(claims, separators=(",", ":")).encode())
@@ -101,7 +104,8 @@ class ResumeTokens:
             raise _invalid()
         claims = json.loads(_decode(token.partition(".")[0]))
         identity = Identity(claims["user"], claims["name"], Role(claims["role"]))
-        guest = Guest(identity, dashboard=claims["dashboard"])
+        # A token from before there were bots does not say.
+        guest = Guest(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
         if self._kind_of(guest) is not kind:
             raise _invalid()
         if self._clock().timestamp() - claims["issued"] > kind.lifetime.total_seconds():
@@ -140,9 +144,9 @@ class Doorman:
             return _named(await self._redeemed(given.ticket), given.user_name)
         knows_key = self._knows_key(given.api_key, caller)
         if given.resume_token:
-            return _named(self._tokens.read(given.resume_token), given.user_name)
+            return _named(_bot(self._tokens.read(given.resume_token), given), given.user_name)
         if knows_key:
-            return Guest(Identity(f"web-{ULID()}", given.user_name, Role.USER))
+            return _bot(Guest(Identity(f"web-{ULID()}", given.user_name, Role.USER)), given)
         if self._config.local_owner:
             return Guest(Identity(LOCAL_USER, given.user_name or "you", Role.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
@@ -167,6 +171,11 @@ class Doorman:
         if identity is None:
             raise Unauthorized("The ticket is unknown, used or expired; ask the dashboard for a new one.")
         return Guest(identity, dashboard=True)
+
+
+def _bot(guest: Guest, given: Credentials) -> Guest:
+    """Take a user's word for being a bot; who owns Maestro is a person."""
+    return replace(guest, bot=guest.bot or (given.bot and not guest.owns))
 
 
 def _named(guest: Guest, user_name: str) -> Guest:

@@ -63,6 +63,7 @@ class Reception:
             attachments=files,
             is_direct=True,
             is_owner=user.role is Role.OWNER,
+            from_bot=guest.bot,
         )
         return await self._context.accept(message)
 
