@@ -166,8 +166,7 @@ def _replace(tx: Transaction, plan: Plan, summary: str) -> Compaction:
     conversation_id = plan.job.conversation_id or 0
     before = tx.conversations.all_of(conversation_id)
     gone = [message.token_estimate for message in before if message.id in plan.excerpt.ids]
-    tx.compactions.archive(plan.excerpt.ids)
-    tx.compactions.recount(conversation_id)
+    tx.compactions.archive(conversation_id, plan.excerpt.ids)
     return tx.compactions.add(
         Compaction(
             conversation_id=conversation_id,

@@ -24,13 +24,21 @@ class Compactions(Repository):
             .limit(limit)
         ).all()
 
-    def archive(self, ids: Sequence[int]) -> None:
+    def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
         """Move messages out of their conversation: people still find them, models do not (decision 18)."""
-        going = select(*(getattr(Message, name) for name in COLUMNS)).where(col(Message.id).in_(ids))
+        its_own = col(Message.id).in_(ids), Message.conversation_id == conversation_id
+        going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
         self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
-        self._session.exec(delete(Message).where(col(Message.id).in_(ids)))
+        self._session.exec(delete(Message).where(*its_own))
+        self._recount(conversation_id)
 
-    def recount(self, conversation_id: int) -> None:
+    def add(self, compaction: Compaction) -> Compaction:
+        """Keep what a compaction left behind."""
+        self._session.add(compaction)
+        self._session.flush()
+        return compaction
+
+    def _recount(self, conversation_id: int) -> None:
         """Set a conversation's counters to the sums of what it still holds."""
         count, tokens = self._session.exec(
             select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
@@ -42,9 +50,3 @@ class Compactions(Repository):
             .where(col(Conversation.id) == conversation_id)
             .values(message_count=count, total_tokens_estimate=tokens)
         )
-
-    def add(self, compaction: Compaction) -> Compaction:
-        """Keep what a compaction left behind."""
-        self._session.add(compaction)
-        self._session.flush()
-        return compaction

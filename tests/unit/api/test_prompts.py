@@ -66,7 +66,7 @@ async def test_what_a_compaction_took_away_is_still_shown(rows: JobRows, http: h
     before = await seen(http, job_id)
     with rows.store.begin() as tx:
         said = tx.conversations.all_of(tx.jobs.get(job_id).conversation_id or 0)
-        tx.compactions.archive([message.id or 0 for message in said])
+        tx.compactions.archive(said[0].conversation_id, [message.id or 0 for message in said])
     assert await seen(http, job_id) == before
 
 

@@ -54,8 +54,7 @@ def counters(tx: Transaction) -> tuple[int, int]:
 
 def archive(store: Store, *ids: int) -> None:
     with store.begin() as tx:
-        tx.compactions.archive(ids)
-        tx.compactions.recount(1)
+        tx.compactions.archive(1, ids)
 
 
 def test_archived_messages_are_gone_from_the_conversation_and_from_its_counters(store: Store) -> None:
