@@ -26,7 +26,7 @@ class Compactions(Repository):
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
         """Move messages out of their conversation: people still find them, models do not (decision 18)."""
-        its_own = col(Message.id).in_(ids), Message.conversation_id == conversation_id
+        its_own = col(Message.id).in_(ids), col(Message.conversation_id) == conversation_id
         going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
         self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
         self._session.exec(delete(Message).where(*its_own))
