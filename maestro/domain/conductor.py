@@ -5,6 +5,18 @@ from dataclasses import dataclass
 from maestro.domain.actions import ActionState
 from maestro.domain.agents import CONDUCTOR, Agent
 from maestro.domain.messages import Address
+from maestro.domain.tags import Tag, TagName
+
+OWN_STANDING = frozenset({"role", "status"})
+"""What a conductor does not change of itself: it would be one no longer, and could not take it back."""
+
+_WISHES = {
+    TagName.CREATE_AGENT: "The agent was not created",
+    TagName.UPDATE_AGENT: "The agent was not changed",
+    TagName.CREATE_CRON: "The cron was not created",
+    TagName.CREATE_HEARTBEAT: "The heartbeat was not created",
+    TagName.CREATE_CLIENT: "The client was not created",
+}
 
 
 @dataclass(frozen=True)
@@ -23,9 +35,25 @@ class Requester:
     job_id: str
 
     @property
-    def may_conduct(self) -> bool:
-        """Say whether a conductor's tags are acted on: the agent is one, and an owner or an allowed person asked."""
-        return self.agent.role == CONDUCTOR and bool(self.person) and (self.is_owner or self.allowed)
+    def refusal(self) -> str:
+        """Why a conductor's tags are not acted on: the agent is none, or nobody asked who may; empty when they are."""
+        if self.agent.role != CONDUCTOR:
+            return f"only a conductor can do that, and @{self.agent.slug} is none"
+        if not self.person:
+            return "nobody asked for it"
+        if not (self.is_owner or self.allowed):
+            return "only an owner, or a person named in conductor.allowUsers, may ask for it"
+        return ""
+
+    @property
+    def actor(self) -> str:
+        """Who did it, for histories and the audit log: the person, or the agent where there is none."""
+        return self.person or f"agent:{self.agent.slug}"
+
+    @property
+    def reason(self) -> str:
+        """Why it was done, for histories."""
+        return f"asked of @{self.agent.slug} in job {self.job_id}"
 
 
 @dataclass(frozen=True)
@@ -35,3 +63,13 @@ class Performed:
     state: ActionState
     detail: str
     subject: str = ""
+
+
+def sentence(tag: Tag, reason: str) -> str:
+    """Say why nothing came of one of a conductor's tags."""
+    return f"{_WISHES.get(tag.name, 'It was not done')}: {reason.rstrip('.')}."
+
+
+def without_tags(text: str) -> str:
+    """Return a text in which nothing that it quotes can be read as a tag."""
+    return text.replace("[", "(").replace("]", ")")

@@ -91,11 +91,11 @@ def parse(answer: str) -> Parsed:
     """Read an answer: its tags, and the text without them (decision 7).
 
     ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it; names in any case, keys of letters of any script,
-    digits, ``-``, ``_`` and ``.``. In code (fenced blocks, inline spans) they are text. What is not closed ends at the
-    next tag: MEMORY and STATE at the latest with their line, and are acted on; a block at the latest with the answer,
-    and is not. A block that is closed may hold MEMORY and STATE tags as text; any other tag that opens in it ends it.
-    A closing tag in code counts only where none outside of it does. Without a proper key and without its closing tag,
-    the opening tag alone is taken out; so is a closing tag that closes nothing.
+    digits, ``-``, ``_`` and ``.``, before a slug an ``@`` too. In code (fenced blocks, inline spans) they are text.
+    What is not closed ends at the next tag: MEMORY and STATE at the latest with their line, and are acted on; a block
+    at the latest with the answer, and is not. A block that is closed may hold MEMORY and STATE tags as text; any other
+    tag that opens in it ends it. A closing tag in code counts only where none outside of it does. Without a proper key
+    and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing.
 
     Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
     """
@@ -228,7 +228,8 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 def _opening(found: re.Match[str], name: TagName, rest: str, whole: bool) -> _Token:
     words = tuple(rest.removeprefix(":").split())
-    keyed = rest.startswith(":") and bool(words) and all(map(_in_key, words[0]))
+    key = words[0] if words else ""
+    keyed = rest.startswith(":") and _is_key(key if name in LINE_TAGS else key.removeprefix("@"))
     if name in KEYED_TAGS:
         valid = whole and keyed and (len(words) == 1 or name is TagName.DELEGATE)
     else:
@@ -241,6 +242,10 @@ def _key_length(rest: str) -> int:
     if not rest.startswith(":"):
         return 0
     return next((number for number, character in enumerate(rest[1:], 1) if not _in_key(character)), len(rest))
+
+
+def _is_key(written: str) -> bool:
+    return bool(written) and all(map(_in_key, written))
 
 
 def _in_key(character: str) -> bool:

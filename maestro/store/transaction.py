@@ -1,13 +1,15 @@
 """A transaction and the repositories that work inside it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
+from typing import TypeVar
 
 from sqlmodel import Session
 
 from maestro.domain.busy import INTERRUPTED, interrupted
+from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.domain.messages import LaneKey
@@ -48,6 +50,8 @@ from maestro.store.steps import Steps
 from maestro.store.tool_runs import ToolRuns
 from maestro.store.usage import UsageLog
 from maestro.store.versions import AgentVersions
+
+Done = TypeVar("Done")
 
 
 class Transaction:
@@ -103,6 +107,14 @@ class Transaction:
         with self._session.begin_nested():
             yield
             self._session.flush()
+
+    def attempt(self, wish: Callable[[], Done]) -> Done | MaestroError:
+        """Do something, or nothing of it: return instead the error that says what does not fit and how to mend it."""
+        try:
+            with self.savepoint():
+                return wish()
+        except (Conflict, Forbidden, InvalidEdit, NotFound) as error:
+            return error
 
     @cached_property
     def inbox(self) -> Inbox:
