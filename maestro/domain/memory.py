@@ -113,7 +113,7 @@ class Standing(NamedTuple):
 def confirmed(known: float, said: float) -> float:
     """Return how sure we are of a fact that is said again: a quarter of what was missing is added, at most to 1."""
     surest = max(known, said)
-    return min(1.0, surest + (1 - surest) / 4)
+    return round(surest + (1 - surest) / 4, 3)
 
 
 def lasting(fact: Standing, now: datetime) -> float:
