@@ -84,14 +84,18 @@ class Pairings(Repository):
         return int(self._run(self._WAITING, now=self._now).scalar_one())
 
     def add(self, pairing: Pairing) -> Pairing:
-        """Keep a wish; an older one of the same person that ran out is forgotten, as are all that ran out long ago."""
-        ran_out = (col(Pairing.status) == PairingStatus.PENDING, col(Pairing.expires_at) <= self._now)
-        theirs = (col(Pairing.platform) == pairing.platform, col(Pairing.user_id) == pairing.user_id)
-        self._run(delete(Pairing).where(*ran_out, *theirs))
-        self._run(delete(Pairing).where(*ran_out, col(Pairing.expires_at) <= self._now - KEPT_AFTER_EXPIRY))
-        self._session.add(pairing)
+        """Keep a wish, in the place of an older one of the same person that ran out.
+
+        What ran out long ago is forgotten; only then, so that no number ever means another person.
+        """
+        older = self.newest_of(PersonId(pairing.platform, pairing.user_id))
+        if older is not None and older.status is PairingStatus.PENDING:
+            pairing.id = older.id
+        kept = self._session.merge(pairing)
         self._session.flush()
-        return pairing
+        long_ago = col(Pairing.expires_at) <= self._now - KEPT_AFTER_EXPIRY
+        self._run(delete(Pairing).where(col(Pairing.status) == PairingStatus.PENDING, long_ago))
+        return kept
 
     def told(self, pairing: Pairing, address: Address) -> None:
         """Note that the person was told the code once more, and where."""
