@@ -11,6 +11,7 @@ from maestro.bootstrap.checks.data_folder import data_folder
 from maestro.bootstrap.checks.engine import engine
 from maestro.bootstrap.checks.holder import holder_of, server_of
 from maestro.bootstrap.checks.ports import ports
+from maestro.bootstrap.checks.skills import skills
 from maestro.bootstrap.checks.store import Look, store
 from maestro.bootstrap.checks.subject import Subject, broken
 from maestro.bootstrap.forgetful import ForgetfulThreads
@@ -40,6 +41,7 @@ async def _examine(file: Path | None, environment: Mapping[str, str], overrides:
         _within("store", lambda: _store_and_connectors(subject)),
         _within("Temporal", lambda: engine(subject)),
         _within("accounts", lambda: accounts(subject)),
+        _within("skills", lambda: asyncio.to_thread(skills, subject)),
         _within("ports", lambda: ports(subject)),
     )
     return [*configuration(subject), *(diagnosis for group in groups for diagnosis in group)]
