@@ -9,6 +9,8 @@ from alembic import command
 from alembic.config import Config
 
 from maestro.domain.errors import OlderDatabase
+from maestro.domain.facts import Fact
+from maestro.domain.memory import FactCategory
 from maestro.domain.owners import PersonId
 from maestro.store.engine import open_writer
 from maestro.store.schema import MIGRATIONS, check
@@ -17,6 +19,10 @@ from maestro.store.store import Store
 GRACE = PersonId("discord", "1234")
 AGENT = "INSERT INTO agents VALUES (7, 'ada', 'Ada', 'assistant', '', 'Be brief.', '', 'active', 0, ?, ?)"
 ENTRY = "INSERT INTO audit_log VALUES (1, ?, 'operator', 'job.resume', 'message-1', '')"
+FACT = (
+    "INSERT INTO memory_facts (agent_id, category, content, confidence, created_at, access_count) "
+    "VALUES (7, 'sticky', 'Grace drinks tea in 東京.', 0.8, ?, 0)"
+)
 THEN = "2026-11-01T08:00:00.000000+00:00"
 
 
@@ -59,6 +65,15 @@ def test_a_database_of_the_first_release_gets_owners_and_keeps_what_it_has(old: 
             assert [entry.action for entry in tx.audit.latest(10)] == ["job.resume"]
             assert tx.owners.has(GRACE)
     check(old)
+
+
+def test_what_an_agent_learned_under_an_earlier_release_is_found_and_not_learned_again(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as database, database:
+        database.execute(FACT, (THEN,))
+    with closing(Store.open(old)) as store, store.begin() as tx:
+        again = Fact(FactCategory.STICKY, "grace drinks the tea in 東京")
+        assert tx.memory.learn(7, [again], conversation_id=None) == 0
+        assert [fact.content for fact in tx.memory.search(7, "東京", 5)] == ["Grace drinks tea in 東京."]
 
 
 def test_a_command_leaves_a_database_of_the_first_release_alone(old: Path) -> None:
