@@ -78,6 +78,8 @@ class Acting:
         return Performed(ActionState.DONE, "remembered" if new else "known already", fact.category)
 
     def _note(self, tag: Tag) -> Performed:
+        if not tag.complete:
+            return Performed(ActionState.FAILED, f"{tag.key!r} is no key, or not all of it; write one word.", tag.key)
         problem = self._tx.memory.set_state(self._job.agent_id or 0, tag.key, tag.body, self._place)
         return Performed(ActionState.FAILED if problem else ActionState.DONE, problem or "noted", tag.key)
 

@@ -165,19 +165,26 @@ def _object(value: JsonValue, name: str) -> dict[str, JsonValue]:
 
 def _words(value: JsonValue) -> JsonValue:
     """Return a list of names, which may be written with commas or blanks between them."""
-    return [*value.replace(",", " ").split()] if isinstance(value, str) else value
+    return [*value.replace(",", " ").split()] if isinstance(value := _list(value), str) else value
 
 
 def _lines(value: JsonValue) -> JsonValue:
     """Return a list of sentences, which may be written one a line."""
-    if not isinstance(value, str):
+    if not isinstance(value := _list(value), str):
         return value
     return [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
 
 
+def _list(value: JsonValue) -> JsonValue:
+    """Return what stands in brackets as a list: models forget the quotation marks of JSON."""
+    if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
+        return value
+    return [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
+
+
 def _channels(found: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
     """Take the channels out of the fields and read them."""
-    written = found.pop("channels", None)
+    written = _list(found.pop("channels", None))
     listed = written if isinstance(written, list) else [written] if written not in (None, "") else []
     return tuple(_binding(one, asked_in) for one in listed)
 
