@@ -1,4 +1,4 @@
-"""What operators look at: lists with filters, in pages, and everything about one job or agent."""
+"""What operators look at: lists with filters, in pages, and everything about one job."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, tuple_
 from sqlmodel import col, or_, select
 
-from maestro.domain.agents import Agent, AgentChannel
+from maestro.domain.agents import Agent
 from maestro.domain.cursors import Cursor
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
@@ -57,14 +57,6 @@ class Browse(Repository):
                 select(Job.id).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
             ).all(),
         )
-
-    def agent(self, slug: str) -> tuple[Agent, Sequence[AgentChannel]]:
-        """Return an agent and its channels; raises ``NotFound``."""
-        agent = self._session.exec(select(Agent).where(Agent.slug == slug)).first()
-        if agent is None:
-            raise NotFound(f"there is no agent {slug!r}")
-        channels = select(AgentChannel).where(AgentChannel.agent_id == agent.id).order_by(col(AgentChannel.id))
-        return agent, self._session.exec(channels).all()
 
 
 def _newest_first() -> tuple[ColumnElement[Any], ...]:

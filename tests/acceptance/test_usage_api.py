@@ -101,7 +101,15 @@ async def test_clients_are_shown_with_what_was_spent_for_them_today(rows: JobRow
     page = (await http.get("/api/clients?limit=1")).json()
     assert page == {
         "items": [
-            {"name": "Acme", "configured": True, "dailyBudgetUsd": 2.0, "spentUsd": 0.5, "reservedUsd": 0.0},
+            {
+                "name": "Acme",
+                "slug": "",
+                "plan": "per_task",
+                "configured": True,
+                "dailyBudgetUsd": 2.0,
+                "spentUsd": 0.5,
+                "reservedUsd": 0.0,
+            },
         ],
         "next": "Acme",
     }
