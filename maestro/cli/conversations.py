@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,6 +28,7 @@ from maestro.domain.values import Value
 LIMIT = 50
 MOST = 10_000
 COLUMNS = ("id", "status", "agent", "channel", "with", "messages", "tokens", "last said")
+MOST_DIGITS = 18
 NOTHING = "There are no such conversations."
 NOTHING_SAID = "Nothing was said that contains this."
 
@@ -37,9 +37,7 @@ HELP = """List, show, search and delete conversations.
 What a compaction took away from the models is still shown here. All of this works beside a running Maestro.
 """
 
-Number = Annotated[
-    int, typer.Argument(metavar="ID", min=1, help="Its number, as `maestro conversations list` shows it.")
-]
+Number = Annotated[str, typer.Argument(metavar="ID", help="Its number, as `maestro conversations list` shows it.")]
 Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -97,8 +95,8 @@ def show(
 ) -> None:
     """Show a conversation and what was said in it, oldest first."""
     with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
-        detail = conversation_detail(tx.conversation_lists.record(number))
-        said, following = tx.conversation_lists.said(number, cursor, limit)
+        detail = conversation_detail(tx.conversation_lists.record(_parsed(number)))
+        said, following = tx.conversation_lists.said(detail.id, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
     write(Shown(conversation=detail, messages=page), _portrait(detail, page), as_json)
 
@@ -135,13 +133,19 @@ def delete(
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
     with opened(Given.of(ctx, config, data_dir, debug)) as found:
         with found.store.view() as tx:
-            messages = conversation_detail(tx.conversation_lists.record(number))
+            doomed = conversation_detail(tx.conversation_lists.record(_parsed(number)))
         if not yes:
-            count = messages.message_count + messages.archived_count
-            typer.confirm(f"Delete conversation {number} with its {count} messages for good?", abort=True, err=True)
-        control = StoreConversationControl(found.store, Path(found.loaded.settings.data_dir))
-        control.delete(number, ACTOR, facts=facts)
-    write(Deleted(id=number, facts=facts), [f"Conversation {number} is deleted."], as_json)
+            count = doomed.message_count + doomed.archived_count
+            typer.confirm(f"Delete conversation {doomed.id} with its {count} messages for good?", abort=True, err=True)
+        StoreConversationControl(found.store, found.loaded.settings.data_dir).delete(doomed.id, ACTOR, facts=facts)
+    write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], as_json)
+
+
+def _parsed(number: str) -> int:
+    """Read a number only now, for the configuration comes first."""
+    if not (number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS):
+        raise typer.BadParameter(f"{number!r} is no number of a conversation, such as 7", param_hint="ID")
+    return int(number)
 
 
 def _mark(text: str | None) -> Mark | None:
