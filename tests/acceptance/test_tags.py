@@ -153,7 +153,7 @@ async def test_an_owner_has_a_conductor_make_an_agent_that_answers_at_once(open_
     reply = (
         NEW_AGENT.format(slug="baker")
         + "\n[CREATE_CRON]\nagent: baker\nname: morning\nschedule: 0 5 * * *\nprompt: Bake.\n[/CREATE_CRON]"
-        + "\n[CREATE_HEARTBEAT]\nagent: nobody\nschedule: every 5m\nprompt: Look.\n[/CREATE_HEARTBEAT]"
+        + "\n[CREATE_HEARTBEAT]\nagent: nobody\nname: look\nschedule: every 5m\nprompt: Look.\n[/CREATE_HEARTBEAT]"
         + "\n[UPDATE_AGENT:ada]\ndescription: Writes.\n[/UPDATE_AGENT]"
         + "\n[CREATE_CLIENT]\nname: Flour Mill\nslug: mill\n[/CREATE_CLIENT]"
     )
