@@ -215,17 +215,18 @@ def _memory() -> None:
 
 def _memory_index() -> None:
     """Index what facts say; ``maestro/domain/wording.py`` writes the words, the tokenizer only takes them apart."""
-    op.execute(
-        "CREATE VIRTUAL TABLE memory_index USING fts5("
-        f"agent_id, words, content='memory_facts', content_rowid='id', tokenize=\"{TOKENIZER}\")"
-    )
-    for event, actions in FACT_TRIGGERS.items():
-        op.execute(f"CREATE TRIGGER memory_facts_{event} AFTER {actions[0]} ON memory_facts BEGIN {actions[1]} END")
     facts = sa.table("memory_facts", *map(sa.column, ("id", "content", "likeness", "words")))
     connection = op.get_bind()
     for fact_id, content in connection.execute(sa.select(facts.c.id, facts.c.content)).all():
         found = {"likeness": key(content), "words": indexed(content)}
         connection.execute(sa.update(facts).where(facts.c.id == fact_id).values(found))
+    op.execute(
+        "CREATE VIRTUAL TABLE memory_index USING fts5("
+        f"agent_id, words, content='memory_facts', content_rowid='id', tokenize=\"{TOKENIZER}\")"
+    )
+    op.execute("INSERT INTO memory_index (memory_index) VALUES ('rebuild')")
+    for event, actions in FACT_TRIGGERS.items():
+        op.execute(f"CREATE TRIGGER memory_facts_{event} AFTER {actions[0]} ON memory_facts BEGIN {actions[1]} END")
 
 
 def _skills() -> None:
