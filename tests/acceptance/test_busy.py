@@ -1,5 +1,6 @@
 """Messages that come while their agent is busy: collected into one turn, or interrupting it (decision 15)."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 
 import pytest
@@ -234,3 +235,14 @@ async def test_what_waits_behind_an_interrupted_message_is_collected(maestro: In
     everything = ["write a poem", "about the moon", "about the sea", "in French"]
     assert said(maestro, "changed-mind") == [*everything, "answer to: in French"]
     assert maestro.llm.matching("in French")[0].texts[1:] == everything
+
+
+async def test_two_first_messages_at_once_make_one_conversation(maestro: Instance) -> None:
+    async with maestro.client("both-at-once") as one, maestro.client("both-at-once") as other:
+        await asyncio.gather(one.say("from here"), other.say("from there"))
+        await maestro.until(
+            "SELECT 1 FROM messages JOIN conversations ON conversations.id = conversation_id "
+            "WHERE channel = 'both-at-once' AND role = 'user' GROUP BY channel HAVING count(*) = 2"
+        )
+    [row] = maestro.query("SELECT count(*) FROM conversations WHERE channel = 'both-at-once'")
+    assert row[0] == 1
