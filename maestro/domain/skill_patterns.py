@@ -38,8 +38,21 @@ class Patterns:
         options = _options()
         return [(source, re2.compile(source, options)) for source in self.sources if problem_of(source) is None]
 
+    @cached_property
+    def _any(self) -> Any | None:
+        """All of them as one, because most messages match none; None where that becomes too large."""
+        # An open \Q quotes whatever stands behind it.
+        if len(self._compiled) < 2 or any(r"\Q" in source for source, _ in self._compiled):
+            return None
+        try:
+            return re2.compile("|".join(f"(?:{source})" for source, _ in self._compiled), _options())
+        except re2.error:
+            return None
+
     def matching(self, text: bytes) -> tuple[str, ...]:
         """Return those that match somewhere in a text in UTF-8."""
+        if self._any is not None and self._any.search(text) is None:
+            return ()
         return tuple(source for source, compiled in self._compiled if compiled.search(text) is not None)
 
 

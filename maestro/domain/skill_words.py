@@ -35,12 +35,21 @@ class Keywords:
     def _prepared(self) -> Sequence[tuple[str, str, frozenset[str]]]:
         return [(source, fold(source), _pieces(fold(source))) for source in self.sources if fold(source)]
 
+    @cached_property
+    def _signs(self) -> frozenset[str] | None:
+        """Words of which a message has at least one if it has any keyword; None where there is no such word."""
+        if not all(pieces for _, _, pieces in self._prepared):
+            return None
+        return frozenset(max(pieces, key=len) for _, _, pieces in self._prepared)
+
     def found(self, message: Words) -> tuple[str, ...]:
         """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them."""
+        # Most messages have none, and most keywords are not there: their words tell so without reading it again.
+        if self._signs is not None and self._signs.isdisjoint(message.words):
+            return ()
         return tuple(
             source
             for source, keyword, pieces in self._prepared
-            # Most keywords are not there, and looking up their words tells so without reading the message again.
             if pieces <= message.words and _stands_in(keyword, message.text)
         )
 

@@ -146,6 +146,24 @@ def test_a_pattern_takes_either_case_unless_it_says_otherwise() -> None:
     assert chosen([skill("a", patterns=("(?-i)ship it",))], "SHIP IT") == []
 
 
+@pytest.mark.parametrize(
+    ("patterns", "matching"),
+    [
+        (("(?-i)ship", "sail"), ("sail",)),
+        (("sail", "(?-i)SHIP", "x"), ("sail", "(?-i)SHIP")),
+        (("a|^SHIP", "IT$|b"), ("a|^SHIP",)),
+        ((r"\Qq.", r"sail\b", r"z\E?sail"), (r"sail\b",)),
+        (("(?P<w>ship)", "(?P<w>sail)"), ("(?P<w>ship)", "(?P<w>sail)")),
+        ((*(f"{letter}.{{400}}" for letter in "abcdefghij"), "sail"), ("sail",)),
+    ],
+)
+def test_patterns_of_one_skill_do_not_meddle_with_each_other(
+    patterns: tuple[str, ...], matching: tuple[str, ...]
+) -> None:
+    [score] = ranking([skill("a", patterns=patterns)], "SHIP to Sail away")
+    assert score.patterns == matching
+
+
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*a){30}b", "([a-z]+)*!", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_no_pattern_is_slow(pattern: str) -> None:
     """Each of these takes longer than the universe has existed, where patterns are searched by trying all ways."""
