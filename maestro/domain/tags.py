@@ -99,7 +99,7 @@ def parse(answer: str) -> Parsed:
 
     Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
     """
-    first = _read(answer)
+    first = _read(answer.strip())
     return Parsed(_settled(first.visible), first.tags)
 
 

@@ -25,7 +25,23 @@ FRAGMENTS = st.sampled_from(
         *(f"[{name}{key}]" for name in ("MEMORY", "state", "DELEGATE") for key in ("", ":k", ":k wait", ": k", ":")),
         *(f"[/{name}]" for name in ("MEMORY", "state", "DELEGATE", "CREATE_CRON")),
         *("[CREATE_CRON]", "[CREATE_CRON:x]", "[UPDATE_AGENT:a]", "[MEMORY", "[STATE:", "STATE:k]", "[", "]"),
-        *("`", "``", "```", "````", "~~~", "\\", "\n", "\n\n", "\n\n\n", "\n```\n", "\n~~~\n", "\n- ", "\n> ", "\n# "),
+        *(
+            "`",
+            "``",
+            "```",
+            "````",
+            "~~~",
+            "\\",
+            "\n",
+            "\n\n",
+            "\n\n\n",
+            "\n```\n",
+            "\n~~~\n",
+            "\n- ",
+            "\n> ",
+            "\n- ```\n",
+            "\n> ~~~\n",
+        ),
         *(" ", "  ", "\t", "a", "b c", ".", "é", "\r\n", "\x0b", "\u2028"),
     ]
 )
@@ -36,23 +52,31 @@ def outside_code(text: str) -> str:
     """Return the text with every character of code replaced; slow and simple, line by line."""
     shown: list[str] = []
     paragraph: list[str] = []
-    fence = ""
+    fence, prefix = "", ""
     for line in text.split("\n"):
-        opening = FENCE.match(line)
-        if fence:
-            closing = re.fullmatch(rf"[\s>]*{re.escape(fence[0])}{{{len(fence)},}}\s*", line)
-            fence = "" if closing else fence
-            shown.append("")
+        if fence and not leaves(line, prefix):
+            closing = re.fullmatch(rf"([\s>]*){re.escape(fence[0])}{{{len(fence)},}}\s*", line)
+            fence = "" if closing and (">" in closing[1]) == (">" in prefix) else fence
             continue
+        fence = ""
+        opening = FENCE.match(line)
         if opening or BLOCK.match(line) or not line.strip():
-            shown += without_spans("\n".join(paragraph)).split("\n") if paragraph else []
+            shown.append(without_spans("\n".join(paragraph)))
             paragraph = []
         if opening:
-            fence = opening[1]
-            shown.append(line[: opening.start(1)])
+            fence, prefix = opening[1], line[: opening.start(1)]
+            shown.append(prefix)
         else:
             paragraph.append(line)
     return "\n".join([*shown, without_spans("\n".join(paragraph))])
+
+
+def leaves(line: str, prefix: str) -> bool:
+    """Say whether a line is outside of the quote, or the list's entry, that a fence with this prefix began in."""
+    if ">" in prefix:
+        return not line.lstrip().startswith(">")
+    indentation = len(line) - len(line.lstrip())
+    return bool(prefix.strip() and line.strip() and indentation < len(prefix))
 
 
 def without_spans(paragraph: str) -> str:
