@@ -5,9 +5,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from tests.unit.architecture.source import ROOT
-
-PACKAGES = ("maestro", "connectors", "activities", "workflows", "temporal", "api")
+from tests.unit.architecture.source import PACKAGES, ROOT
 
 
 def test_the_wheel_holds_every_file_of_the_packages(tmp_path: Path) -> None:
