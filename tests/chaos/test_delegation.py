@@ -1,7 +1,6 @@
 """The process dies while an answer acts: an agent, its cron, a task for another agent and its result exist once."""
 
 import asyncio
-from itertools import product
 
 import pytest
 
@@ -15,13 +14,10 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 AGENTS = [{"slug": "conductor", "role": "conductor"}, {"slug": "ada"}, {"slug": "bob"}]
 
-ACTING = [f"{when} tags {what}" for when, what in product(("before", "after"), ("begins", "done"))]
-HANDING_OVER = [
-    "before receipt",
-    "after receipt",
-    *(f"{when} take-up {what}" for when, what in product(("before", "after"), ("begins", "done"))),
-]
-"""The answer that gave the task is out, and nobody has begun it; and the beginning of the task itself."""
+ACTING = ["before tags done", "after tags done"]
+"""The transaction in which an answer acts."""
+HANDING_OVER = ["before deliver done", "after deliver done", "before take-up done", "after take-up done"]
+"""The answer that gave the task is out, or nearly, and nobody has begun it; and the beginning of the task itself."""
 
 AGENT_AND_CRON = """Done.
 [CREATE_AGENT]
@@ -123,4 +119,25 @@ async def test_a_delegator_hears_the_result_once(
         assert evidence.answers(task["id"]) == ["Seven."]
         assert await assert_said_once(evidence, somebody, goes_on) == "It is seven."
         assert [frame["content"] for frame in somebody.replies] == ["I ask.", "It is seven."]
+    assert len(evidence.rows("SELECT id FROM queue WHERE channel = ?", name)) == 3
+
+
+@pytest.mark.parametrize("point", ACTING)
+async def test_a_result_is_reported_once(maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str) -> None:
+    """The process dies as the delegate's answer ends its job and lets the delegator go on."""
+    name = f"report-{named(point)}"
+    llm.script(name, reply=f"I ask. [DELEGATE:bob wait]weigh for {name[7:]}[/DELEGATE]")
+    llm.script(f"weigh for {name[7:]}", reply="Nine.", delay=1.0)
+    llm.script("It answered:\n> Nine.", reply="It is nine.")
+    async with person(maestro.web_port, name) as somebody:
+        await somebody.say(f"{name} please, @ada", name)
+        await asyncio.to_thread(
+            llm.wait_for, lambda requests: any(f"weigh for {name[7:]}" in one.last_user for one in requests)
+        )
+        maestro.arm(point)
+        await maestro.crash_at(point)
+        (job,) = await evidence.ended(name)
+        task, goes_on = await led_to(evidence, job, 2)
+        assert evidence.answers(task["id"]) == ["Nine."]
+        assert await assert_said_once(evidence, somebody, goes_on) == "It is nine."
     assert len(evidence.rows("SELECT id FROM queue WHERE channel = ?", name)) == 3
