@@ -4,7 +4,7 @@ import sys
 
 from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.context import Matter
-from maestro.domain.conversations import Message, conversation_key
+from maestro.domain.conversations import Line, conversation_key
 from maestro.domain.delegations import Result, results_text, task_text
 from maestro.domain.history import Utterance
 from maestro.domain.jobs import Job, JobStatus
@@ -34,7 +34,7 @@ def results(tx: Transaction, job: Job) -> Utterance:
     return _turn(results_text([_result(tx, task, last) for task, last in tx.delegations.heard(job.parent_id or "")]))
 
 
-def said_before(tx: Transaction, job: Job, limit: int) -> list[Message]:
+def said_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
     """Return the messages before those results, newest first; the results themselves are told by ``results``."""
     told = {last.id for _, last in tx.delegations.heard(job.parent_id or "")}
     newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)

@@ -10,7 +10,7 @@ from activities.assignments import assigned, results, said_before
 from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.calls import Prompt
 from maestro.domain.context import Composition, Knowledge, Matter, compose
-from maestro.domain.conversations import Message
+from maestro.domain.conversations import Line
 from maestro.domain.flow import ContextOutcome
 from maestro.domain.history import Utterance
 from maestro.domain.jobs import Job, StepRef
@@ -141,9 +141,9 @@ def _results(tx: Transaction, job: Job) -> tuple[tuple[Utterance, ...], tuple[Ut
     return (results(tx, job),), tuple(_said(tx, said_before(tx, job, HISTORY_ROWS)))
 
 
-def _said(tx: Transaction, messages: Sequence[Message]) -> list[Utterance]:
+def _said(tx: Transaction, messages: Sequence[Line]) -> list[Utterance]:
     """Return what messages say, with their files, and whose words they are where another agent said them."""
-    files = tx.media.of([message.inbox_id for message in messages if message.inbox_id is not None])
+    files = tx.media.of([line.inbox_id for line in messages if line.files and line.inbox_id is not None])
     others = {message.agent_id for message in messages} - {None}
     authors = {agent_id: said_by(_colleague(tx.agents.get(agent_id))) for agent_id in others}
     return [

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from sqlmodel import Field, Index, SQLModel, text
 
@@ -90,6 +91,19 @@ class Message(Said, table=True):
         Index("ix_messages_conversation", "conversation_id", "id"),
         {"sqlite_autoincrement": True},
     )
+
+
+class Line(NamedTuple):
+    """A message as a prompt needs it; ``files`` says whether some came with it."""
+
+    id: int
+    role: Role
+    content: str
+    token_estimate: int
+    inbox_id: int | None
+    job_id: str
+    agent_id: int | None
+    files: bool
 
 
 class ArchivedMessage(Said, table=True):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from maestro.domain.conversations import Message
+from maestro.domain.conversations import Line
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
 from maestro.domain.prompts import PromptMessage, Role
 from maestro.domain.quoting import quoted_lines
@@ -29,7 +29,7 @@ class Utterance:
     author: str = ""
 
     @classmethod
-    def of(cls, message: Message, files: Sequence[MediaFile] = (), author: str = "") -> "Utterance":
+    def of(cls, message: Line, files: Sequence[MediaFile] = (), author: str = "") -> "Utterance":
         """Return what a stored message says."""
         return cls(message.role, message.content, message.token_estimate, message.id, tuple(files), author)
 

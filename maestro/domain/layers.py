@@ -85,7 +85,10 @@ def cost(text: str) -> int:
 
 
 def fitting(texts: Iterable[str], budget: int) -> list[str]:
-    """Return the first texts that fit; the first one that does not ends them."""
+    """Return the first texts that fit, each with a line of its own; the first one that does not ends them."""
+    texts = list(texts)
+    if cost("\n".join(texts)) <= budget:  # the rule, and it is estimated at once
+        return texts
     chosen: list[str] = []
     for text in texts:
         budget -= cost(text)

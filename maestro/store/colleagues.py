@@ -8,8 +8,8 @@ from maestro.domain.permissions import Person
 from maestro.domain.persona import Colleague
 from maestro.store.repository import Repository
 
-MOST = 200
-"""How many agents are looked at: more names than that are of no use in a prompt."""
+MOST = 100
+"""How many agents are told: a model that knows more names than that chooses no better."""
 
 
 class Colleagues(Repository):

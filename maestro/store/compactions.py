@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import func
+from sqlalchemy import bindparam, func
 from sqlmodel import col, delete, insert, select, update
 
 from maestro.domain.compaction import Compaction
@@ -15,14 +15,16 @@ COLUMNS = tuple(Said.model_fields)
 class Compactions(Repository):
     """All compactions."""
 
+    _LATEST = (
+        select(Compaction)
+        .where(Compaction.conversation_id == bindparam("of_conversation"))
+        .order_by(col(Compaction.id).desc())
+        .limit(bindparam("at_most"))
+    )
+
     def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
         """Return the newest ones first."""
-        return self._session.exec(
-            select(Compaction)
-            .where(Compaction.conversation_id == conversation_id)
-            .order_by(col(Compaction.id).desc())
-            .limit(limit)
-        ).all()
+        return self._session.exec(self._LATEST, params={"of_conversation": conversation_id, "at_most": limit}).all()
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
         """Move messages out of their conversation: people still find them, models do not (decision 18)."""

@@ -3,17 +3,20 @@
 from collections.abc import Sequence
 
 from sqlalchemy import bindparam, func
+from sqlalchemy import select as columns
 from sqlmodel import col, select, update
 
 from maestro.domain.conversations import (
     ArchivedMessage,
     Conversation,
     ConversationStatus,
+    Line,
     Message,
     Said,
     conversation_key,
 )
 from maestro.domain.errors import NotFound
+from maestro.domain.inbox import InboxRow
 from maestro.domain.messages import Address
 from maestro.domain.prompts import Role
 from maestro.domain.removal import RemovedConversation
@@ -35,10 +38,15 @@ class Conversations(Repository):
     _OF_INBOX = select(Message).where(Message.inbox_id == bindparam("of_inbox"))
     _ARCHIVED_OF_INBOX = select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox"))
     _ANSWER = select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
+    # Columns and no rows: a prompt takes hundreds of them.
     _NEWEST = (
-        select(Message)
+        columns(
+            *(getattr(Message, name) for name in Line._fields if name != "files"),
+            func.coalesce(InboxRow.attachments, "[]") != "[]",
+        )
+        .outerjoin(InboxRow, col(InboxRow.id) == Message.inbox_id)
         .where(
-            Message.conversation_id == bindparam("of_conversation"),
+            col(Message.conversation_id) == bindparam("of_conversation"),
             col(Message.id) <= bindparam("up_to"),
             col(Message.superseded).is_(False),
         )
@@ -161,10 +169,10 @@ class Conversations(Repository):
             .values(superseded=True)
         )
 
-    def newest(self, conversation_id: int, up_to: int, limit: int) -> Sequence[Message]:
+    def newest(self, conversation_id: int, up_to: int, limit: int) -> list[Line]:
         """Return the messages up to and including one, newest first, without superseded answers."""
-        wanted = {"of_conversation": conversation_id, "up_to": up_to, "at_most": limit}
-        return self._session.exec(self._NEWEST, params=wanted).all()
+        found = self._run(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
+        return [Line._make(row) for row in found]
 
     def _next_id(self) -> int:
         """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""

@@ -22,6 +22,8 @@ class Media(Repository):
 
     def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
         """Return the files of each of these messages in order; one that was never fetched counts as unavailable."""
+        if not inbox_ids:
+            return {}
         rows = self._session.exec(
             select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]")
         ).all()

@@ -41,6 +41,11 @@ class Memory(States):
         )
         .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
     )
+    _TOLD = (
+        update(MemoryFact)
+        .where(col(MemoryFact.id).in_(bindparam("ids", expanding=True)))
+        .values(last_accessed=bindparam("at"), access_count=col(MemoryFact.access_count) + 1)
+    )
     _OTHERS = (
         select(MemoryFact.id, MemoryFact.confidence, _LAST_USED)
         .where(
@@ -118,11 +123,7 @@ class Memory(States):
     def told(self, facts: Sequence[MemoryFact]) -> None:
         """Note that a model hears these facts now."""
         if facts:
-            self._run(
-                update(MemoryFact)
-                .where(col(MemoryFact.id).in_([fact.id for fact in facts]))
-                .values(last_accessed=self._now, access_count=col(MemoryFact.access_count) + 1)
-            )
+            self._run(self._TOLD, ids=[fact.id for fact in facts], at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return what the agent knows and the fact repeats."""

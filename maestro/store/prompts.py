@@ -19,6 +19,7 @@ class Prompts(Repository):
     """What the models were told."""
 
     _KEEP = insert(PromptPart).on_conflict_do_nothing()
+    _ADD = insert(Prompt)
     _TEXT = select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest"))
     _SAID = tuple(
         select(table.id, table.content).where(col(table.id).in_(bindparam("ids", expanding=True)))
@@ -50,8 +51,8 @@ class Prompts(Repository):
 
     def add(self, prompt: Prompt) -> Prompt:
         """Store the prompt of a job."""
-        self._session.add(prompt)
-        self._session.flush()
+        added = self._run(self._ADD, **prompt.model_dump(exclude={"id"}))
+        [prompt.id] = added.inserted_primary_key or [None]
         return prompt
 
     def of_job(self, job_id: str) -> Prompt:

@@ -62,6 +62,15 @@ class Steps(Repository):
         select(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result).where(*_OF_STEP).order_by(col(JobStep.id))
     )
     _BEGUN = insert(JobStep)
+    _LEFT_RUNNING = (
+        update(JobStep)
+        .where(
+            col(JobStep.job_id) == bindparam("of_job"),
+            col(JobStep.step) != bindparam("of_step"),
+            col(JobStep.state) == StepState.RUNNING,
+        )
+        .values(state=StepState.INTERRUPTED, finished_at=bindparam("at"))
+    )
     _ENDED = (
         update(JobStep)
         .where(*_OF_STEP, col(JobStep.state) == StepState.RUNNING)
@@ -139,7 +148,7 @@ class Steps(Repository):
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark what another step of this job left running: nothing it still does may count."""
-        self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) != ref.step)
+        self._run(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
 
     def interrupt_all(self, job_id: str) -> None:
         """Mark every running step of a job as interrupted."""

@@ -1,31 +1,20 @@
 """What was said, as the turns of a prompt."""
 
-from datetime import UTC, datetime
-
 import pytest
 
-from maestro.domain.conversations import Message
+from maestro.domain.conversations import Line
 from maestro.domain.history import Shown, Utterance, select_history, show_asked
 from maestro.domain.media import MAX_IMAGES, MediaFile
 from maestro.domain.persona import Colleague, said_by
 from maestro.domain.prompts import Role
 from maestro.domain.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_messages
 
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PRICES = said_by(Colleague("prices", "Price Bot", "watches prices"))
 
 
 def said(number: int, text: str = "words", role: Role = Role.USER, *files: MediaFile, author: str = "") -> Utterance:
-    message = Message(
-        id=number,
-        conversation_id=1,
-        role=role,
-        content=text,
-        token_estimate=estimate(text),
-        job_id="job",
-        created_at=NOW,
-    )
-    return Utterance.of(message, files, author)
+    line = Line(number, role, text, estimate(text), number, "job", None, bool(files))
+    return Utterance.of(line, files, author)
 
 
 def picture(seq: int = 0) -> MediaFile:
