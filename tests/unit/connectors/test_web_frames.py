@@ -2,7 +2,8 @@
 
 import pytest
 
-from connectors.web.frames import delivery
+from connectors.web.frames import credentials, delivery
+from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import Address, OutgoingMessage
 
 
@@ -15,3 +16,14 @@ def test_a_frame_says_only_what_is_so(marks: dict[str, bool]) -> None:
 def test_a_reply_names_what_it_replies_to() -> None:
     message = OutgoingMessage(id=7, address=Address(platform="web", channel="c"), content="x", reply_to="local:one")
     assert delivery(message)["replyTo"] == "local:one"
+
+
+def test_a_client_is_a_bot_if_it_says_so_in_so_many_words() -> None:
+    assert [credentials(fields).bot for fields in ({}, {"bot": None}, {"bot": False}, {"bot": True})] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    with pytest.raises(InvalidMessage, match="bot must be true or false"):
+        credentials({"bot": "yes"})

@@ -2,6 +2,7 @@
 
 import base64
 import hmac
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -135,6 +136,29 @@ async def test_a_display_name_changes_the_name_and_nothing_else() -> None:
     doorman = Doorman(config, MemoryContext(), tokens, Clock())
     again = await doorman.admit(Credentials(resume_token=tokens.issue(GUEST), user_name="local"), CALLER)
     assert again == Guest(Identity("web-1", "local", Role.USER))
+
+
+async def test_a_client_with_the_key_may_be_a_bot_and_then_stays_one() -> None:
+    config = WebConfig(signing_key=KEY, api_key="k")
+    tokens = ResumeTokens(config, Clock())
+    doorman = Doorman(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, Clock())
+    assert not (await doorman.admit(Credentials(api_key="k"), CALLER)).bot
+    robot = await doorman.admit(Credentials(api_key="k", bot=True), CALLER)
+    assert robot.bot
+    assert await doorman.admit(Credentials(resume_token=tokens.issue(robot)), CALLER) == robot
+    assert not (await doorman.admit(Credentials(ticket="t", bot=True), CALLER)).bot
+    local = Doorman(WebConfig(signing_key=KEY, local_owner=True), MemoryContext(), tokens, Clock())
+    assert not (await local.admit(Credentials(bot=True), CALLER)).bot
+
+
+def test_a_token_from_before_there_were_bots_is_a_persons() -> None:
+    tokens = tokens_of(Clock())
+    body = tokens.issue(GUEST).partition(".")[0]
+    claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    del claims["bot"]
+    older = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    signature = hmac.digest(KEY, PURPOSE + older.encode(), "sha256")
+    assert tokens.read(f"{older}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}") == GUEST
 
 
 def test_settings_that_let_strangers_in_are_refused() -> None:

@@ -8,6 +8,7 @@ import pytest
 from maestro.domain.calls import CallEstimate, CallState
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.jobs import JobStatus
+from maestro.domain.messages import Address
 from maestro.domain.prompts import CallKey
 from maestro.metrics.ledger import Ledger
 from tests.support.job_rows import JobRows
@@ -45,6 +46,20 @@ def test_everything_is_told_once(rows: JobRows) -> None:
     assert [chunk.state for chunk in news.deliveries] == [DeliveryState.SENT, DeliveryState.UNCONFIRMED]
     again = ledger.read()
     assert not [*again.received, *again.ended, *again.calls, *again.deliveries]
+
+
+def test_what_was_dropped_at_the_door_is_told_once_by_its_reason(rows: JobRows) -> None:
+    def ignore(reason: str, times: int) -> None:
+        with rows.store.begin() as tx:
+            for number in range(times):
+                tx.ignored.add(Address(platform="web", channel=str(number)), reason)
+
+    ignore("dull", 2)
+    ledger = Ledger(rows.store)
+    ignore("dull", 3)
+    ignore("loud", 1)
+    assert ledger.read().ignored == {"dull": 3, "loud": 1}
+    assert ledger.read().ignored == {"dull": 0, "loud": 0}
 
 
 def test_what_was_open_is_told_when_it_ends(rows: JobRows) -> None:
