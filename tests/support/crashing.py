@@ -60,6 +60,7 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "tool_runs.begin": lambda run, *_: f"tool-{run.number}-{run.place} call",
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
+    "memory.learn": lambda *_, **__: "memory.learn",
 }
 """What a transaction is called, by the first of these methods that was called in it."""
 
