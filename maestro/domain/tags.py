@@ -37,7 +37,7 @@ KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
 
 _READINGS = 3
 _START = re.compile(rf"\[(/?)({'|'.join(TagName)})(?=[:\]\s]|\Z)", re.IGNORECASE | re.ASCII)
-_QUOTATION = re.compile(r"^ {0,3}>[^\n]*", re.MULTILINE)
+_QUOTATION = re.compile(r"^ {0,3}>[^\n]*(?:\n {0,3}>[^\n]*)*+", re.MULTILINE)
 _TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
 
 
@@ -95,7 +95,8 @@ def parse(answer: str) -> Parsed:
     What is not closed ends at the next tag: MEMORY and STATE at the latest with their line, and are acted on; a block
     at the latest with the answer, and is not. A block that is closed may hold MEMORY and STATE tags as text; any other
     tag that opens in it ends it. A closing tag in code counts only where none outside of it does. Without a proper key
-    and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing.
+    and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing. What
+    stands in a quotation is somebody else's: taken out as far as the quotation goes, and no tag of this answer.
 
     Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
     """
@@ -118,7 +119,7 @@ def _settled(visible: str) -> str:
 def _read(text: str) -> Parsed:
     """Read a text once, from the left."""
     marks: list[_Mark] = sorted((*spans(text), *_tokens(text)))
-    reach, quotations = _Reach(text, marks), [line.span() for line in _QUOTATION.finditer(text)]
+    reach, quotations = _Reach(text, marks), [Span(*lines.span()) for lines in _QUOTATION.finditer(text)]
     page, tags, cut, position, index = VisibleText(), list[Tag](), False, 0, 0
     while index < len(marks):
         mark = marks[index]
@@ -130,18 +131,19 @@ def _read(text: str) -> Parsed:
             page.cut()
             cut = True
             if not mark.closing:
-                extent = reach.extent(mark)
-                if not _is_within(quotations, mark.start):
+                extent, quotation = reach.extent(mark), _around(quotations, mark.start)
+                if quotation is None:
                     tags.append(_tag(mark, text[mark.end : extent.body_end], extent.complete))
-                position = extent.end
+                position = extent.end if quotation is None or extent.end <= quotation.end else mark.end
         index = reach.index(position)
     page.write(text[position:])
     return Parsed(page.finished() if cut else text.strip(), tuple(tags))
 
 
-def _is_within(lines: Sequence[tuple[int, int]], position: int) -> bool:
-    number = bisect_right(lines, position, key=lambda line: line[0])
-    return number > 0 and position < lines[number - 1][1]
+def _around(stretches: Sequence[Span], position: int) -> Span | None:
+    """Return the stretch that the position is in."""
+    number = bisect_right(stretches, position, key=lambda stretch: stretch.start)
+    return stretches[number - 1] if number > 0 and position < stretches[number - 1].end else None
 
 
 def _tag(token: _Token, body: str, complete: bool) -> Tag:

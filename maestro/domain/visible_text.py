@@ -6,7 +6,7 @@ from operator import itemgetter
 
 _BLANKS = " \t\r\f\v"
 _CLINGING = tuple(",.;:!?)]}…»”’，。；：！？、）】」』")
-_MARKER = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])")
+_MARKER = re.compile(r"\s*(?:[-*+>]|\d{1,9}[.)])")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
@@ -14,7 +14,8 @@ class VisibleText:
     """Takes a text piece by piece, from the left, with ``cut`` where something was taken out.
 
     What stood on both sides of a cut is joined by one blank, or by nothing before a stop. A line that held nothing
-    else, a list's marker apart, goes altogether. More than one empty line becomes one. Code stays as it is.
+    else, the mark of a list or a quotation apart, goes altogether. More than one empty line becomes one. Code stays
+    as it is.
     """
 
     def __init__(self) -> None:
@@ -76,6 +77,6 @@ class VisibleText:
                 return
 
     def _is_empty(self) -> bool:
-        """Say whether nothing but a list's marker stands on the present line."""
+        """Say whether nothing but the mark of a list or a quotation stands on the present line."""
         pieces = len(self._pieces) - self._line
         return pieces == 0 or (pieces == 1 and _MARKER.fullmatch(self._pieces[-1][1]) is not None)
