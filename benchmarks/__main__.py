@@ -19,6 +19,7 @@ from benchmarks.measure.history import history
 from benchmarks.measure.load import latency, slow_model, throughput
 from benchmarks.measure.memory import memory
 from benchmarks.measure.start import start
+from benchmarks.measure.store_size import store_size
 from benchmarks.model import model
 from benchmarks.report import as_json, page, table
 from benchmarks.results import Section
@@ -36,6 +37,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "slow-model": slow_model,
     "flows": flows,
     "chain": chain,
+    "store": store_size,
     "history": history,
     "memory": memory,
 }
