@@ -6,7 +6,7 @@ from dataclasses import replace
 from maestro.domain.actions import ActionState
 from maestro.domain.agent_edits import BindingChange, BindingFields, NewBinding
 from maestro.domain.agents import Agent
-from maestro.domain.conductor import OWN_STANDING, Performed, Requester, sentence, without_tags
+from maestro.domain.conductor import INCOMPLETE, OWN_STANDING, Performed, Requester, sentence, subject_of, without_tags
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.messages import Address
 from maestro.domain.schedule_texts import next_times, read_schedule
@@ -22,7 +22,7 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     Only what a conductor writes is acted on, and only for an owner or a person whom the settings name (decision 3).
     What cannot be done leaves nothing behind; a later tag of the same answer finds what an earlier one made.
     """
-    reason = by.refusal or ("" if tag.complete else "it was not written to its end, or without what it is about")
+    reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:
         return _not_done(tx, tag, by, ActionState.REFUSED if by.refusal else ActionState.FAILED, reason)
     done = tx.attempt(lambda: _WISHES[tag.name](tx, tag, by))
@@ -34,7 +34,7 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
 
 def _not_done(tx: Transaction, tag: Tag, by: Requester, state: ActionState, reason: str) -> Performed:
     tx.audit.add(by.actor, f"conductor.{state}", tag.name.lower(), by.job_id)
-    return Performed(state, without_tags(sentence(tag, reason)), tag.key)
+    return Performed(state, without_tags(sentence(tag, reason)), subject_of(tag))
 
 
 def _create_agent(tx: Transaction, tag: Tag, by: Requester) -> Performed:
@@ -82,7 +82,7 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     planned = tx.schedules.add(kind, wish, by.actor)
     [first] = next_times(read_schedule(wish.schedule, wish.timezone, tx.now), wish.timezone, tx.now, 1)
     detail = (
-        f'The {kind.__name__.lower()} "{planned.name}" of @{wish.agent} was created: {planned.schedule} '
+        f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was created: {planned.schedule} "
         f"({planned.zone}), first at {first:%Y-%m-%d %H:%M} UTC."
     )
     return Performed(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
@@ -90,7 +90,7 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:
 
 def _create_client(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     client = tx.clients.create(client_wish(tag), by.actor)
-    return Performed(ActionState.DONE, f'The client "{client.name}" was created.', client.name)
+    return Performed(ActionState.DONE, f"The client “{client.name}” was created.", client.name)
 
 
 _WISHES: Mapping[TagName, Callable[[Transaction, Tag, Requester], Performed]] = {

@@ -10,12 +10,16 @@ from maestro.domain.tags import Tag, TagName
 OWN_STANDING = frozenset({"role", "status"})
 """What a conductor does not change of itself: it would be one no longer, and could not take it back."""
 
+INCOMPLETE = "it was not written completely"
+"""Why nothing comes of a tag that is cut short, or has a key that is none."""
+
+_SUBJECT_CHARS = 64
 _WISHES = {
-    TagName.CREATE_AGENT: "The agent was not created",
-    TagName.UPDATE_AGENT: "The agent was not changed",
-    TagName.CREATE_CRON: "The cron was not created",
-    TagName.CREATE_HEARTBEAT: "The heartbeat was not created",
-    TagName.CREATE_CLIENT: "The client was not created",
+    TagName.CREATE_AGENT: ("The agent", "was not created"),
+    TagName.UPDATE_AGENT: ("The agent", "was not changed"),
+    TagName.CREATE_CRON: ("The cron", "was not created"),
+    TagName.CREATE_HEARTBEAT: ("The heartbeat", "was not created"),
+    TagName.CREATE_CLIENT: ("The client", "was not created"),
 }
 
 
@@ -67,7 +71,16 @@ class Performed:
 
 def sentence(tag: Tag, reason: str) -> str:
     """Say why nothing came of one of a conductor's tags."""
-    return f"{_WISHES.get(tag.name, 'It was not done')}: {reason.rstrip('.')}."
+    what, outcome = _WISHES[tag.name]
+    about = subject_of(tag)
+    return f"{what} {f'“{about}” ' if about else ''}{outcome}: {reason.rstrip('.')}."
+
+
+def subject_of(tag: Tag) -> str:
+    """Return what a tag is about, as far as it can be told when nothing else of it can: its key, slug or name."""
+    lines = (line.partition(":") for line in tag.body.splitlines())
+    named = {name.strip().lower(): value.strip() for name, _, value in lines}
+    return (tag.key or named.get("slug") or named.get("name") or "")[:_SUBJECT_CHARS]
 
 
 def without_tags(text: str) -> str:

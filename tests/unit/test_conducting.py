@@ -58,7 +58,7 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     assert created == Performed(DONE, "The agent @ada was created.", "ada")
     assert planned.state is DONE
     assert planned.detail == (
-        'The cron "morning" of @ada was created: 0 9 * * * (Europe/Berlin), first at 2026-03-02 08:00 UTC.'
+        "The cron “morning” of @ada was created: 0 9 * * * (Europe/Berlin), first at 2026-03-02 08:00 UTC."
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
@@ -98,7 +98,7 @@ def test_only_a_conductor_acts_and_only_for_who_may_ask(
 ) -> None:
     [refused] = act(store, ADA, agent, person, owner, allowed)
     assert refused.state is REFUSED
-    assert refused.detail.startswith(f"The agent was not created: {reason}")
+    assert refused.detail.startswith(f"The agent “ada” was not created: {reason}")
     with store.view() as tx:
         assert tx.agents.by_slug("ada") is None
         assert audited(tx) == [(person or f"agent:{agent}", "conductor.refused", "create_agent")]
@@ -144,10 +144,13 @@ def test_a_client_is_created_once_and_pays_for_an_agent_of_the_same_answer(store
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        ("[CREATE_AGENT]\nslug: ada", "The agent was not created: it was not written to its end"),
-        ("[CREATE_AGENT:ada]\nslug: ada\n[/CREATE_AGENT]", "it was not written to its end, or without what"),
-        ("[UPDATE_AGENT:nobody]\nvoice: x\n[/UPDATE_AGENT]", "The agent was not changed: there is no agent 'nobody'."),
-        (MORNING, "The cron was not created: there is no agent 'ada'."),
+        ("[CREATE_AGENT]\nslug: ada", "The agent “ada” was not created: it was not written completely."),
+        ("[CREATE_AGENT:ada]\nslug: ada\n[/CREATE_AGENT]", "it was not written completely"),
+        (
+            "[UPDATE_AGENT:nobody]\nvoice: x\n[/UPDATE_AGENT]",
+            "The agent “nobody” was not changed: there is no agent 'nobody'.",
+        ),
+        (MORNING, "The cron “morning” was not created: there is no agent 'ada'."),
         (MORNING.replace("ada", "bob").replace("0 9", "61 9"), "the minute must be a number from 0 to 59"),
         (MORNING.replace("ada", "bob").replace("Berlin", "Nowhere"), "there is no such time zone"),
         (MORNING.replace("ada", "bob").replace("CRON", "HEARTBEAT").replace("0 9 * * *", "every 10s"), "at least 30 s"),
