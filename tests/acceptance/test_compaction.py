@@ -1,5 +1,7 @@
 """A conversation that outgrows its model: facts, then a summary, then the older part goes (003, step 5)."""
 
+import json
+import re
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
 
@@ -302,3 +304,27 @@ async def test_at_the_threshold_nothing_is_compacted_and_a_token_more_is(maestro
         await client.ask("over the brim", patience=30)
     assert len(maestro.llm.matching(FACTS)) == 1
     assert contents(maestro, "messages_archive", "threshold")
+
+
+async def test_a_message_longer_than_the_window_is_answered_from_its_beginning_and_its_end(maestro: Instance) -> None:
+    """The stored message stays whole; the model's window decides how much of it is shown."""
+    said = ("Read this log.\n" + "number 17: some long line of a log\n" * 900)[:31_900] + "\nWhat went wrong?"
+    async with maestro.client("long") as client:
+        assert await client.ask(said, patience=30) == "as you say"
+    shown = maestro.llm.matching("Read this log.")[-1].last_user
+    assert shown.startswith("Read this log.\nnumber 17")
+    assert shown.endswith("\nWhat went wrong?")
+    assert "characters of this message are left out here" in shown
+    assert len(shown) < 20_000
+    [job] = await maestro.ended("long", "completed")
+    [stored] = maestro.query("SELECT content FROM messages WHERE job_id = ? AND role = 'user'", job["id"])
+    assert stored["content"] == said
+    [layers] = maestro.query("SELECT layers FROM prompts WHERE job_id = ?", job["id"])
+    asked = json.loads(layers["layers"])[-1]
+    assert asked["note"] == f"{len(said) - len(shown) + len(mark(shown))} characters left out"
+
+
+def mark(shown: str) -> str:
+    """Return what stands in the place of what was left out, with the lines around it."""
+    [found] = re.findall(r"\n\n\[[\d,]+ characters of this message are left out here, [^]]+\]\n\n", shown)
+    return str(found)
