@@ -92,6 +92,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "task of", job.parent_id or ""
     yield "task", _line(job.task)
     yield "led to", ", ".join(job.led_to)
+    yield "answers for", ", ".join(job.merged)
+    yield "texts", "deleted with the conversation" if job.erased else ""
     yield "Temporal", job.temporal_url or ""
 
 

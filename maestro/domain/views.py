@@ -149,6 +149,7 @@ class JobDetail(JobSummary):
     """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one.
 
     ``task`` is what another agent asked for, whose job is ``parent_id``, and ``led_to`` the jobs that hang on this one.
+    It answers in the place of the ``merged`` ones too. ``erased`` says that its texts went with its conversation.
     ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
     """
 
@@ -163,6 +164,8 @@ class JobDetail(JobSummary):
     depth: int
     task: str
     led_to: tuple[str, ...]
+    merged: tuple[str, ...]
+    erased: bool
     temporal_url: str | None = None
 
     def linked(self, ui_url: str, namespace: str) -> "JobDetail":
@@ -192,6 +195,7 @@ class Record:
     restarted_by: Sequence[str] = ()
     actions: Sequence[Action] = ()
     led_to: Sequence[str] = ()
+    merged: Sequence[str] = ()
 
 
 def summary(listed: Listed) -> JobSummary:
@@ -214,6 +218,8 @@ def detail(record: Record) -> JobDetail:
         depth=record.listed.job.depth,
         task=record.listed.job.task,
         led_to=tuple(record.led_to),
+        merged=tuple(record.merged),
+        erased=record.listed.job.erased,
     )
 
 

@@ -16,6 +16,7 @@ from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
+from maestro.store.merges import Merges
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
 
@@ -53,6 +54,7 @@ class Browse(Repository):
             deliveries=Deliveries(self._session, self._now).of(job_id),
             actions=Actions(self._session, self._now).of(job_id),
             led_to=[job.id for job in Delegations(self._session, self._now).of(job_id)],
+            merged=[job.id for job in Merges(self._session, self._now).into([job_id])],
             restarted_by=self._session.exec(
                 select(Job.id).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
             ).all(),

@@ -63,7 +63,8 @@ class Merges(Repository):
     def into(self, ids: Sequence[str]) -> Sequence[Job]:
         """Return the jobs in whose place these answer, as far as is known."""
         return self._session.exec(
-            select(Job).where(col(Job.merged_into).in_(ids)), execution_options={"populate_existing": True}
+            select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
+            execution_options={"populate_existing": True},
         ).all()
 
     def merge(self, ids: Sequence[str], host: str) -> None:

@@ -137,6 +137,7 @@ async def test_a_conversation_is_deleted(rows: JobRows, http: httpx.AsyncClient)
     assert await ids(http) == []
     job = await http.get(f"/api/jobs/{job_id}")
     assert (job.status_code, job.json()["conversationId"], job.json()["excerpt"]) == (200, None, "")
+    assert job.json()["erased"]
     with rows.store.view() as tx:
         assert (tx.audit.latest(1)[0].actor, tx.audit.latest(1)[0].subject) == ("operator", str(number))
 
