@@ -12,7 +12,6 @@ from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.conductor import Performed, Requester
 from maestro.domain.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
 from maestro.domain.jobs import Job, JobKind, Priority
-from maestro.domain.owners import PersonId
 from maestro.domain.permissions import Person
 from maestro.domain.permissions import refusal as may_not_talk
 from maestro.domain.remembering import fact_of
@@ -44,7 +43,7 @@ class Acting:
         self._tx = tx
         self._job = job
         self._agent = tx.agents.get(job.agent_id)
-        self._person = _person(tx, job)
+        self._person = tx.inbox.person(job.inbox_id)
         self._by = _requester(job, self._agent, self._person, rules)
         self._place = memory_place(tx, job, rules.memory_scope)
         self._acted = Acted()
@@ -111,14 +110,6 @@ class Acting:
         if target is None or self._person is None or may_not_talk(self._person, target) is None:
             return None
         return f"The task was not passed on to @{target.slug}: the person who asked may not talk to that agent."
-
-
-def _person(tx: Transaction, job: Job) -> Person | None:
-    """Return the person whose message began it all, None where nobody's did."""
-    if job.inbox_id is None:
-        return None
-    row = tx.inbox.get(job.inbox_id)
-    return Person(PersonId(row.platform, row.user_id), is_owner=row.is_owner)
 
 
 def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules) -> Requester:

@@ -11,14 +11,13 @@ from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.calls import Prompt
 from maestro.domain.context import Composition, Knowledge, Matter, compose
 from maestro.domain.conversations import Line
+from maestro.domain.delegations import MAX_DEPTH
 from maestro.domain.flow import ContextOutcome
 from maestro.domain.history import Utterance
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.layers import LAYER_SIZES
 from maestro.domain.memory import place_of
 from maestro.domain.models import prompt_budget
-from maestro.domain.owners import PersonId
-from maestro.domain.permissions import Person
 from maestro.domain.persona import Colleague, said_by
 from maestro.domain.prompts import PROMPT_TURNS, ToolSpec
 from maestro.domain.recollection import FACTS, SUMMARIES
@@ -84,7 +83,7 @@ class ContextActivities:
         allowed = frozenset(agent.skills.split()) if agent.skills is not None else None
         known = Knowledge(
             tools=tools,
-            colleagues=tx.colleagues.of(job.agent_id, _requester(tx, job)),
+            colleagues=_colleagues(tx, job),
             skills=choose(self._shelf.skills(tx), matter.text, tools, allowed),
             facts=tx.memory.best(agent.id or 0, FACTS, matter.place),
             states=tx.memory.states(agent.id or 0, matter.place),
@@ -156,9 +155,6 @@ def _colleague(agent: Agent) -> Colleague:
     return Colleague(agent.slug, agent.name, agent.description)
 
 
-def _requester(tx: Transaction, job: Job) -> Person | None:
-    """Return whose message this is, None where nobody wrote one."""
-    if job.inbox_id is None:
-        return None
-    row = tx.inbox.get(job.inbox_id)
-    return Person(PersonId(row.platform, row.user_id), row.is_owner)
+def _colleagues(tx: Transaction, job: Job) -> tuple[Colleague, ...]:
+    """Return whom a task may be passed to; nobody, where it was passed on as often as it may be."""
+    return tx.colleagues.of(job.agent_id, tx.inbox.person(job.inbox_id)) if job.depth < MAX_DEPTH else ()

@@ -8,6 +8,8 @@ from sqlmodel import col, select
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.messages import IncomingMessage
+from maestro.domain.owners import PersonId
+from maestro.domain.permissions import Person
 from maestro.store.repository import Repository
 
 
@@ -70,6 +72,13 @@ class Inbox(Repository):
         if row is None:
             raise NotFound(f"inbox row {inbox_id} does not exist")
         return row
+
+    def person(self, inbox_id: int | None) -> Person | None:
+        """Return who sent a message, None for no message."""
+        if inbox_id is None:
+            return None
+        row = self.get(inbox_id)
+        return Person(PersonId(row.platform, row.user_id), row.is_owner)
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the first ``/new`` that came in after this row in the same place, only from this user if one is given.
