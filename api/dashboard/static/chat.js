@@ -36,13 +36,16 @@ function frame(message) {
   if (receive) receive(message);
 }
 
-function answer({ id, content, replyTo }) {
+function answer({ id, content, replyTo, notice: byMaestro }) {
   memory.change((kept) => {
     kept.lastId = Math.max(kept.lastId, id);
     if (kept.entries.some((entry) => entry.id === id)) return;
-    for (const entry of kept.entries) {
-      if (entry.state === "kept" && (!replyTo || entry.messageId === replyTo)) entry.state = "answered";
-    }
+    // Answers come in order, and one may be for several messages: then it replies to the last of them.
+    const last = kept.entries.findIndex((entry) => entry.messageId === replyTo);
+    kept.entries.forEach((entry, at) => {
+      const meant = !replyTo || at === last || (at < last && !byMaestro);
+      if (entry.state === "kept" && meant) entry.state = "answered";
+    });
     kept.entries.push({ id, text: content, at: Date.now() });
   });
   stopTyping();
