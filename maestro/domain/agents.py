@@ -3,7 +3,7 @@
 from datetime import datetime
 from enum import StrEnum
 
-from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
 
@@ -52,17 +52,7 @@ class Agent(SQLModel, table=True):
     """
 
     __tablename__ = "agents"
-    __table_args__ = (
-        Index(
-            "ix_agents_active",
-            "id",
-            "slug",
-            "name",
-            "role",
-            sqlite_where=text("status = 'active'"),
-            postgresql_where=text("status = 'active'"),
-        ),
-    )
+    __table_args__ = (Index("ix_agents_routing", "status", "id", "slug", "name", "role"),)
 
     id: int | None = Field(default=None, primary_key=True)
     slug: str = Field(unique=True)

@@ -61,7 +61,7 @@ def mentioned(content: str, agents: Sequence[Named]) -> int | None:
 def _names(agents: Sequence[Named]) -> dict[str, int]:
     known: dict[str, int] = {}
     for agent in agents:
-        known.setdefault(_folded(agent.slug), agent.id)
+        known.setdefault(agent.slug.lower(), agent.id)
     for agent in agents:
         known.setdefault(_folded(agent.name).strip(), agent.id)
     known.pop("", None)

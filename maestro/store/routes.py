@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Executable, bindparam, or_, text
+from sqlalchemy import Executable, bindparam, or_
 from sqlmodel import col, select
 
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, BotInstance
+from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, BotInstance
 from maestro.domain.mentions import marked
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.routing import Candidate, RoutingRules, Snapshot, dashboard_agent
@@ -15,11 +15,10 @@ from maestro.store.repository import Repository
 class Routes(Repository):
     """Reads the snapshots of ``domain.routing``."""
 
-    # The status is written out, and not a parameter, so that the index of just these rows is used, which holds all
-    # that is read: an agent's row may be long.
+    # An index holds all that is read here: an agent's row may be long.
     _ACTIVE = (
         select(Agent.id, Agent.slug, Agent.name, Agent.role)
-        .where(text("agents.status = 'active'"))
+        .where(col(Agent.status) == AgentStatus.ACTIVE)
         .order_by(col(Agent.id))
     )
     _THESE = _ACTIVE.where(or_(col(Agent.id) == bindparam("first"), col(Agent.id) == bindparam("second")))

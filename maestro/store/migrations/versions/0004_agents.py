@@ -45,7 +45,7 @@ def downgrade() -> None:
     op.execute("DROP TABLE memory_index")
     op.drop_index("ix_memory_facts_surest", "memory_facts")
     op.drop_index("ix_inbox_person", "inbox")
-    op.drop_index("ix_agents_active", "agents")
+    op.drop_index("ix_agents_routing", "agents")
     op.drop_index("ix_queue_parent_id", "queue")
     op.drop_index("ix_queue_merged_into", "queue")
     for table, columns in (
@@ -184,13 +184,7 @@ def _people() -> None:
 def _routing() -> None:
     op.add_column("inbox", _text("pace"))
     op.create_index("ix_inbox_person", "inbox", ["platform", "user_id", "pace", "received_at"])
-    op.create_index(
-        "ix_agents_active",
-        "agents",
-        ["id", "slug", "name", "role"],
-        sqlite_where=sa.text("status = 'active'"),
-        postgresql_where=sa.text("status = 'active'"),
-    )
+    op.create_index("ix_agents_routing", "agents", ["status", "id", "slug", "name", "role"])
     op.create_index("ix_pairings_person", "pairings", ["platform", "user_id"])
 
 
