@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from pydantic import Field, TypeAdapter
 
@@ -39,7 +40,7 @@ class Layer:
     text: str
     note: str = ""
 
-    @property
+    @cached_property
     def tokens(self) -> int:
         """What it takes; nothing when it is empty."""
         return cost(self.text) if self.text else 0

@@ -8,7 +8,7 @@ from maestro.domain.permissions import Person
 from maestro.domain.persona import Colleague
 from maestro.store.repository import Repository
 
-MOST = 100
+MOST = 60
 """How many agents are told: a model that knows more names than that chooses no better."""
 
 
@@ -31,7 +31,7 @@ class Colleagues(Repository):
         Without a person, as in a scheduled job, those that everybody may talk to.
         """
         if person is not None and person.is_owner:
-            rows = self._run(self._ACTIVE, but=agent_id)
+            rows = self._run(self._ACTIVE, but=agent_id).all()
         else:
-            rows = self._run(self._OPEN_TO, but=agent_id, person=str(person.id) if person is not None else "")
+            rows = self._run(self._OPEN_TO, but=agent_id, person=str(person.id) if person is not None else "").all()
         return tuple(Colleague(*row) for row in rows)

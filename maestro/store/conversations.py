@@ -172,7 +172,7 @@ class Conversations(Repository):
     def newest(self, conversation_id: int, up_to: int, limit: int) -> list[Line]:
         """Return the messages up to and including one, newest first, without superseded answers."""
         found = self._run(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
-        return [Line._make(row) for row in found]
+        return [Line._make(row) for row in found.all()]
 
     def _next_id(self) -> int:
         """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""

@@ -105,7 +105,7 @@ class Memory(States):
         """Return every sticky fact and so many others: those we are surest of still, then those used last."""
         of = {"of_agent": agent_id, "at": place}
         sticky = self._session.exec(self._STICKY, params=of).all()
-        rest = chain.from_iterable(self._run(self._OTHERS, of_agent=agent_id, at=at) for at in {"", place})
+        rest = chain.from_iterable(self._run(self._OTHERS, of_agent=agent_id, at=at).all() for at in {"", place})
         return [*sticky, *self._by_id(surest(map(Standing._make, rest), others, self._now))]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:

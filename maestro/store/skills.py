@@ -29,7 +29,7 @@ class Skills(Repository):
 
     def edition(self) -> tuple[tuple[str, str], ...]:
         """Return what changes whenever ``enabled`` would return something else; cheap enough for every message."""
-        return tuple((slug, digest) for slug, digest in self._run(self._EDITION))
+        return tuple((slug, digest) for slug, digest in self._run(self._EDITION).all())
 
     def all(self) -> Sequence[SkillRow]:
         """Return every skill, by slug."""
