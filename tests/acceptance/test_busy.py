@@ -92,6 +92,24 @@ async def test_what_waits_is_answered_together_once(maestro: Instance) -> None:
     assert said(maestro, "talkative") == ["hold the lane", "one", "two", "three", "answer to: three"]
 
 
+async def test_files_of_every_message_go_along(maestro: Instance) -> None:
+    async with maestro.client("with-files") as client:
+        assert maestro.taps.connector is not None
+        file = await upload(client, maestro.taps.connector.port, "notes.txt", b"plain words")
+        await hold(maestro, client, "hold my files")
+        await client.say("look at this")
+        await client.say("these are my notes", attachments=[file])
+        await client.say("what do you think")
+        await client.say("/stop")
+        await maestro.ended("with-files", "completed", 2)
+    [request] = maestro.llm.matching("what do you think")
+    assert request.texts[3].startswith("these are my notes\n[Attachment: notes.txt (text/plain")
+    [step] = maestro.query(
+        "SELECT state FROM job_steps JOIN queue ON queue.id = job_id WHERE channel = 'with-files' AND step = 'media'"
+    )
+    assert step["state"] == "done"
+
+
 async def test_a_control_word_is_not_collected(maestro: Instance) -> None:
     async with maestro.client("controlled") as client:
         await hold(maestro, client, "hold it")
