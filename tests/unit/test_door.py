@@ -213,11 +213,11 @@ def test_an_owner_comes_first(door: Door) -> None:
 # Tasks
 
 
-def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = None) -> str:
+def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = None, thread: str = "") -> str:
     """Add a task that one agent gave another for what was said in this channel."""
     job_id = f"delegation-{next(door.numbers)}"
     with door.rows.store.begin() as tx:
-        address = Address(platform="web", channel=channel)
+        address = Address(platform="web", channel=channel, thread=thread)
         tx.jobs.add(
             Job(
                 id=job_id,
@@ -234,12 +234,14 @@ def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = Non
 
 def test_a_stop_reaches_the_tasks_of_the_channel_and_the_status_names_them(door: Door) -> None:
     running, waiting = task(door, DIRECT, JobStatus.RUNNING), task(door, DIRECT, JobStatus.WAITING)
+    in_a_thread = task(door, DIRECT, JobStatus.RUNNING, thread="aside")
     elsewhere, over = task(door, BOUND, JobStatus.RUNNING), task(door, DIRECT, JobStatus.COMPLETED)
     assert door.say("/status").notice == "Nothing is running here. 2 tasks passed on to other agents."
     assert door.say("/stop").notice == "Stopped."
     assert door.job(running).stop_requested
     assert door.job(waiting).status is JobStatus.CANCELLED
     assert not door.job(elsewhere).stop_requested
+    assert not door.job(in_a_thread).stop_requested
     assert door.job(over).status is JobStatus.COMPLETED
     assert door.say("/status").notice == "Nothing is running here. 1 task passed on to other agents."
 
