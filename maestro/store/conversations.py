@@ -35,6 +35,11 @@ class Conversations(Repository):
             last_message_at=bindparam("at"),
         )
     )
+    _ENDED_BY = select(Conversation).where(
+        Conversation.key == bindparam("of_key"),
+        Conversation.status == bindparam("its_status"),
+        col(Conversation.closed_by_inbox_id).is_not_distinct_from(bindparam("closed_by")),
+    )
     _OF_INBOX = select(Message).where(Message.inbox_id == bindparam("of_inbox"))
     _ARCHIVED_OF_INBOX = select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox"))
     _ANSWER = select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
@@ -63,13 +68,8 @@ class Conversations(Repository):
 
     def ended_by(self, key: str, closed_by: int | None) -> Conversation | None:
         """Return the conversation of this key that this ``/new`` closed, or the one that is still open."""
-        return self._session.exec(
-            select(Conversation).where(
-                Conversation.key == key,
-                Conversation.status == _status(closed_by),
-                Conversation.closed_by_inbox_id == closed_by,
-            )
-        ).first()
+        of = {"of_key": key, "its_status": _status(closed_by), "closed_by": closed_by}
+        return self._session.exec(self._ENDED_BY, params=of).first()
 
     def open(
         self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None

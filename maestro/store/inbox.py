@@ -38,6 +38,14 @@ class Inbox(Repository):
     )
     _LATELY_HERE = _LATELY.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
 
+    _NEXT_NEW = select(func.min(InboxRow.id)).where(
+        *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
+        col(InboxRow.id) > bindparam("after"),
+        # Written out, and not as a parameter, so that the index of just these rows is used.
+        text("inbox.control = '/new'"),
+    )
+    _NEXT_NEW_OF = _NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
+
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the row of this very message if it came before."""
         very = {**message.address.model_dump(exclude={"thread"}), "its_id": message.id}
@@ -85,18 +93,11 @@ class Inbox(Repository):
 
         It is the id of the ``/new`` in the inbox, and None while there is none.
         """
-        statement = select(func.min(InboxRow.id)).where(
-            InboxRow.platform == row.platform,
-            InboxRow.account == row.account,
-            InboxRow.channel == row.channel,
-            InboxRow.thread == row.thread,
-            col(InboxRow.id) > row.id,
-            # Written out, and not as a parameter, so that the index of just these rows is used.
-            text("inbox.control = '/new'"),
-        )
-        if user_id is not None:
-            statement = statement.where(InboxRow.user_id == user_id)
-        first: int | None = self._run(statement).scalar_one()
+        here = row.model_dump(include={"platform", "account", "channel", "thread"})
+        if user_id is None:
+            first: int | None = self._run(self._NEXT_NEW, after=row.id, **here).scalar_one()
+        else:
+            first = self._run(self._NEXT_NEW_OF, after=row.id, user_id=user_id, **here).scalar_one()
         return first
 
     def _lately(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
