@@ -80,7 +80,7 @@ def _colleagues(agents: Sequence[Colleague], budget: int) -> str:
     heading = "Other agents you can pass a task to, by name and purpose:"
     budget -= cost(heading)
     described = fitting(map(_described, agents[:MOST_DESCRIBED]), budget)
-    budget -= sum(map(cost, described)) + cost(_ALSO)
+    budget -= cost("\n".join(described)) + cost(_ALSO)
     others = fitting((f"@{agent.slug}, " for agent in agents[MOST_DESCRIBED:]), budget)
     lines = [*described, *([_ALSO + "".join(others).removesuffix(", ")] if others else [])]
     return "\n".join([heading, *lines]) if lines else ""
