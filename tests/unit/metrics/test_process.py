@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from maestro.domain.errors import StoreBusy
 from maestro.domain.health import METRICS_TYPE
 from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.messages import Address
 from maestro.domain.prompts import CallKey
 from maestro.metrics.labels import LONGEST, Vocabulary
 from maestro.metrics.process import ProcessMetrics
@@ -50,6 +51,7 @@ def busy(rows: JobRows, metrics: ProcessMetrics) -> Scrape:
     rows.failed()
     with rows.store.begin() as tx:
         tx.people.connector_state("web", "default", "running", "port 5070")
+        tx.ignored.add(Address(platform="web", channel="general"), "it is for nobody")
     metrics.step("call_model", "done", 0.4)
     return scrape(metrics)
 
