@@ -140,7 +140,8 @@ class Intake:
         )
 
     def _makes_room(self, tx: Transaction, arrival: Arrival, meant: Meant) -> bool:
-        return meant is ControlWord.STOP and self._refusal(tx, arrival) is None and control.can_stop(tx, arrival)
+        obeyed = meant is ControlWord.STOP and arrival.turned_away is None and self._refusal(tx, arrival) is None
+        return obeyed and control.can_stop(tx, arrival)
 
     def _refusal(self, tx: Transaction, arrival: Arrival) -> str | None:
         """Return why nobody does what this person says here, or None."""

@@ -11,7 +11,7 @@ import pytest
 
 from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel
 from maestro.domain.control import pairing_code
-from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.errors import Backlogged, Conflict, NotFound
 from maestro.domain.jobs import Job, JobStatus
 from maestro.domain.messages import Accepted, Address, IncomingMessage
 from maestro.domain.owners import PersonId
@@ -29,6 +29,7 @@ MINE = "mine"
 UNKNOWN = TURNED_AWAY[DmPolicy.PAIRING]
 LIFETIME = timedelta(minutes=60)
 MOST = 200
+LIMIT = 250
 
 
 @dataclass
@@ -105,7 +106,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
         tx.agents.bind(AgentChannel(agent_id=coder.id or 0, platform="slack", account="default", channel="bound"))
     pairing = PairingRules(LIFETIME, Random(7).choice)
     access = AccessRules(frozenset({"slack:chief"}), {"irc": DmPolicy.ALLOWLIST})
-    rules = IntakeRules(MOST * 10, access, pairing=pairing, messages_per_minute=MOST)
+    rules = IntakeRules(LIMIT, access, pairing=pairing, messages_per_minute=MOST)
     yield Door(rows, Intake(rows.store, rules, lambda: None), pairing)
     rows.store.close()
 
@@ -148,6 +149,14 @@ def test_an_allow_list_has_no_codes(door: Door) -> None:
     assert (dropped.status, dropped.reason) == (JobStatus.DROPPED, TURNED_AWAY[DmPolicy.ALLOWLIST])
     assert (door.codes(), door.told()) == ([], [])
     assert door.say("hi @coder", "listed", platform="irc").status is JobStatus.PENDING
+
+
+def test_at_the_limit_a_stranger_is_refused_like_anybody(door: Door) -> None:
+    for _ in range(LIMIT):
+        door.say("hello", "chief")
+    with pytest.raises(Backlogged):
+        door.say("/stop")
+    assert door.codes() == []
 
 
 # Codes that strangers are told
