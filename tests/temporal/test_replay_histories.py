@@ -40,7 +40,9 @@ async def test_todays_code_replays(path: Path) -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_changed_flow_is_noticed(path: Path) -> None:
-    result = await replayer((ChangedWorkflow, ChangedDelegation)).replay_workflow(history(path), raise_on_replay_failure=False)
+    result = await replayer((ChangedWorkflow, ChangedDelegation)).replay_workflow(
+        history(path), raise_on_replay_failure=False
+    )
     assert "Nondeterminism" in str(result.replay_failure)
 
 
