@@ -9,7 +9,6 @@ from maestro.domain.agents import Agent
 from maestro.domain.conductor import INCOMPLETE, OWN_STANDING, Performed, Requester, sentence, subject_of, without_tags
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.messages import Address
-from maestro.domain.schedule_texts import next_times, read_schedule
 from maestro.domain.schedules import Cron, Heartbeat, Planned
 from maestro.domain.tags import Tag, TagName
 from maestro.domain.wishes import agent_wish, change_wish, client_wish, schedule_wish
@@ -80,10 +79,9 @@ def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     kind: type[Planned] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
     wish = schedule_wish(tag, by.address)
     planned = tx.schedules.add(kind, wish, by.actor)
-    [first] = next_times(read_schedule(wish.schedule, wish.timezone, tx.now), wish.timezone, tx.now, 1)
     detail = (
-        f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was created: {planned.schedule} "
-        f"({planned.zone}), first at {first:%Y-%m-%d %H:%M} UTC."
+        f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was saved: {planned.schedule} "
+        f"({planned.zone}). This release does not run schedules yet."
     )
     return Performed(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
 

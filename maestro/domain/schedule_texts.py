@@ -2,10 +2,8 @@
 
 import difflib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from itertools import islice
 from zoneinfo import ZoneInfo, available_timezones
 
 from maestro.domain.cron_times import CronTimes, read_cron
@@ -27,15 +25,12 @@ _UNITS = {
     **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), timedelta(hours=1)),
     **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
 }
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS_AHEAD = 5 * 366
-_RAREST = 8 * 366
-"""The days from one 29 February to the next, at most."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Every so often, counted from the beginning of 1970 in UTC: a restart does not move its times."""
+    """Every so often."""
 
     length: timedelta
 
@@ -68,18 +63,6 @@ def read_zone(name: str) -> ZoneInfo:
     raise InvalidEdit(f"there is no such time zone; write its IANA name{hint}")
 
 
-def next_times(schedule: Schedule, zone: str, after: datetime, count: int) -> tuple[datetime, ...]:
-    """Return so many times of a schedule after another one, in UTC, for people to look at before they agree.
-
-    A time that the clocks pass over is left out; one that they show twice counts once.
-    """
-    if isinstance(schedule, Interval):
-        begun = (after - _EPOCH) // schedule.length
-        return tuple(_EPOCH + schedule.length * (begun + number) for number in range(1, count + 1))
-    times = _times(schedule, read_zone(zone), after)
-    return tuple(islice((moment for moment in times if moment > after), count))
-
-
 def _interval(written: str) -> Interval:
     found = _EVERY.fullmatch(written.strip())
     unit = _UNITS.get(found[2].lower()) if found else None
@@ -94,20 +77,9 @@ def _interval(written: str) -> Interval:
     return Interval(length)
 
 
-def _times(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
-    """Yield its times in UTC from the day of another one on; ends where no day comes for as long as one ever takes."""
-    day, barren = after.astimezone(zone).date(), 0
-    while barren <= _RAREST and day < date.max:
-        found = [moment for wall in cron.on(day) if (moment := _moment(wall, zone)) is not None]
-        yield from found
-        barren = 0 if found else barren + 1
-        day += timedelta(days=1)
-
-
-def _moment(wall: datetime, zone: ZoneInfo) -> datetime | None:
-    """Return when a clock on the wall shows this, the first time it does; None when it never does."""
-    moment = wall.replace(tzinfo=zone).astimezone(UTC)
-    return moment if moment.astimezone(zone).replace(tzinfo=None) == wall else None
+def _is_shown(wall: datetime, zone: ZoneInfo) -> bool:
+    """Say whether a clock on the wall ever shows this."""
+    return wall.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == wall
 
 
 def _refuse_gaps(cron: CronTimes, zone: ZoneInfo, now: datetime) -> None:
@@ -115,7 +87,7 @@ def _refuse_gaps(cron: CronTimes, zone: ZoneInfo, now: datetime) -> None:
     for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
         if _noon(day, zone) != _noon(day + timedelta(days=1), zone):
             walls = (*cron.on(day), *cron.on(day + timedelta(days=1)))
-            missed = next((wall for wall in walls if _moment(wall, zone) is None), None)
+            missed = next((wall for wall in walls if not _is_shown(wall, zone)), None)
             if missed is not None:
                 raise InvalidEdit(
                     f"on {missed:%Y-%m-%d} the clocks of {zone.key} go forward over {missed:%H:%M}; choose another "

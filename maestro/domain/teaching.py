@@ -65,9 +65,9 @@ _CONDUCTING: Mapping[TagName, str] = {
     "dollars).",
     TagName.UPDATE_AGENT: "changes what its fields name, which are the same but for slug, and status: active, paused "
     "or archived. Channels are added.",
-    TagName.CREATE_CRON: "plans something. Fields: agent (its slug), name, schedule, prompt (what the agent is told "
-    "each time), timezone; platform and channel, without which its answers come here. A schedule is written as "
-    f"{SCHEDULE_GRAMMAR}.",
+    TagName.CREATE_CRON: "saves when an agent is to do something; this release runs no schedules yet, so promise no "
+    "time. Fields: agent (its slug), name, schedule, prompt (what the agent is told each time), timezone; platform and "
+    f"channel, without which its answers come here. A schedule is written as {SCHEDULE_GRAMMAR}.",
     TagName.CREATE_HEARTBEAT: "does the same for something to look after; its schedule is best an interval.",
     TagName.CREATE_CLIENT: "makes a client. Fields: name, slug, plan (per_task, monthly or prepaid), daily_budget.",
 }

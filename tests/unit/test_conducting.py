@@ -58,7 +58,7 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     assert created == Performed(DONE, "The agent @ada was created.", "ada")
     assert planned.state is DONE
     assert planned.detail == (
-        "The cron “morning” of @ada was created: 0 9 * * * (Europe/Berlin), first at 2026-03-02 08:00 UTC."
+        "The cron “morning” of @ada was saved: 0 9 * * * (Europe/Berlin). This release does not run schedules yet."
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
@@ -165,6 +165,22 @@ def test_what_cannot_be_done_is_told_in_a_sentence_without_tags(store: Store, an
     assert reason in failed.detail
     assert failed.detail.endswith(".")
     assert "[" not in failed.detail
+
+
+def test_what_is_planned_without_a_name_gets_one_of_its_own(store: Store) -> None:
+    def plan(kind: str, prompt: str) -> Performed:
+        return act(store, f"[{kind}]\nagent: bob\nschedule: every 1h\nprompt: {prompt}\n[/{kind}]")[0]
+
+    planned = [plan("CREATE_CRON", "a"), plan("CREATE_CRON", "b"), plan("CREATE_HEARTBEAT", "a")]
+    assert [one.subject for one in planned] == ["bob/Cron Job", "bob/Cron Job 2", "bob/Heartbeat"]
+    assert planned[1].detail.startswith("The cron “Cron Job 2” of @bob was saved: every 1h (UTC).")
+    again = plan("CREATE_CRON", "b")
+    assert (again.state, again.detail) == (
+        FAILED,
+        "The cron was not created: the agent bob has just that planned already, as 'Cron Job 2'; give this one a name.",
+    )
+    with store.view() as tx:
+        assert [one.name for one in tx.schedules.all()] == ["Heartbeat", "Cron Job", "Cron Job 2"]
 
 
 def test_what_was_done_is_told_without_tags(store: Store) -> None:

@@ -127,7 +127,7 @@ def test_a_client_has_one_of_three_plans() -> None:
         ("UPDATE_AGENT", ":ada", "", "nothing to change is named"),
         ("UPDATE_AGENT", ":ada", "slug: bob", "there is no field slug"),
         ("UPDATE_AGENT", ":ada", "force: true", "there is no field force"),
-        ("CREATE_CRON", "", "agent: ada\nschedule: every 1h\nprompt: x", "name: is missing"),
+        ("CREATE_CRON", "", f"agent: ada\nname: {'n' * 65}\nschedule: every 1h\nprompt: x", "name: expected up to 64"),
         ("CREATE_HEARTBEAT", "", "name: n\nschedule: every 1h\nprompt: x", "agent: is missing"),
         ("CREATE_CRON", "", "agent: ada\nname: n\nschedule: every 1h", "prompt: is missing"),
         ("CREATE_CRON", "", "agent: ada\nname: n\nplatform: slack", "name the channel on slack"),
