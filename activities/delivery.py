@@ -107,7 +107,8 @@ class DeliveryActivities:
             if not tx.deliveries.take_lane(job.address.outbound_lane, job.id):
                 return None
             chunks = tx.deliveries.chunks(job.id, step.purpose)
-            chunks = chunks or _store_chunks(tx, job, step.purpose, connector.capabilities)
+            if not chunks and not _left_to_an_agent(tx, job, step):
+                chunks = _store_chunks(tx, job, step.purpose, connector.capabilities)
             first = _next(tx, chunks)
             if first is None:
                 _finish(tx, step, len(chunks))
@@ -157,6 +158,11 @@ def _finish(tx: Transaction, step: DeliverStep, sent: int) -> None:
     if step.closes:
         tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED))
     tx.steps.done(step, DeliverOutcome(chunks=sent))
+
+
+def _left_to_an_agent(tx: Transaction, job: Job, step: DeliverStep) -> bool:
+    """Say whether the agent that hears what became of this job is the one to tell the person that it failed."""
+    return not step.closes and job.parent_id is not None and tx.delegations.answers_to(job) is not None
 
 
 def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Capabilities) -> list[Delivery]:

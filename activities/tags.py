@@ -5,6 +5,7 @@ from temporalio import activity
 from activities.acting import Acted, Acting, ActingRules
 from maestro.domain.answers import shown
 from maestro.domain.conversations import Message
+from maestro.domain.errors import Stopped
 from maestro.domain.flow import AnswerOutcome, AnswerStep
 from maestro.domain.jobs import Ending, Job, JobStatus, Priority
 from maestro.domain.prompts import CallKey, Role
@@ -29,6 +30,8 @@ class TagActivities:
         """
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
+            if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
+                raise Stopped(f"a person stopped job {job.id}")
             answer = parse(tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content)
             acted = Acting(tx, job, self._rules).on(answer.tags) if answer.tags else Acted()
             message = _record(tx, job, shown(answer.visible, acted.told, [task for task, _ in acted.tasks]))
@@ -50,9 +53,10 @@ def _outcome(message: Message, acted: Acted, *, heard: bool) -> AnswerOutcome:
 
 
 def _record(tx: Transaction, job: Job, text: str) -> Message:
-    """Keep what the agent said; the answers of jobs that this one restarts do not count any more."""
+    """Keep what the agent said; the answers of jobs that this one restarts, and what they led to, count no more."""
     if job.restarted_from:
-        tx.conversations.supersede(tx.jobs.ancestors(job))
+        earlier = tx.jobs.ancestors(job)
+        tx.conversations.supersede([*earlier, *(other.id for other in tx.delegations.below(earlier))])
     of_another = tx.conversations.get(job.conversation_id).agent_id != job.agent_id
     return tx.conversations.add(
         Message(

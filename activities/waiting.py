@@ -54,4 +54,9 @@ def _is_news(tx: Transaction, job: Job) -> bool:
     """Say whether the person does not know yet: one notice for all that wait in a channel (decision 9)."""
     if job.inbox_id is None or job.told_to_wait:
         return False
-    return job.lane is None or not any(other.told_to_wait for other in tx.jobs.waiting_jobs_in(LaneKey(job.lane)))
+    lane = tx.delegations.lane_of(job)
+    if lane is None:
+        return True
+    tasks = (task for task in tx.delegations.open_in(job.address, None) if tx.delegations.lane_of(task) == lane)
+    waiting = [*tx.jobs.waiting_jobs_in(LaneKey(lane)), *tasks]
+    return not any(other.told_to_wait and other.status is JobStatus.WAITING for other in waiting)

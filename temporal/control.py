@@ -58,7 +58,7 @@ class TemporalJobControl:
         with self._store.begin() as tx:
             job = tx.jobs.get(job_id)
             newest = _newest(tx, job)
-            reason = refusal(job, newest, mode)
+            reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
             if reason is not None:
                 raise Conflict(reason)
             tx.audit.add(actor, f"job.{mode}", job_id)
@@ -66,8 +66,8 @@ class TemporalJobControl:
                 tx.deliveries.revive(job_id)
                 tx.delegations.reopened(job_id)
                 return tx.jobs.reopen(job).id
-            again: Job = tx.jobs.add(restarted(newest, f"{job.kind}-{ULID()}", tx.now))
-            if job.parent_id is None:
+            again: Job = tx.jobs.add(restarted(newest, f"{newest.kind}-{ULID()}", tx.now))
+            if newest.parent_id is None:
                 tx.merges.follow([newest.id], again.id)
             return again.id
 
@@ -84,7 +84,9 @@ class TemporalJobControl:
 
 
 def _newest(tx: Transaction, job: Job) -> Job:
-    """Return the job that answers the same message now; a task that an agent gave is a matter of its own."""
-    if job.inbox_id is None or job.parent_id is not None:
+    """Return the job that answers the same message, or does the same task, now."""
+    if job.parent_id is not None:
+        return tx.delegations.newest(job)
+    if job.inbox_id is None:
         return job
     return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)

@@ -105,7 +105,7 @@ class Reconciler:
                 return Finding.FINE
             if present.recoveries >= limit:
                 _end(tx, present, Ending(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
-                if not present.notice:
+                if not present.notice and tx.delegations.answers_to(present) is None:
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return Finding.FAILED
             tx.jobs.rerun(present)

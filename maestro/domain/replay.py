@@ -1,5 +1,6 @@
 """Which jobs may be replayed, and what a restart is (design invariant 4, specification 003 step 14)."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -17,11 +18,12 @@ class ReplayMode(StrEnum):
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 
 
-def refusal(job: Job, newest: Job, mode: ReplayMode) -> str | None:
+def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = ()) -> str | None:
     """Return why this job cannot be replayed this way, or None.
 
-    ``newest`` is the job that answers the same message now, this one or a restart of it. A message is answered once:
-    only the newest may be resumed, and while that one still works nothing else begins.
+    ``newest`` is the job that answers the same message now, this one or a restart of it, and ``led_to`` what hangs on
+    its answer. A message is answered once: only the newest may be resumed, and while that one still works, or other
+    agents do for it, nothing else begins.
     """
     if job.erased:
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing left to answer."
@@ -29,6 +31,9 @@ def refusal(job: Job, newest: Job, mode: ReplayMode) -> str | None:
         return f"job {job.id} is {job.status}; only an ended job can be replayed. Cancel it first, or wait."
     if newest.id != job.id and (mode is ReplayMode.RESUME or not newest.status.ended):
         return f"the message of job {job.id} is answered by job {newest.id} now, which is {newest.status}."
+    working = next((other for other in led_to if not other.status.ended), None)
+    if mode is ReplayMode.RESTART and working is not None:
+        return f"job {working.id}, which came of it, is {working.status} still. Cancel that first, or wait."
     if mode is ReplayMode.RESUME and job.status not in RESUMABLE:
         return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
     if mode is ReplayMode.RESTART and job.parent_id is None and (job.inbox_id is None or job.lane is None):

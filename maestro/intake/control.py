@@ -6,6 +6,7 @@ from maestro.domain.control import ControlWord
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Ending, Job, JobStatus
 from maestro.intake.arrival import Arrival, job_of
+from maestro.store.delegations import STOPPED
 from maestro.store.transaction import Transaction
 
 UNSAID = "obeyed without a reply, because too many jobs were waiting"
@@ -38,7 +39,7 @@ def _status(tx: Transaction, arrival: Arrival) -> str:
     lane = arrival.lane
     working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
     behind = tx.jobs.waiting_in(lane)
-    tasks = len(_tasks(tx, arrival))
+    tasks = sum(task.lane is None for task in _tasks(tx, arrival))  # who goes on with results is at work in the lane
     passed_on = [f"{tasks} {'task' if tasks == 1 else 'tasks'} passed on to other agents."] if tasks else []
     asked = [
         f"#{one.id} waits for {'a yes or no' if one.approval else 'an answer'}." for one in tx.questions.open_in(lane)
@@ -65,9 +66,10 @@ def _stop(tx: Transaction, jobs: Sequence[Job]) -> str:
         return "Nothing is running here."
     for job in jobs:
         tx.jobs.request_stop(job.id)
+    tx.delegations.hush(jobs)
     for job in jobs:
         if job.status is JobStatus.PENDING:
-            tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped before it began"))
+            tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason=STOPPED))
         if job.status is JobStatus.WAITING:
             tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, reason="stopped while it waited"))
     return "Stopped."

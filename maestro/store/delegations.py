@@ -1,8 +1,9 @@
 """Tasks that agents gave to other agents: jobs that hang on the job whose answer gave them (decision 13)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import bindparam
+from sqlalchemy import and_, bindparam
+from sqlalchemy.orm import aliased
 from sqlmodel import col, select, update
 from ulid import ULID
 
@@ -13,6 +14,7 @@ from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 
 WITHHELD = "not begun: the message that led to this task was not sent"
+STOPPED = "stopped before it began"
 
 
 class Delegations(Repository):
@@ -22,29 +24,42 @@ class Delegations(Repository):
     on with those results: a job with a parent and no task is such a *continuation* of its parent.
     """
 
-    _UNBEGUN = (col(Job.parent_id) == bindparam("of_parent"), col(Job.status) == JobStatus.PENDING)
-    _HAND_OVER = update(Job).where(*_UNBEGUN).values(claimed_at=bindparam("at"))
-    _WITHHOLD = (
-        update(Job).where(*_UNBEGUN).values(status=JobStatus.CANCELLED, reason=WITHHELD, completed_at=bindparam("at"))
-    )
-    _PARENT = select(Job.parent_id).where(col(Job.id) == bindparam("of_job"))
+    _LED_TO = aliased(Job)
+    # An interrupted answer that was out already is none that a person stopped.
+    _STANDING = select(
+        Job.parent_id,
+        and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),
+        select(_LED_TO.id).where(col(_LED_TO.parent_id) == Job.id, col(_LED_TO.status) == JobStatus.PENDING).exists(),
+    ).where(Job.id == bindparam("of_job"))
 
     def closed(self, job_id: str, status: JobStatus) -> None:
         """Do what the end of a job means for the tasks it gave, and for who waits to hear of it.
 
         Tasks begin when the answer that gave them is out: its workflow starts them, and if that dies the dispatcher
-        does, once the claim has lapsed. Without that answer they do not begin.
+        does, once the claim has lapsed. Without that answer they do not begin, nor after a ``/stop`` that came while it
+        was being sent.
         """
-        self._run(self._HAND_OVER if status is JobStatus.COMPLETED else self._WITHHOLD, of_parent=job_id, at=self._now)
-        if self._run(self._PARENT, of_job=job_id).scalar() is not None:
+        parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
+        if gave and status is JobStatus.COMPLETED and not stopped:
+            self._hand_over(job_id)
+        elif gave:
+            self._withhold(job_id, STOPPED if stopped else WITHHELD)
+        if parent_id is not None:
             self._report(self._fresh(job_id))
 
     def reopened(self, job_id: str) -> None:
-        """Let tasks begin after all that were withheld because the job had failed, now that it is resumed."""
+        """Let tasks begin after all that did not because the job had failed or was stopped, now that it is resumed."""
         withheld = update(Job).where(
-            col(Job.parent_id) == job_id, col(Job.status) == JobStatus.CANCELLED, col(Job.reason) == WITHHELD
+            col(Job.parent_id) == job_id,
+            col(Job.status) == JobStatus.CANCELLED,
+            col(Job.reason).in_((WITHHELD, STOPPED)),
         )
-        self._run(withheld.values(status=JobStatus.PENDING, reason="", completed_at=None, claimed_at=None))
+        again = {"status": JobStatus.PENDING, "reason": "", "completed_at": None, "claimed_at": None}
+        self._run(withheld.values(**again, stop_requested=False))
+
+    def hush(self, jobs: Sequence[Job]) -> None:
+        """Let nobody wait to hear of these jobs any more: who says ``/stop`` does not want to hear about it."""
+        self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
 
     def lineage(self, job: Job) -> list[Job]:
         """Return a job and those above it, nearest first."""
@@ -56,12 +71,31 @@ class Delegations(Repository):
     def of(self, job_id: str) -> Sequence[Job]:
         """Return the jobs that hang on this one, in the order they were made."""
         return self._session.exec(
-            select(Job).where(Job.parent_id == job_id).order_by(col(Job.turn)), execution_options=_AFRESH
+            select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
+            execution_options=_AFRESH,
         ).all()
 
+    def below(self, job_ids: Iterable[str]) -> list[Job]:
+        """Return every job that these led to, directly or through others."""
+        found = [job for job_id in job_ids for job in self.of(job_id)]
+        return [*found, *self.below([job.id for job in found])] if found else []
+
+    def newest(self, job: Job) -> Job:
+        """Return the job that does now what this one was to do: a restart of it, or one that answers in its place."""
+        if job.merged_into is not None:
+            return self.newest(self._fresh(job.merged_into))
+        restarts = select(Job).where(Job.restarted_from == job.id).order_by(col(Job.created_at).desc())
+        again = self._session.exec(restarts).first()
+        return self.newest(again) if again is not None else job
+
     def heard(self, job_id: str) -> Sequence[tuple[Job, Job]]:
-        """Return the tasks whose results a job wanted to hear, each with the job that has its result."""
-        return [(task, self._last(task)) for task in self.of(job_id) if task.hears]
+        """Return the tasks whose results a job wanted to hear, each with the job that has its result.
+
+        Of one that was restarted, it is the restart that counts.
+        """
+        tasks = [task for task in self.of(job_id) if task.hears]
+        restarted = {task.restarted_from for task in tasks}
+        return [(task, self._last(task)) for task in tasks if task.id not in restarted]
 
     def lane_of(self, job: Job) -> str | None:
         """Return the lane in which a job's task began, where its person says things; the job itself holds none."""
@@ -75,20 +109,30 @@ class Delegations(Repository):
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
         """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
+        # What has no parent only tells people something about a task.
         found = select(Job).where(
-            *here, Job.thread == address.thread, Job.kind == JobKind.DELEGATION, col(Job.status).in_(OPEN)
+            *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
         )
         if user_id is not None:
             found = found.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
         return self._session.exec(found.order_by(col(Job.turn))).all()
 
+    def _hand_over(self, job_id: str) -> None:
+        """Count the tasks of a job as claimed by its workflow."""
+        tasks = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING, col(Job.task) != "")
+        self._run(update(Job).where(*tasks).values(claimed_at=self._now))
+
+    def _withhold(self, job_id: str, reason: str) -> None:
+        unbegun = update(Job).where(col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
+        self._run(unbegun.values(status=JobStatus.CANCELLED, reason=reason, completed_at=self._now))
+
     def _report(self, job: Job) -> None:
-        """Let the delegator go on when everything it waits to hear has ended, unless a person stopped it."""
+        """Let the delegator go on when everything it waits to hear has ended, unless it is about to anyway."""
         delegator = self.answers_to(job)
-        if delegator is None or job.stop_requested:
+        if delegator is None:
             return
-        waited_for = [task for task in self.of(delegator.id) if task.hears]
-        if not any(map(self._goes_on, waited_for)):
+        led_to = self.of(delegator.id)
+        if not any(_is_unbegun_continuation(other) or (other.hears and self._goes_on(other)) for other in led_to):
             self._continue(delegator)
 
     def _continue(self, delegator: Job) -> None:
@@ -123,9 +167,15 @@ class Delegations(Repository):
         return job.status in OPEN or any(self._goes_on(other) for other in self.of(job.id) if _is_in_chain(other))
 
     def _last(self, job: Job) -> Job:
-        """Return the newest job of a chain that says something for this one: its last continuation, or itself."""
-        continuations = [other for other in self.of(job.id) if not other.task and other.answer_id is not None]
-        return self._last(continuations[-1]) if continuations else job
+        """Return the job of a chain that says something for this one: its last continuation, or itself.
+
+        One with an answer counts before one without. Where none has any, what the job said first, that it asks others,
+        is no result.
+        """
+        continuations = [other for other in self.of(job.id) if not other.task]
+        answered = [other for other in continuations if other.answer_id is not None]
+        last = (answered or continuations or [job])[-1]
+        return last if last is job else self._last(last)
 
     def _fresh(self, job_id: str) -> Job:
         return self._session.exec(select(Job).where(Job.id == job_id), execution_options=_AFRESH).one()
@@ -137,3 +187,8 @@ _AFRESH = {"populate_existing": True}
 
 def _is_in_chain(job: Job) -> bool:
     return job.hears or not job.task
+
+
+def _is_unbegun_continuation(job: Job) -> bool:
+    """Say whether a delegator is about to go on: it will hear what has ended by then."""
+    return not job.task and job.status is JobStatus.PENDING and job.started_at is None

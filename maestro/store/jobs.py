@@ -80,6 +80,14 @@ class Jobs(Repository):
     )
     _PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
     _WAITING = _PENDING.where(col(Job.lane) == bindparam("its_lane"))
+    _END = (
+        update(Job)
+        .where(col(Job.id) == bindparam("job_id"), col(Job.status).in_(OPEN))
+        .values(
+            {name: bindparam(f"its_{name}") for name in ("status", "error", "reason", "completed_at")}
+            | dict.fromkeys(("waits_for", "waits_since", "wake_at"))
+        )
+    )
     _LAST_TURN = select(func.max(Job.turn))
     _STANDING = select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
 
@@ -149,19 +157,8 @@ class Jobs(Repository):
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""
-        ended = self._run(
-            update(Job)
-            .where(col(Job.id) == job_id, col(Job.status).in_(OPEN))
-            .values(
-                status=ending.status,
-                error=ending.error,
-                reason=ending.reason,
-                completed_at=self._now,
-                waits_for=None,
-                waits_since=None,
-                wake_at=None,
-            )
-        )
+        its = {f"its_{name}": value for name, value in ending}
+        ended = self._run(self._END, job_id=job_id, its_completed_at=self._now, **its)
         return ended.rowcount > 0
 
     def reopen(self, job: Job) -> Job:

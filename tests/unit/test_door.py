@@ -10,7 +10,7 @@ import pytest
 
 from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.inbox import Pace
-from maestro.domain.jobs import Job, JobKind, JobStatus, Priority
+from maestro.domain.jobs import Job, JobKind, JobStatus, Priority, notice_of
 from maestro.domain.messages import Accepted, Address, IncomingMessage
 from maestro.domain.permissions import AccessRules, DmPolicy
 from maestro.domain.routing import RoutingRules
@@ -223,6 +223,7 @@ def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = Non
                 id=job_id,
                 kind=JobKind.DELEGATION,
                 task="count",
+                parent_id="message-before",
                 inbox_id=inbox_id,
                 created_at=tx.now,
                 **address.model_dump(),
@@ -234,6 +235,8 @@ def task(door: Door, channel: str, status: JobStatus, inbox_id: int | None = Non
 
 def test_a_stop_reaches_the_tasks_of_the_channel_and_the_status_names_them(door: Door) -> None:
     running, waiting = task(door, DIRECT, JobStatus.RUNNING), task(door, DIRECT, JobStatus.WAITING)
+    with door.rows.store.begin() as tx:  # a notice that tells of a task is none
+        tx.jobs.add(notice_of(tx.jobs.get(waiting), "notice", "Every model is busy.", tx.now))
     in_a_thread = task(door, DIRECT, JobStatus.RUNNING, thread="aside")
     elsewhere, over = task(door, BOUND, JobStatus.RUNNING), task(door, DIRECT, JobStatus.COMPLETED)
     assert door.say("/status").notice == "Nothing is running here. 2 tasks passed on to other agents."

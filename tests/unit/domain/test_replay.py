@@ -48,6 +48,13 @@ def test_an_open_job_is_not_replayed(mode: ReplayMode) -> None:
     assert refusal(running, running, mode) is not None
 
 
+@pytest.mark.parametrize("status", JobStatus)
+def test_a_message_is_not_restarted_while_a_task_works_for_it(status: JobStatus) -> None:
+    reason = refusal(FAILED, FAILED, ReplayMode.RESTART, [job("over", JobStatus.FAILED), job("task", status)])
+    assert (reason is None) is status.ended
+    assert reason is None or "job task, which came of it" in reason
+
+
 def test_a_control_word_is_never_answered_again() -> None:
     dropped = job("stop", JobStatus.DROPPED, lane=None)
     assert refusal(dropped, dropped, ReplayMode.RESTART) is not None

@@ -8,7 +8,8 @@ import pytest
 
 from maestro.domain.jobs import Ending, Job, JobKind, JobStatus
 from maestro.domain.messages import Address, LaneKey
-from maestro.store.delegations import WITHHELD
+from maestro.domain.replay import restarted
+from maestro.store.delegations import STOPPED, WITHHELD
 from maestro.store.store import Store
 from tests.support.job_rows import Clock
 
@@ -167,14 +168,65 @@ def test_a_delegate_that_waits_itself_reports_with_its_last_word(store: Store) -
         assert [(task.id, last.id) for task, last in tx.delegations.heard("root")] == [("outer", outer_goes_on.id)]
 
 
-def test_what_a_person_stopped_is_not_reported(store: Store) -> None:
+def hush(store: Store, *names: str) -> None:
+    """Stop jobs as a person does who says ``/stop``."""
+    with store.begin() as tx:
+        tx.delegations.hush([tx.jobs.get(name) for name in names])
+
+
+def test_who_says_stop_does_not_hear_what_became_of_a_task(store: Store) -> None:
+    give(store, "task", hears=True)
+    end(store, "root")
+    begin(store, "task")
+    hush(store, "task")
+    end(store, "task", CANCELLED)
+    assert continuations(store) == []
+
+
+def test_nor_does_who_says_it_while_the_delegate_goes_on(store: Store) -> None:
+    give(store, "outer", hears=True)
+    end(store, "root")
+    begin(store, "outer")
+    give(store, "inner", by="outer", hears=True, depth=2)
+    end(store, "outer")
+    done(store, "inner")
+    (goes_on,) = continuations(store, "outer")
+    hush(store, goes_on.id)
+    end(store, goes_on.id, CANCELLED)
+    assert continuations(store) == []
+
+
+def test_what_an_operator_cancels_is_reported_for_the_person_still_waits(store: Store) -> None:
     give(store, "task", hears=True)
     end(store, "root")
     begin(store, "task")
     with store.begin() as tx:
         tx.jobs.request_stop("task")
     end(store, "task", CANCELLED)
-    assert continuations(store) == []
+    assert len(continuations(store)) == 1
+
+
+@pytest.mark.parametrize(("newer", "begins"), [(None, False), ("newer", True)])
+def test_tasks_of_an_answer_that_was_stopped_while_it_was_sent(store: Store, newer: str | None, begins: bool) -> None:
+    """A newer message that interrupts comes too late for an answer that is out: what it promised is done."""
+    give(store, "task")
+    with store.begin() as tx:
+        tx.jobs.request_stop("root")
+        tx.jobs.update("root", merged_into=newer)
+    end(store, "root")
+    assert (job(store, "task").status is JobStatus.PENDING) is begins
+    assert job(store, "task").reason == ("" if begins else STOPPED)
+
+
+def test_a_task_that_was_stopped_with_its_message_begins_when_that_is_resumed(store: Store) -> None:
+    give(store, "task")
+    with store.begin() as tx:
+        tx.jobs.request_stop("task")
+        tx.close_job("task", Ending(status=CANCELLED, reason=STOPPED))
+    end(store, "root", CANCELLED)
+    with store.begin() as tx:
+        tx.delegations.reopened("root")
+    assert (job(store, "task").status, job(store, "task").stop_requested) == (JobStatus.PENDING, False)
 
 
 def test_a_task_resumed_after_its_failure_was_told_is_told_again(store: Store) -> None:
@@ -188,6 +240,69 @@ def test_a_task_resumed_after_its_failure_was_told_is_told_again(store: Store) -
         tx.jobs.reopen(tx.jobs.get("task"))
     done(store, "task")
     assert len(continuations(store)) == 2
+
+
+def test_a_task_resumed_before_its_failure_was_told_is_told_once(store: Store) -> None:
+    give(store, "task", hears=True)
+    end(store, "root")
+    begin(store, "task")
+    end(store, "task", FAILED)
+    with store.begin() as tx:
+        tx.jobs.reopen(tx.jobs.get("task"))
+    done(store, "task")
+    assert len(continuations(store)) == 1
+
+
+def restart(store: Store, name: str) -> str:
+    """Restart a job as an operator does."""
+    with store.begin() as tx:
+        again = tx.jobs.add(restarted(tx.delegations.newest(tx.jobs.get(name)), f"{name}-again", tx.now))
+        return again.id
+
+
+def test_of_a_task_that_was_restarted_only_the_restart_is_heard(store: Store) -> None:
+    give(store, "task", hears=True)
+    give(store, "other", hears=True)
+    end(store, "root")
+    done(store, "task")
+    again = restart(store, "task")
+    done(store, "other")
+    assert continuations(store) == [], "the restart is waited for"
+    done(store, again)
+    with store.view() as tx:
+        assert [task.id for task, _ in tx.delegations.heard("root")] == ["other", again]
+        assert tx.delegations.newest(tx.jobs.get("task")).id == again
+        assert {below.id for below in tx.delegations.below(["root"])} > {"task", "other", again}
+
+
+def test_what_answers_in_the_place_of_a_continuation_is_the_newest(store: Store) -> None:
+    give(store, "task", hears=True)
+    with store.begin() as tx:
+        tx.jobs.add(Job(id="newer", lane=LANE, created_at=tx.now, **PLACE.model_dump()))
+    end(store, "root")
+    done(store, "task")
+    (goes_on,) = continuations(store)
+    with store.begin() as tx:
+        tx.jobs.update(goes_on.id, merged_into="newer")
+    with store.view() as tx:
+        assert tx.delegations.newest(tx.jobs.get(goes_on.id)).id == "newer"
+
+
+def test_a_delegate_that_could_not_go_on_has_no_result(store: Store) -> None:
+    give(store, "outer", hears=True)
+    end(store, "root")
+    begin(store, "outer")
+    give(store, "inner", by="outer", hears=True, depth=2)
+    with store.begin() as tx:
+        tx.jobs.update("outer", answer_id=7)  # that it asks inner
+    end(store, "outer")
+    done(store, "inner")
+    (goes_on,) = continuations(store, "outer")
+    begin(store, goes_on.id)
+    end(store, goes_on.id, FAILED)
+    with store.view() as tx:
+        ((task, last),) = tx.delegations.heard("root")
+    assert (task.id, last.id, last.status) == ("outer", goes_on.id, FAILED)
 
 
 def test_who_is_heard_by_whom(store: Store) -> None:
