@@ -3,7 +3,7 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
@@ -13,8 +13,11 @@ from maestro.domain.words import Slug
 
 LIMIT = 100
 MOST = 1000
+LARGEST = 2**63 - 1
 
 router = APIRouter(route_class=PasswordRoute, tags=["bindings"], prefix="/api/bindings")
+
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class BindingOrder(NewBinding):
@@ -43,14 +46,14 @@ def bind_channel(parts: Parts, new: BindingOrder) -> Binding:
 
 
 @router.patch("/{binding_id}")
-def change_binding(parts: Parts, binding_id: int, change: BindingChange) -> Binding:
+def change_binding(parts: Parts, binding_id: Number, change: BindingChange) -> Binding:
     """Change the fields that are given; 409 for a binding of the configuration."""
     with parts.store.begin() as tx:
         return tx.agents.view(tx.agents.change_binding(tx.agents.channel(binding_id), change, OPERATOR))
 
 
 @router.delete("/{binding_id}", status_code=HTTPStatus.NO_CONTENT)
-def free_channel(parts: Parts, binding_id: int) -> None:
+def free_channel(parts: Parts, binding_id: Number) -> None:
     """Free a channel; 409 for a binding of the configuration."""
     with parts.store.begin() as tx:
         tx.agents.unbind_channel(tx.agents.channel(binding_id), OPERATOR)

@@ -15,6 +15,7 @@ from maestro.domain.errors import Conflict
 
 LIMIT = 20
 MOST = 10_000
+LARGEST = 2**63 - 1
 
 app = typer.Typer()
 
@@ -24,7 +25,7 @@ def versions(
     ctx: typer.Context,
     slug: Slug,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[int | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    cursor: Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where a list said `next`.")] = None,
     as_json: Json = False,
     config: Config = None,
     data_dir: DataDir = None,
@@ -54,7 +55,7 @@ def show_diff(
     given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         agent = tx.agents.named(slug)
-        found = version_detail(*tx.versions.pair(agent, version or agent.version, against))
+        found = version_detail(*tx.versions.pair(agent, agent.version if version is None else version, against))
     write(found, differences(found), as_json)
 
 

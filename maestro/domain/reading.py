@@ -13,6 +13,7 @@ Shape = TypeVar("Shape", bound=BaseModel)
 _SENTENCES = {
     "missing": "is missing; add it",
     "string_type": "expected a text",
+    "string_unicode": "expected whole characters; there is half of one in it",
     "bool_type": "expected true or false",
     "tuple_type": "expected a list",
     "string_too_long": "must have at most {max_length} characters",

@@ -5,17 +5,34 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters, halves of characters, and what turns the direction of writing: a name would look like another."""
+
 
 def matching(pattern: str, expectation: str) -> AfterValidator:
-    """Return a rule for a text; the expectation never quotes the value, which may be a misplaced secret."""
+    """Return a rule for a word or a line, which has nothing in it that people do not see.
+
+    The expectation never quotes the value, which may be a misplaced secret.
+    """
     compiled = re.compile(pattern)
 
     def check(text: str) -> str:
         if compiled.fullmatch(text) is None:
             raise ValueError(f"expected {expectation}")
+        if _UNSEEN.search(text):
+            raise ValueError("expected only characters that people can see; take out the others")
         return text
 
     return AfterValidator(check)
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("expected no NUL characters; take them out")
+    return text
+
+
+_WITHOUT_NUL = AfterValidator(_without_nul)
 
 
 Slug = Annotated[
@@ -31,10 +48,10 @@ ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: 
 ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
 
 DisplayName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "up to 64 characters without a blank at either end")]
-Description = Annotated[str, Field(max_length=2_000)]
-Voice = Annotated[str, Field(max_length=200)]
-Quirks = Annotated[tuple[Annotated[str, Field(max_length=500)], ...], Field(max_length=20)]
-SystemPrompt = Annotated[str, Field(max_length=100_000)]
+Description = Annotated[str, Field(max_length=2_000), _WITHOUT_NUL]
+Voice = Annotated[str, Field(max_length=200), _WITHOUT_NUL]
+Quirks = Annotated[tuple[Annotated[str, Field(max_length=500), _WITHOUT_NUL], ...], Field(max_length=20)]
+SystemPrompt = Annotated[str, Field(max_length=100_000), _WITHOUT_NUL]
 PreferredModel = Annotated[str, matching(r"\S{0,200}", "the name of a model without blanks, or nothing")]
 Fallbacks = Annotated[tuple[ModelName, ...], Field(max_length=20)]
 ToolNames = Annotated[tuple[ToolName, ...], Field(max_length=200)]

@@ -43,7 +43,8 @@ class AgentVersions(Repository):
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""
         wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
-        found = self._session.exec(wanted).first()
+        # A number may be larger than the store has any.
+        found = self._session.exec(wanted).first() if 1 <= number <= agent.version else None
         if found is None:
             raise NotFound(f"agent {agent.slug} has no version {number}; the newest is {agent.version}")
         return found

@@ -12,6 +12,7 @@ from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 
 BOB = {"slug": "bob", "name": "Bob", "role": "coder", "systemPrompt": "Be brief.", "tools": ["calculate"]}
+HUGE = 10**30
 CODE = {"agent": "ada", "platform": "slack", "channel": "C1", "permission": "read_only"}
 
 
@@ -64,6 +65,11 @@ async def test_an_agent_is_made_shown_and_changed(http: httpx.AsyncClient) -> No
         ("GET", "/agents/ada/versions/7", None, 404, "agent ada has no version 7"),
         ("POST", "/agents/ada/rollback", {"version": 0}, 400, "body version: Input should be greater"),
         ("DELETE", "/agents/bob", None, 404, "there is no agent 'bob'"),
+        ("GET", f"/agents/ada/versions/{HUGE}", None, 404, "agent ada has no version 1000"),
+        ("GET", f"/agents/ada/versions/{-HUGE}", None, 404, "agent ada has no version -1000"),
+        ("POST", "/agents/ada/rollback", {"version": HUGE}, 404, "agent ada has no version 1000"),
+        ("PATCH", f"/bindings/{HUGE}", {}, 400, "binding_id: Input should be less than"),
+        ("DELETE", f"/bindings/{HUGE}", None, 400, "binding_id: Input should be less than"),
     ],
 )
 async def test_what_cannot_be_is_refused_with_a_reason(

@@ -76,7 +76,13 @@ def agent(**fields: Any) -> Agent:
         ({"slug": "ada", "dailyBudgetUsd": -1}, "dailyBudgetUsd: must be at least 0"),
         ({"slug": "ada", "dailyBudgetUsd": float("nan")}, "dailyBudgetUsd: must be"),
         ({"slug": "ada", "status": "gone"}, "status: expected 'active', 'paused' or 'archived'"),
-        ({"slug": "ada", "systemPrompt": "half \ud83d"}, "systemPrompt: "),
+        ({"slug": "ada", "systemPrompt": "half \ud83d"}, "systemPrompt: expected whole characters"),
+        ({"slug": "ada", "systemPrompt": "x\0"}, "systemPrompt: expected no NUL"),
+        ({"slug": "ada", "quirks": ["x\0"]}, r"quirks\[0\]: expected no NUL"),
+        ({"slug": "ada", "name": "half \ud83d"}, "name: expected only characters that people can see"),
+        ({"slug": "ada", "name": "\x1b[31mAda"}, "name: expected only characters that people can see"),
+        ({"slug": "ada", "name": "\u202eadA"}, "name: expected only characters that people can see"),
+        ({"slug": "ada", "client": "\udc00"}, "client: expected only characters that people can see"),
     ],
 )
 def test_an_agent_that_breaks_a_rule_is_refused_with_its_field_and_the_fix(fields: Any, said: str) -> None:
@@ -97,6 +103,7 @@ def test_every_mistake_is_told_at_once_and_no_value_is_quoted() -> None:
         (NewBinding, {"platform": "web"}, "channel: is missing"),
         (NewBinding, {"platform": "web", "channel": "a b"}, "channel: expected an id without blanks"),
         (NewBinding, {"platform": "web", "channel": "a", "permission": "some"}, "permission: expected 'full'"),
+        (NewBinding, {"platform": "web", "channel": "a\0"}, "channel: expected only characters that people can see"),
         (BindingChange, {"channel": "b"}, "channel: unknown field"),
         (NewClient, {"name": ""}, "name: expected 1 to 64 characters"),
         (NewClient, {"name": "Acme", "slug": "Acme"}, "slug: expected a slug, or nothing"),
