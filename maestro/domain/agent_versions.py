@@ -7,7 +7,7 @@ from pydantic import JsonValue
 from pydantic.alias_generators import to_camel
 
 from maestro.domain.agent_edits import AgentFields
-from maestro.domain.agents import Agent, AgentVersion
+from maestro.domain.agents import Agent, AgentStatus, AgentVersion, MemoryScope
 from maestro.domain.views import View
 
 
@@ -68,8 +68,11 @@ def snapshot(fields: AgentFields) -> str:
 
 
 def fields_at(version: AgentVersion) -> AgentFields:
-    """Return what the agent was after that edit."""
-    return AgentFields.model_validate_json(version.snapshot)
+    """Return what the agent was after that edit; what an earlier release let people write is not judged again."""
+    kept = json.loads(version.snapshot)
+    lists = {name: tuple(value) for name, value in kept.items() if isinstance(value, list)}
+    scope = MemoryScope(kept["memoryScope"]) if kept["memoryScope"] else None
+    return AgentFields.model_construct(**{**kept, **lists, "memoryScope": scope, "status": AgentStatus(kept["status"])})
 
 
 def diff(before: AgentFields | None, after: AgentFields) -> tuple[FieldChange, ...]:

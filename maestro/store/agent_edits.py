@@ -64,7 +64,7 @@ class AgentEdits(Bindings):
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Make a new version that is as an old one was; raises ``NotFound``, and what ``change`` raises."""
         old = fields_at(AgentVersions(self._session, self._now).get(agent, number))
-        change = AgentChange.model_validate({**old.model_dump(by_alias=False), "force": force})
+        change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
     def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agent_edits import AgentChange, BindingChange, NewAgent, NewBinding
+from maestro.domain.agent_views import version_page
 from maestro.domain.agents import Agent, AgentStatus, BotInstance, BusyMode, Permission
 from maestro.domain.client_edits import NewClient
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound
@@ -92,6 +93,19 @@ def test_an_agent_that_is_older_than_versions_keeps_what_it_was(store: Store) ->
     assert history(store, "ada") == [(2, GRACE, ""), (1, "an earlier release", "")]
     with store.begin() as tx:
         assert tx.agents.roll_back(tx.agents.named("ada"), 1, GRACE).system_prompt == "Be brief."
+
+
+def test_what_an_earlier_release_let_people_write_can_be_looked_at_and_gone_back_to(store: Store) -> None:
+    longer = "x" * 2_001
+    with store.begin() as tx:
+        tx.agents.put(tx.agents.named("ada")).description = longer
+    with store.begin() as tx:
+        change(tx, "ada", description="short", tools=("calculate",))
+        page = version_page(tx.versions.of(tx.agents.named("ada")), 2)
+        assert set(page.items[0].changed) == {"description", "tools"}
+        ada = tx.agents.roll_back(tx.agents.named("ada"), 1, GRACE)
+        assert (ada.description, ada.tools, ada.version) == (longer, None, 3)
+        assert tx.versions.get(ada, 3).snapshot == tx.versions.get(ada, 1).snapshot
 
 
 def test_a_slug_that_is_taken_is_refused_with_the_way_out(store: Store) -> None:
