@@ -40,7 +40,9 @@ class Clients(Repository):
         """Make a client; raises ``Conflict`` when its name or slug is taken."""
         if self._of_name(new.name) is not None:
             raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
-        self._require_free(new.slug)
+        if new.name != new.slug and (other := self._of_slug(new.name)) is not None:
+            raise Conflict(f"{new.name} is the slug of the client {other.name!r}; choose another name")
+        self._require_free(new.slug, new.name)
         client = Client(**new.model_dump(by_alias=False))
         self._put(client)
         Audit(self._session, self._now).add(actor, "client.create", client.name)
@@ -50,7 +52,7 @@ class Clients(Repository):
         """Change a client; raises ``Conflict`` for one of the configuration, or when the slug is taken."""
         _require_ours(client)
         if "slug" in change.given and change.slug != client.slug:
-            self._require_free(change.slug)
+            self._require_free(change.slug, client.name)
         different = sorted(name for name in change.given if getattr(client, name) != getattr(change, name))
         for name in different:
             setattr(client, name, getattr(change, name))
@@ -73,7 +75,7 @@ class Clients(Repository):
         """Make or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""
         client = self._of_name(new.name) or Client(name=new.name)
         if new.slug != client.slug:
-            self._require_free(new.slug)
+            self._require_free(new.slug, new.name)
         for name, value in new.model_dump(by_alias=False).items():
             setattr(client, name, value)
         client.configured = True
@@ -109,9 +111,10 @@ class Clients(Repository):
     def _of_slug(self, slug: str) -> Client | None:
         return self._session.exec(select(Client).where(Client.slug == slug, Client.slug != "")).first()
 
-    def _require_free(self, slug: str) -> None:
-        taken = self._of_slug(slug)
-        if taken is not None:
+    def _require_free(self, slug: str, name: str) -> None:
+        """Refuse a slug that finds somebody else than the client of this name."""
+        taken = self._of_slug(slug) or self._of_name(slug)
+        if taken is not None and taken.name != name:
             raise Conflict(f"the slug {slug} is that of the client {taken.name!r}; choose another")
 
 

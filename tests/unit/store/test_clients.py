@@ -43,6 +43,11 @@ def test_names_and_slugs_are_unique(store: Store) -> None:
         tx.clients.create(NewClient(name="Initech"), GRACE)  # two without a slug
         with pytest.raises(Conflict, match="the slug acme"):
             tx.clients.change(globex, ClientChange(slug="acme"), GRACE)
+        with pytest.raises(Conflict, match="acme is the slug of the client 'Acme'; choose another name"):
+            tx.clients.create(NewClient(name="acme"), GRACE)
+        tx.clients.create(NewClient(name="hooli", slug="hooli"), GRACE)
+        with pytest.raises(Conflict, match="the slug hooli is that of the client 'hooli'"):
+            tx.clients.change(globex, ClientChange(slug="hooli"), GRACE)
 
 
 def test_only_what_is_given_changes(store: Store) -> None:
