@@ -49,10 +49,16 @@ def _update_agent(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     agent = tx.agents.named(wish.slug)
     if agent.id == by.agent.id and wish.change.given & OWN_STANDING:
         raise Forbidden("a conductor does not change its own role or status; an operator can")
+    before = tx.agents.fields(agent)
     tx.agents.change(agent, wish.change, by.actor, by.reason)
     for channel in wish.channels:
         _bind(tx, agent, channel, by)
-    changed = ", ".join(sorted(wish.change.given)) or "its channels"
+    after = tx.agents.fields(agent)
+    different = [name for name in sorted(wish.change.given) if getattr(before, name) != getattr(after, name)]
+    if not different and not wish.channels:
+        tx.audit.add(by.actor, "agent.same", agent.slug, by.job_id)
+        return Performed(ActionState.DONE, f"The agent @{agent.slug} is like that already.", agent.slug)
+    changed = ", ".join(different) or "its channels"
     return Performed(
         ActionState.DONE, f"The agent @{agent.slug} was changed: {changed}{_bound(wish.channels)}.", agent.slug
     )

@@ -123,6 +123,16 @@ def test_an_update_changes_what_it_names_and_binds_channels(store: Store) -> Non
         assert permissions == {"42": Permission.NOTIFY_ONLY, "8": Permission.READ_ONLY}
 
 
+def test_an_update_that_changes_nothing_says_so(store: Store) -> None:
+    changes = act(store, "[UPDATE_AGENT:bob]\nvoice: dry\nrole: assistant\n[/UPDATE_AGENT]" * 2)
+    assert [done.detail for done in changes] == [
+        "The agent @bob was changed: voice.",
+        "The agent @bob is like that already.",
+    ]
+    with store.view() as tx:
+        assert audited(tx)[-2:] == [("discord:1", "agent.change", "bob"), ("discord:1", "agent.same", "bob")]
+
+
 @pytest.mark.parametrize("field", ["role: assistant", "status: paused", "status: archived\nvoice: dry"])
 def test_a_conductor_cannot_lock_itself_out(store: Store, field: str) -> None:
     [refused] = act(store, f"[UPDATE_AGENT:chief]\n{field}\n[/UPDATE_AGENT]")
