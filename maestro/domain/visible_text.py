@@ -63,7 +63,7 @@ class VisibleText:
             if self._is_empty():
                 del self._pieces[self._line :]
                 return following[1:]
-        elif any(not self._pieces[number][1].isspace() for number in range(self._line, len(self._pieces))):
+        elif any(not self._pieces[number][1].isspace() for number in reversed(range(self._line, len(self._pieces)))):
             self._trim()
             self._pieces.append((False, "" if following.startswith(_CLINGING) else " "))
         return following
