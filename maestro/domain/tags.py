@@ -37,7 +37,7 @@ KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
 
 _READINGS = 3
 _START = re.compile(rf"\[(/?)({'|'.join(TagName)})(?=[:\]\s]|\Z)", re.IGNORECASE | re.ASCII)
-_QUOTATION = re.compile(r"^ {0,3}>[^\n]*(?:\n {0,3}>[^\n]*)*+", re.MULTILINE)
+_QUOTATION = re.compile(r"^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+>[^\n]*(?:\n[^\S\n]*+>[^\n]*)*+", re.MULTILINE)
 _TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
 
 
@@ -96,7 +96,8 @@ def parse(answer: str) -> Parsed:
     at the latest with the answer, and is not. A block that is closed may hold MEMORY and STATE tags as text; any other
     tag that opens in it ends it. A closing tag in code counts only where none outside of it does. Without a proper key
     and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing. What
-    stands in a quotation is somebody else's: taken out as far as the quotation goes, and no tag of this answer.
+    stands in a quotation, be it in a list, is somebody else's: taken out as far as the quotation goes, and no tag of
+    this answer.
 
     Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
     """

@@ -208,6 +208,8 @@ def test_what_becomes_a_tag_when_another_is_gone_is_not_shown_and_not_acted_on()
         (">[CREATE_AGENT]\n>slug: x\n>[/CREATE_AGENT]", ">"),
         ("You wrote:\n> [DELEGATE:bob] task\n\nI will not.", "You wrote:\n> task\n\nI will not."),
         ("> [STATE:key] b\nmine [/STATE]", "> b\nmine"),
+        ("1. > a [STATE:key] b [/STATE]\n   > c\nd", "1. > a\n   > c\nd"),
+        ("- You wrote:\n      > a [STATE:key] b [/STATE]\nd", "- You wrote:\n      > a\nd"),
     ],
 )
 def test_what_is_quoted_is_taken_out_and_is_no_tag_of_the_answer(answer: str, visible: str) -> None:
