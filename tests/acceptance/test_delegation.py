@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import WorkflowExecutionDescription
 
+from maestro.domain.errors import Conflict
 from maestro.domain.replay import ReplayMode
 from tests.support.instance import Instance, Row, free_port, running_instance
 from tests.support.llm_server import Failure, Recorded
@@ -144,6 +145,45 @@ async def test_a_task_that_fails_is_told_to_who_waits_for_it(maestro: Instance, 
         with maestro.operator() as operator:
             await operator.control.replay(failed["id"], ReplayMode.RESUME, "operator")
         assert await heard(client) == "Bob could, after all."
+        maestro.change("UPDATE agents SET status = 'paused' WHERE slug = 'bob'")
+        with maestro.operator() as operator:
+            again = await operator.control.replay(failed["id"], ReplayMode.RESTART, "operator")
+        assert await heard(client) == "Bob could not.", "who waits for the result tells of it, and nobody else"
+        maestro.change("UPDATE agents SET status = 'active' WHERE slug = 'bob'")
+        await tasks_of(maestro, channel, 5)
+        assert len(said_to(client)) == 4
+        with maestro.operator() as operator, pytest.raises(Conflict, match=again):
+            await operator.control.replay(failed["id"], ReplayMode.RESUME, "operator")
+
+
+async def test_a_message_is_restarted_when_its_tasks_are_done_and_replaces_what_came_of_them(
+    maestro: Instance, channel: str
+) -> None:
+    maestro.llm.script("once more", reply="Bob will. [DELEGATE:bob]sing[/DELEGATE]")
+    maestro.llm.script("> sing\n", failure=Failure.silence(), times=1)
+    async with maestro.client(channel, api_key=KEY) as client:
+        await client.say("@ada once more")
+        assert await heard(client) == "Bob will."
+        await maestro.until("SELECT 1 FROM queue WHERE channel = ? AND task = 'sing' AND status = 'running'", channel)
+        (task,) = maestro.query("SELECT * FROM queue WHERE channel = ? AND task = 'sing'", channel)
+        with maestro.operator() as operator:
+            with pytest.raises(Conflict, match=task["id"]):
+                await operator.control.replay(task["parent_id"], ReplayMode.RESTART, "operator")
+            await operator.control.cancel(task["id"], "operator")
+            await tasks_of(maestro, channel, 1)
+            maestro.llm.script("> sing\n", reply="La la.")
+            await operator.control.replay(task["id"], ReplayMode.RESUME, "operator")
+            assert await heard(client) == "La la."
+            await tasks_of(maestro, channel, 1)
+            await operator.control.replay(task["parent_id"], ReplayMode.RESTART, "operator")
+        assert [await heard(client), await heard(client)] == ["Bob will.", "La la."]
+        await tasks_of(maestro, channel, 2)
+    said = maestro.query(
+        "SELECT superseded FROM messages JOIN queue ON queue.id = job_id WHERE channel = ? AND role = 'assistant' "
+        "ORDER BY messages.id",
+        channel,
+    )
+    assert [row["superseded"] for row in said] == [1, 1, 0, 0]
 
 
 async def test_a_circle_ends_with_a_clear_note(maestro: Instance, channel: str) -> None:

@@ -1,0 +1,83 @@
+"""Steps of jobs that agents gave each other, over a store: what is not acted on, and what people are not told twice."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from activities.acting import ActingRules
+from activities.tags import TagActivities
+from activities.waiting import WaitingActivities
+from maestro.domain.agents import Agent, MemoryScope
+from maestro.domain.errors import Stopped, WaitReason
+from maestro.domain.flow import AnswerStep, ParkStep
+from maestro.domain.jobs import WAITING_NOTICE, Job, JobKind, JobStatus, StepRef, Wait
+from tests.support.job_rows import JobRows
+from tests.support.spoken import NoTyping, Spoken
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    """A store with two agents."""
+    rows = JobRows.at(tmp_path)
+    with rows.store.begin() as tx:
+        tx.agents.put(Agent(slug="bob", name="Bob", created_at=tx.now, updated_at=tx.now))
+    yield rows
+    rows.store.close()
+
+
+async def test_an_answer_does_not_act_after_a_stop_that_came_as_the_step_began(rows: JobRows) -> None:
+    job_id = await Spoken(rows).answered("hello", "[DELEGATE:bob]one[/DELEGATE]")
+    step = AnswerStep(job_id=job_id, step="tags", number=1)
+    with rows.store.begin() as tx:
+        tx.jobs.request_stop(job_id)
+        tx.steps.start(step, "record_answer", 1)
+    with pytest.raises(Stopped):
+        TagActivities(rows.store, ActingRules(MemoryScope.AGENT, frozenset())).record_answer(step)
+    with rows.store.view() as tx:
+        assert [task.task for task in tx.delegations.of(job_id)] == ["one"]
+
+
+def given(rows: JobRows, by: str, name: str) -> str:
+    """Have a job give a task, and return it once it is worked on."""
+    with rows.store.begin() as tx:
+        asked = tx.jobs.get(by)
+        place = asked.address.model_dump()
+        kind, inbox_id = JobKind.DELEGATION, asked.inbox_id
+        tx.jobs.add(Job(id=name, kind=kind, inbox_id=inbox_id, parent_id=by, task="count", created_at=tx.now, **place))
+        tx.jobs.started(name)
+    return name
+
+
+def parked(rows: JobRows, job_id: str) -> None:
+    """Let a job find that every account has to be left alone."""
+    model, park = StepRef(job_id=job_id, step="model-1"), ParkStep(job_id=job_id, step="park-1", steps=("model-1",))
+    with rows.store.begin() as tx:
+        tx.steps.start(model, "call_model", 1)
+        wait = Wait(reason=WaitReason.ACCOUNT, wake_at=tx.now + timedelta(minutes=5))
+        tx.steps.suspended(model, "AccountsExhausted", "", wait)
+        tx.steps.start(park, "park_job", 1)
+    assert WaitingActivities(rows.store, NoTyping(), lambda: None).park_job(park).status is JobStatus.WAITING
+
+
+def notices(rows: JobRows) -> int:
+    """Count how often people were told that they have to wait."""
+    with rows.store.view() as tx:
+        return sum(job.notice == WAITING_NOTICE for job in tx.jobs.claimable(50, tx.now))
+
+
+def test_one_notice_for_all_tasks_of_a_channel_that_wait_for_an_account(rows: JobRows) -> None:
+    root, elsewhere = rows.add("hello"), rows.add("hello", platform="slack")
+    for job_id in (root, elsewhere):
+        rows.end(job_id, JobStatus.COMPLETED)
+    for name in ("one", "two"):
+        parked(rows, given(rows, root, name))
+    assert notices(rows) == 1
+    behind = rows.add("and me?")
+    with rows.store.begin() as tx:
+        tx.jobs.started(behind)
+    parked(rows, behind)
+    assert notices(rows) == 1, "a message of the same lane knows from the tasks"
+    parked(rows, given(rows, elsewhere, "three"))
+    assert notices(rows) == 2
