@@ -72,8 +72,9 @@ def _key(written: str) -> str:
 def _plain(lines: Sequence[str]) -> str:
     """Return a value as it is written; after a block's mark or nothing, the lines below it."""
     first, *rest = lines
-    below = textwrap.dedent("\n".join(rest)).strip("\n")
+    below = textwrap.dedent("\n".join(rest)).rstrip("\n")
     if first in _BLOCK_MARKS:
+        below = below.lstrip("\n")
         return " ".join(below.split("\n")) if first.startswith(">") else below
     return f"{first}\n{below}".strip()
 

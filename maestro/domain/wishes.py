@@ -84,16 +84,14 @@ class ChangeWish:
 
 def agent_wish(tag: Tag, asked_in: Address) -> AgentWish:
     """Read CREATE_AGENT; raises ``InvalidEdit``."""
-    found = _fields(tag)
+    found = _filled(tag)
     channels = _channels(found, asked_in)
-    slug = slug_of(str(found.get("slug", "")))
-    named = {name: value for name, value in found.items() if value != ""}
-    return AgentWish(read(NewAgent, {**named, **({"slug": slug} if slug else {})}), channels)
+    return AgentWish(read(NewAgent, _with_slug(found, "slug")), channels)
 
 
 def change_wish(tag: Tag, asked_in: Address) -> ChangeWish:
     """Read UPDATE_AGENT; raises ``InvalidEdit``, also when nothing is to be changed."""
-    found = _fields(tag)
+    found = _values(_fields(tag))
     channels = _channels(found, asked_in)
     if not found and not channels:
         raise InvalidEdit(f"nothing to change is named; there are {', '.join(FIELDS[tag.name])}")
@@ -105,15 +103,13 @@ def schedule_wish(tag: Tag, asked_in: Address) -> NewSchedule:
 
     Without a channel, what the agent says goes where the conductor was asked.
     """
-    found = {name: value for name, value in _fields(tag).items() if value != ""}
-    place = _place(found, asked_in)
-    agent = slug_of(str(found.get("agent", "")))
-    return read(NewSchedule, {**found, **place, **({"agent": agent} if agent else {})})
+    found = _filled(tag)
+    return read(NewSchedule, {**_with_slug(found, "agent"), **_place(found, asked_in)})
 
 
 def client_wish(tag: Tag) -> NewClient:
     """Read CREATE_CLIENT; raises ``InvalidEdit``."""
-    found = {name: value for name, value in _fields(tag).items() if value != ""}
+    found = _filled(tag)
     if "plan" in found:
         found["plan"] = str(found["plan"]).lower().replace("-", "_").replace(" ", "_")
     return read(_NewClient, found)
@@ -124,18 +120,36 @@ def slug_of(written: str) -> str:
     return written.strip().removeprefix("@").lower()
 
 
+def _with_slug(found: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
+    """Return the fields with the slug that was meant in one of them."""
+    return {**found, name: slug_of(str(found[name]))} if name in found else {**found}
+
+
+def _filled(tag: Tag) -> dict[str, JsonValue]:
+    """Return the values of a tag that makes something: a field with nothing behind it is one that is left out."""
+    return _values({name: value for name, value in _fields(tag).items() if value not in ("", None)})
+
+
 def _fields(tag: Tag) -> dict[str, JsonValue]:
-    """Return the fields of a tag under the names of the values they are for."""
+    """Return the fields of a tag; where a text is expected, JSON's word for nothing is nothing."""
     written = {**fields(tag.body, _TEXTS)}
     personality = written.pop("personality", None)
-    found = _renamed({**written, **_object(personality, "personality")} if personality is not None else written)
+    found = _renamed(
+        {**written, **_object(personality, "personality", "voice and quirks")} if personality is not None else written
+    )
     _known(found, FIELDS[tag.name])
+    return {name: "" if name in _TEXTS and value == "null" else value for name, value in found.items()}
+
+
+def _values(found: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return fields under the names of the values they are for."""
     for name in _LISTS & found.keys():
         found[name] = _words(found[name])
     if "quirks" in found:
         found["quirks"] = _lines(found["quirks"])
     if "daily_budget" in found:
-        found["daily_budget_usd"] = found.pop("daily_budget")
+        budget = found.pop("daily_budget")
+        found["daily_budget_usd"] = None if budget == "" else budget
     return found
 
 
@@ -157,9 +171,9 @@ def _known(found: Mapping[str, JsonValue], names: Sequence[str]) -> None:
         )
 
 
-def _object(value: JsonValue, name: str) -> dict[str, JsonValue]:
+def _object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
-        raise InvalidEdit(f"{name}: expected fields, such as voice and quirks")
+        raise InvalidEdit(f"{name}: expected fields, such as {example}")
     return value
 
 
@@ -190,9 +204,10 @@ def _channels(found: dict[str, JsonValue], asked_in: Address) -> tuple[NewBindin
 
 
 def _binding(written: JsonValue, asked_in: Address) -> NewBinding:
-    if isinstance(written, str):
+    if isinstance(written, str | int):
         written = {"channel": written}
-    found = _renamed({_snake(name): value for name, value in _object(written, "channels").items()})
+    place = _object(written, "channels", "platform and channel")
+    found = _renamed({_snake(name): value for name, value in place.items()})
     _known(found, _CHANNEL_FIELDS)
     return read(NewBinding, {**found, **_place(found, asked_in)})
 

@@ -41,6 +41,7 @@ def test_a_value_is_what_json_says_or_text(value: str, read: object) -> None:
     ("body", "read"),
     [
         ("text: one\ntwo\n\n  three\nend: x", "one\ntwo\n\n  three"),
+        ("text: one\n\n  two\nend: x", "one\n\ntwo"),
         ("text: one\n  Note: two\nend: x", "one\nNote: two"),
         ("text: |\n  one\n    two\n\n  three\nend: x", "one\n  two\n\nthree"),
         ("text: >-\n  one\n  two\nend: x", "one two"),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from maestro.domain.agent_edits import NewBinding
+from maestro.domain.agent_edits import NewAgent, NewBinding
 from maestro.domain.agents import AgentStatus, Permission
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.messages import Address
@@ -66,14 +66,23 @@ daily_budget: 2.5"""
 def test_what_is_left_empty_is_as_for_everybody() -> None:
     wish = agent_wish(written("CREATE_AGENT", "slug: ada\nname:\ntools: null\nrole:"), HERE)
     assert (wish.agent.name, wish.agent.role, wish.agent.tools, wish.channels) == ("", "assistant", None, ())
+    blank = "slug: ada\nmodel: null\nclient: null\ntools:\nskills:\nallow_users:\nquirks:\ndaily_budget:\nchannels:"
+    assert agent_wish(written("CREATE_AGENT", blank), HERE).agent == NewAgent(slug="ada", name="")
+    change = change_wish(written("UPDATE_AGENT", "model: null\ndaily_budget:\ntools:", ":ada"), HERE).change
+    assert (change.model, change.daily_budget_usd, change.tools) == ("", None, ())
+    assert change.given == {"model", "daily_budget_usd", "tools"}
 
 
 def test_lists_may_be_written_without_quotation_marks() -> None:
-    body = "slug: ada\ntools: [calculate, 'get_time']\nquirks: [rhymes, never shouts]\nskills: []\nchannels: [here, C1]"
+    body = (
+        "slug: ada\ntools: [calculate, 'get_time']\nquirks: [rhymes, never shouts]\nskills: []\nchannels: [here, C1, 7]"
+    )
     wish = agent_wish(written("CREATE_AGENT", body), HERE)
     assert (wish.agent.tools, wish.agent.skills) == (("calculate", "get_time"), ())
     assert wish.agent.quirks == ("rhymes", "never shouts")
-    assert [channel.channel for channel in wish.channels] == ["42", "C1"]
+    assert [channel.channel for channel in wish.channels] == ["42", "C1", "7"]
+    [bound] = agent_wish(written("CREATE_AGENT", "slug: ada\nchannels: [123456]"), HERE).channels
+    assert bound.channel == "123456"
 
 
 def test_a_change_names_only_what_changes() -> None:
@@ -118,8 +127,10 @@ def test_a_client_has_one_of_three_plans() -> None:
         ("CREATE_AGENT", "", "slug: ada\ntools: []\nallowed_tools: []", "tools stands there twice"),
         ("CREATE_AGENT", "", "slug: ada\ntools: 5", "tools: expected a list"),
         ("CREATE_AGENT", "", "slug: ada\npersonality: dry", "personality: expected fields"),
+        ("CREATE_AGENT", "", '{"slug": null}', "slug: is missing"),
+        ("CREATE_AGENT", "", "slug: ada\ndaily_budget: $5", "dailyBudgetUsd: expected a number"),
         ("CREATE_AGENT", "", "slug: ada\ndaily_budget: -1", "dailyBudgetUsd: must be at least 0"),
-        ("CREATE_AGENT", "", "slug: ada\nchannels: 5", "channels: expected"),
+        ("CREATE_AGENT", "", "slug: ada\nchannels: 5.5", "channels: expected fields, such as platform and channel"),
         ("CREATE_AGENT", "", 'slug: ada\nchannels: {"channel": "c", "colour": "red"}', "there is no field colour"),
         ("CREATE_AGENT", "", 'slug: ada\nchannels: {"platform": "slack"}', "name the channel on slack"),
         ("CREATE_AGENT", "", 'slug: ada\nchannels: {"channel": true}', "channel: expected a text"),
@@ -132,7 +143,7 @@ def test_a_client_has_one_of_three_plans() -> None:
         ("CREATE_CRON", "", "agent: ada\nname: n\nschedule: every 1h", "prompt: is missing"),
         ("CREATE_CRON", "", "agent: ada\nname: n\nplatform: slack", "name the channel on slack"),
         ("CREATE_CLIENT", "", "plan: monthly", "name: is missing"),
-        ("CREATE_CLIENT", "", "name: Acme\nplan: yearly", "plan: "),
+        ("CREATE_CLIENT", "", "name: Acme\nplan: yearly", "plan: expected 'per_task', 'monthly' or 'prepaid'"),
     ],
 )
 def test_a_wish_that_breaks_a_rule_says_which(name: str, key: str, body: str, reason: str) -> None:
