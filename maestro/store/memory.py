@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
 from maestro.domain.facts import Fact, one_line
-from maestro.domain.likeness import key, repeated, same
+from maestro.domain.likeness import key, lengths, repeated, same
 from maestro.domain.memory import (
     EXTRACTED_CONFIDENCE,
     FactCategory,
@@ -61,6 +61,7 @@ class Memory(States):
         MemoryFact.agent_id == bindparam("of_agent"),
         col(MemoryFact.place).in_(("", bindparam("at"))),
         MemoryFact.category == bindparam("about"),
+        func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
     )
 
     def learn(
@@ -78,7 +79,10 @@ class Memory(States):
         (decision 8).
         """
         new = 0
-        keys = {category: self._keys(agent_id, place, category) for category, _ in facts}
+        keys = {
+            category: self._keys(agent_id, place, [fact for fact in facts if fact.category is category])
+            for category in {fact.category for fact in facts}
+        }
         for category, content in facts:
             known = self._same(content, keys[category])
             if known is not None:
@@ -127,7 +131,7 @@ class Memory(States):
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return what the agent knows and the fact repeats."""
-        keys = self._keys(agent_id, place, fact.category)
+        keys = self._keys(agent_id, place, [fact])
         keys.pop(besides or 0, None)
         return self._same(fact.content, keys)
 
@@ -139,9 +143,11 @@ class Memory(States):
         self._session.flush()
         return fact
 
-    def _keys(self, agent_id: int, place: str, category: FactCategory) -> dict[int, str]:
-        rows = self._run(self._KEYS, of_agent=agent_id, at=place, about=category)
-        return {row.id: row.likeness for row in rows}
+    def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
+        """Return, by id, the keys of what is known and may be repeated by these facts of one category."""
+        least, most = lengths([content for _, content in said])
+        values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
+        return dict(self._run(self._KEYS, **values).all())
 
     def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
         near = self._by_id(repeated(content, keys))

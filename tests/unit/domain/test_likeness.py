@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.likeness import key, repeated, same
+from maestro.domain.likeness import key, lengths, repeated, same
 
 SAME = [
     ("User likes tea.", "the user likes tea"),
@@ -85,7 +85,8 @@ DIFFERENT = [
 
 def is_repeat(fact: str, known: str) -> bool:
     """Decide as the store does: find what is near, then compare."""
-    return bool(repeated(fact, {7: key(known)})) and same(fact, known)
+    least, most = lengths([fact])
+    return least <= len(key(known)) <= most and bool(repeated(fact, {7: key(known)})) and same(fact, known)
 
 
 @pytest.mark.parametrize(("one", "other"), SAME)
@@ -104,6 +105,18 @@ def test_what_is_near_is_found_among_many_the_most_similar_first() -> None:
     keys = {number: key(f"likes number {number} of the things there are") for number in range(5_000)}
     keys |= {6_000: key("prefers documentation in Markdown, mostly"), 6_001: key("prefers documentation in Markdown")}
     assert list(repeated("The documentation in Markdown prefers", keys))[:1] == [6_001]
+
+
+def test_what_is_near_is_not_left_out_for_its_length() -> None:
+    for size in (*range(1, 60), 499, 500):
+        least, most = lengths(["x" * size])
+        near = [other for other in range(1, 700) if repeated("x" * size, {7: "x" * other})]
+        assert least <= near[0]
+        assert near[-1] <= most <= near[-1] + 1
+
+
+def test_of_several_the_shortest_and_the_longest_count() -> None:
+    assert lengths(["x" * 20, "x" * 100, "x" * 50]) == (lengths(["x" * 20])[0], lengths(["x" * 100])[1])
 
 
 def test_anything_can_be_compared() -> None:
