@@ -12,6 +12,7 @@ import maestro
 from maestro.domain.errors import ConfigurationError, StoreBusy
 from maestro.domain.skill_files import MAX_BYTES
 from maestro.domain.skill_library import FoundFile, arrange
+from maestro.domain.texts import storable
 from maestro.settings import Settings
 from maestro.store.store import Store
 
@@ -81,22 +82,28 @@ class SkillFolder:
                     yield path, (seen.st_mtime_ns, seen.st_size, seen.st_ino)
 
     def _read(self, path: Path) -> FoundFile:
-        shipped = path.is_relative_to(SHIPPED)
+        shipped, source = path.is_relative_to(SHIPPED), storable(str(path))
+        if source != str(path):
+            return FoundFile(source, shipped, problem="its name is not UTF-8 text; give it another name")
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_BYTES + 1)
         except OSError as error:
             problem = f"it cannot be read: {error.strerror}; mend its permissions or take it out"
-            return FoundFile(str(path), shipped, problem=problem)
-        return FoundFile.read(str(path), data, shipped=shipped)
+            return FoundFile(source, shipped, problem=problem)
+        return FoundFile.read(source, data, shipped=shipped)
 
     def _unreadable(self) -> list[FoundFile]:
         """Return what is wrong with folders."""
         errors: list[OSError] = []
-        if self.own.exists():
-            list(os.walk(self.own, onerror=errors.append))
-        reasons = ((error.filename, f"this folder cannot be read: {error.strerror}; mend that") for error in errors)
-        return [FoundFile(str(folder), False, problem=reason) for folder, reason in reasons]
+        list(os.walk(self.own, onerror=errors.append))
+        return [
+            FoundFile(
+                storable(str(error.filename)), False, problem=f"this folder cannot be read: {error.strerror}; mend that"
+            )
+            for error in errors
+            if not isinstance(error, FileNotFoundError)
+        ]
 
 
 class SkillLoader:

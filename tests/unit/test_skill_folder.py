@@ -169,10 +169,11 @@ def test_files_that_cannot_be_read_say_so_and_hide_no_other(rows: JobRows, own: 
     write_skill(own, "huge.md", "x" * (MAX_BYTES + 1))
     (own / "nowhere.md").symlink_to(own / "gone")
     os.mkfifo(own / "pipe.md")
+    (own / os.fsdecode(b"caf\xe9.md")).write_text(skill_text("coffee", "coffee"))
     loader.look()
     assert own_slugs(rows) == ["tea"]
     names = [name for name, _ in problems(rows)]
-    assert names == ["huge.md", "nowhere.md", "tea.md", "twin.md"]
+    assert names == ["caf\ufffd.md", "huge.md", "nowhere.md", "tea.md", "twin.md"]
 
 
 def test_a_folder_that_is_none_is_told(rows: JobRows, own: Path) -> None:
@@ -180,3 +181,9 @@ def test_a_folder_that_is_none_is_told(rows: JobRows, own: Path) -> None:
     SkillLoader(rows.store, SkillFolder(own), seconds=1).look()
     [(name, problem)] = problems(rows)
     assert (name, problem.split(":")[0]) == ("skills", "this folder cannot be read")
+
+
+def test_a_folder_that_cannot_even_be_looked_for_is_told(rows: JobRows, tmp_path: Path) -> None:
+    SkillLoader(rows.store, SkillFolder(tmp_path / ("x" * 300)), seconds=1).look()
+    [(_, problem)] = problems(rows)
+    assert problem.startswith("this folder cannot be read: File name too long")
