@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from maestro.domain.facts import Fact
 from maestro.domain.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
+from maestro.domain.texts import storable
 from maestro.domain.values import Value
 from maestro.domain.views import View
 
@@ -18,7 +19,7 @@ STATES = 1000
 
 
 def _said(text: str) -> str:
-    text = " ".join(text.split())
+    text = " ".join(storable(text).split())
     if not text:
         raise ValueError("a fact needs words")
     if len(text) > MAX_FACT_CHARS:

@@ -18,7 +18,7 @@ NO_BLANKS = (
 
 _UNSPACED = re.compile(f"([{NO_BLANKS}])")
 _RUN = re.compile(f"[{NO_BLANKS}]+|[^{NO_BLANKS}]+")
-_BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-\u206f\u3000-\u303f]+")
+_BETWEEN = re.compile(r"[\s!\"$-&(-*,\-./:-@\[-^`{-~\x00-\x1f\x7f¡«»¿\u2000-\u206f\u3000-\u303f\ud800-\udfff]+")
 _SAME = str.maketrans({"’": "'", "‘": "'", "ʼ": "'", "−": "-", "\x00": " "})
 
 

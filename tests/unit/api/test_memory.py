@@ -115,6 +115,7 @@ async def test_everything_can_be_forgotten(http: httpx.AsyncClient) -> None:
     [
         ("facts", {}),
         ("facts", {"content": "  "}),
+        ("facts", {"content": "\x00"}),
         ("facts", {"content": "x" * 501}),
         ("facts", {"content": "x", "category": "secret"}),
         ("facts", {"content": "x", "mood": 1}),

@@ -24,6 +24,7 @@ from maestro.domain.wording import MOST_WORDS, indexed, wanted
         ("茶", ("茶",)),
         ("ＣＡＴ", ("cat",)),
         ("tea tea TEA", ("tea",)),
+        ("te\ud800a", ("te", "a")),
     ],
 )
 def test_a_query_is_words(query: str, words: tuple[str, ...]) -> None:
