@@ -1,11 +1,11 @@
 """What a conductor's tags do: each wish is done whole or leaves nothing behind (specification 003, 11)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from maestro.domain.actions import ActionState
 from maestro.domain.agent_edits import BindingChange, BindingFields, NewBinding
-from maestro.domain.agents import Agent
+from maestro.domain.agents import Agent, Permission
 from maestro.domain.conductor import INCOMPLETE, OWN_STANDING, Performed, Requester, sentence, subject_of, without_tags
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.messages import Address
@@ -77,8 +77,14 @@ def _bind(tx: Transaction, agent: Agent, new: NewBinding, by: Requester) -> None
 
 
 def _bound(channels: tuple[NewBinding, ...]) -> str:
-    places = " and ".join(f"{channel.channel} on {channel.platform}" for channel in channels)
-    return f", and answers in {places}" if places else ""
+    answering = [where for where in channels if where.permission is Permission.FULL]
+    silent = [where for where in channels if where.permission is not Permission.FULL]
+    heard = f", and answers in {_places(answering)}" if answering else ""
+    return heard + (f", and has, without being talked to there, {_places(silent)}" if silent else "")
+
+
+def _places(channels: Sequence[NewBinding]) -> str:
+    return " and ".join(f"{channel.channel} on {channel.platform}" for channel in channels)
 
 
 def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:

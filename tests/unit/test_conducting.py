@@ -112,7 +112,10 @@ def test_an_update_changes_what_it_names_and_binds_channels(store: Store) -> Non
     channels = '["here", {"channel": 8, "permission": "read_only"}]'
     [done] = act(store, f"[UPDATE_AGENT:@Bob]\nvoice: dry\nchannels: {channels}\n[/UPDATE_AGENT]")
     assert done == Performed(
-        DONE, "The agent @bob was changed: voice, and answers in 42 on discord and 8 on discord.", "bob"
+        DONE,
+        "The agent @bob was changed: voice, and answers in 42 on discord, "
+        "and has, without being talked to there, 8 on discord.",
+        "bob",
     )
     [done] = act(store, '[UPDATE_AGENT:bob]\nchannels: {"channel": 42, "permission": "notify_only"}\n[/UPDATE_AGENT]')
     assert done.state is DONE
