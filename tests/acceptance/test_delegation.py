@@ -164,7 +164,7 @@ async def test_a_message_is_restarted_when_its_tasks_are_done_and_replaces_what_
     async with maestro.client(channel, api_key=KEY) as client:
         await client.say("@ada once more")
         assert await heard(client) == "Bob will."
-        await maestro.until("SELECT 1 FROM queue WHERE channel = ? AND task = 'sing' AND status = 'running'", channel)
+        await maestro.asked("> sing\n")
         (task,) = maestro.query("SELECT * FROM queue WHERE channel = ? AND task = 'sing'", channel)
         with maestro.operator() as operator:
             with pytest.raises(Conflict, match=task["id"]):
