@@ -19,6 +19,7 @@ from maestro.domain.conversation_views import (
     said_view,
 )
 from maestro.domain.values import Value
+from maestro.domain.words import SearchText
 
 LIMIT = 50
 MOST = 200
@@ -54,7 +55,7 @@ class ConversationQuery(ConversationFilter):
 class SearchQuery(Value):
     """A part of what was said, and a page of where; ``cursor`` is the ``next`` of the page before."""
 
-    q: str = Field(min_length=1, max_length=1000)
+    q: SearchText = Field(min_length=1)
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: int | None = Field(default=None, ge=1, le=LARGEST)
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.conversation_control import StoreConversationControl
+from maestro.cli.checked import fits, made
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
@@ -24,6 +25,7 @@ from maestro.domain.conversation_views import (
 )
 from maestro.domain.conversations import ConversationStatus
 from maestro.domain.values import Value
+from maestro.domain.words import SearchText
 
 LIMIT = 50
 MOST = 10_000
@@ -74,7 +76,7 @@ def list_conversations(
     debug: Debug = False,
 ) -> None:
     """List conversations, the one that was spoken in last first."""
-    wanted = ConversationFilter(agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
+    wanted = made(ConversationFilter, agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
     after = _mark(cursor)
     with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
         rows, following = tx.conversation_lists.page(wanted, after, limit)
@@ -113,8 +115,9 @@ def search(
     debug: Debug = False,
 ) -> None:
     """Find what was said in any conversation, newest first."""
+    wanted = fits(SearchText, text)
     with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
-        said, following = tx.conversation_lists.containing(text, cursor, limit)
+        said, following = tx.conversation_lists.containing(wanted, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
     write(page, _found(page), as_json)
 

@@ -12,6 +12,7 @@ import typer
 
 from maestro.bootstrap.operator import Operator, open_operator
 from maestro.cli import job_texts, prompt_texts
+from maestro.cli.checked import made
 from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
@@ -71,8 +72,14 @@ def list_jobs(
     debug: Debug = False,
 ) -> None:
     """List jobs, newest first."""
-    wanted = JobFilter(
-        status=tuple(status or ()), kind=tuple(kind or ()), agent=agent, platform=platform, error=error, q=text
+    wanted = made(
+        JobFilter,
+        status=tuple(status or ()),
+        kind=tuple(kind or ()),
+        agent=agent,
+        platform=platform,
+        error=error,
+        q=text,
     )
     after = _cursor(cursor)
     with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:

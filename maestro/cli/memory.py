@@ -1,10 +1,10 @@
 """``maestro memory``: what an agent remembers, and how to mend it."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
-from pydantic import BaseModel, ValidationError
 
+from maestro.cli.checked import made
 from maestro.cli.memory_texts import facts, states
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
@@ -25,6 +25,7 @@ from maestro.domain.values import Value
 
 MOST = 10_000
 LARGEST = 2**63 - 1
+MOST_DIGITS = len(str(LARGEST))
 
 HELP = """Look at what an agent remembers, and mend it.
 
@@ -33,7 +34,6 @@ the next message on; all of this works whether Maestro runs or not.
 """
 STATE_HELP = """List, set and forget what an agent keeps under keys."""
 
-Model = TypeVar("Model", bound=BaseModel)
 Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
 Number = Annotated[
     str, typer.Argument(metavar="FACT", help="The number of the fact, as `maestro memory list` shows it.")
@@ -122,7 +122,7 @@ def add(
     """Tell the agent a fact; one that says the same as another is refused."""
     given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
-        new = _made(NewFact, content=text, category=category, place=place)
+        new = made(NewFact, content=text, category=category, place=place)
         fact = FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, ACTOR))
     write(fact, [f"{slug} remembers it as fact {fact.id}"], as_json)
 
@@ -143,7 +143,7 @@ def change(
     """Change what a fact says, its category or how sure it is."""
     given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
-        wish = _made(FactChange, content=text, category=category, confidence=confidence)
+        wish = made(FactChange, content=text, category=category, confidence=confidence)
         row = tx.memory_edits.change(tx.agents.named(slug), _number(number), wish, ACTOR)
         fact = FactView.model_validate(row)
     write(fact, facts(MemoryPage(items=(fact,), states=(), next=None)), as_json)
@@ -219,7 +219,7 @@ def set_state(
     """Keep a value under a key, in the place of the one before."""
     given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
-        wish = _made(StateChange, value=value, place=place)
+        wish = made(StateChange, value=value, place=place)
         kept = StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, wish, ACTOR))
     write(kept, states([kept]), as_json)
 
@@ -250,13 +250,6 @@ def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or not 0 < int(text[:20]) <= LARGEST:
+    if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS or not 0 < int(text) <= LARGEST:
         raise typer.BadParameter(f"{text!r} is no number of a fact, such as 7", param_hint="FACT")
     return int(text)
-
-
-def _made(kind: type[Model], **fields: object) -> Model:
-    try:
-        return kind(**fields)
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None

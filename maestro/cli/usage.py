@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
+from maestro.cli.checked import made
 from maestro.cli.opened import opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
@@ -49,18 +49,11 @@ def show_usage(
     """
     given = Given.of(ctx, config, data_dir, debug)
     days = {"since": since.date() if since else None, "until": until.date() if until else None}
-    query = _query(by=by, limit=limit, cursor=cursor, **days)
+    query = made(UsageQuery, by=by, limit=limit, cursor=cursor, **days)
     with opened(given) as at, at.store.view() as tx:
         period = query.period(tx.budgets.today)
         page = usage_page(tx.usage.sums(query.by, period, query.after, query.limit + 1), query.limit)
     write(page, _listing(page, by), as_json)
-
-
-def _query(**given: object) -> UsageQuery:
-    try:
-        return UsageQuery.model_validate(given)
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
 
 
 def _listing(page: UsagePage, by: UsageBy) -> Iterator[str]:

@@ -10,6 +10,7 @@ from maestro.domain.conversations import Conversation, ConversationStatus, Said
 from maestro.domain.prompts import Role
 from maestro.domain.values import Value
 from maestro.domain.views import View
+from maestro.domain.words import SearchText
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -25,7 +26,7 @@ class ConversationFilter(Value):
     channel: str | None = None
     user: str | None = None
     status: ConversationStatus | None = None
-    q: str | None = None
+    q: SearchText | None = None
 
 
 class ConversationView(View):

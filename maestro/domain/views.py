@@ -14,6 +14,7 @@ from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs import Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.prompts import TOOL_CALLS, CallPurpose
 from maestro.domain.values import Value
+from maestro.domain.words import SearchText
 
 EXCERPT = 140
 """Characters of a message that a list shows."""
@@ -38,7 +39,7 @@ class JobFilter(Value):
     agent: str | None = None
     platform: str | None = None
     error: str | None = None
-    q: str | None = None
+    q: SearchText | None = None
 
 
 class JobSummary(View):

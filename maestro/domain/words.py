@@ -32,9 +32,6 @@ def _without_nul(text: str) -> str:
     return text
 
 
-_WITHOUT_NUL = AfterValidator(_without_nul)
-
-
 Slug = Annotated[
     str, matching(r"[a-z0-9][a-z0-9-]{0,62}", "up to 63 lower-case letters, digits and hyphens, no hyphen first")
 ]
@@ -43,15 +40,19 @@ Word = Annotated[str, matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, suc
 Name = Annotated[str, matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
 Identifier = Annotated[str, matching(r"\S{1,256}", "an id without blanks")]
 OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
+SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_without_nul)]
+"""A part of a text to look for; a database stops to read at a NUL, and would find everything."""
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
 ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: letters, digits, _ and -")]
 ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
 
 DisplayName = Annotated[str, matching(r"(|\S(.{0,62}\S)?)", "up to 64 characters without a blank at either end")]
-Description = Annotated[str, Field(max_length=2_000), _WITHOUT_NUL]
-Voice = Annotated[str, Field(max_length=200), _WITHOUT_NUL]
-Quirks = Annotated[tuple[Annotated[str, Field(max_length=500), _WITHOUT_NUL], ...], Field(max_length=20)]
-SystemPrompt = Annotated[str, Field(max_length=100_000), _WITHOUT_NUL]
+Description = Annotated[str, Field(max_length=2_000), AfterValidator(_without_nul)]
+Voice = Annotated[str, Field(max_length=200), AfterValidator(_without_nul)]
+Quirks = Annotated[
+    tuple[Annotated[str, Field(max_length=500), AfterValidator(_without_nul)], ...], Field(max_length=20)
+]
+SystemPrompt = Annotated[str, Field(max_length=100_000), AfterValidator(_without_nul)]
 PreferredModel = Annotated[str, matching(r"\S{0,200}", "the name of a model without blanks, or nothing")]
 Fallbacks = Annotated[tuple[ModelName, ...], Field(max_length=20)]
 ToolNames = Annotated[tuple[ToolName, ...], Field(max_length=200)]

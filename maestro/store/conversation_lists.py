@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import ColumnElement, func, tuple_
 from sqlmodel import col, or_, select
@@ -18,8 +18,6 @@ from maestro.domain.memory import MemoryFact
 from maestro.domain.prompts import Role
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository
-
-Table = TypeVar("Table", type[Message], type[ArchivedMessage])
 
 
 class ConversationLists(Repository):

@@ -85,6 +85,16 @@ async def test_pages_miss_nothing(rows: JobRows, http: httpx.AsyncClient) -> Non
         assert (await http.get("/api/conversations", params={"cursor": nonsense})).status_code == 400
 
 
+@pytest.mark.parametrize("path", ["/api/conversations", "/api/conversations/search", "/api/jobs"])
+@pytest.mark.parametrize("text", ["\0", "x" * 60_000])
+async def test_what_no_database_looks_for_is_refused(
+    rows: JobRows, http: httpx.AsyncClient, path: str, text: str
+) -> None:
+    talk(rows, "hello")
+    refused = await http.get(path, params={"q": text})
+    assert (refused.status_code, refused.json()["message"][:3]) == (400, "q: ")
+
+
 async def test_conversations_are_found(rows: JobRows, http: httpx.AsyncClient) -> None:
     code, general = talk(rows, "a 100% sure thing", channel="code"), talk(rows, "hello", user="Alan")
     with rows.store.begin() as tx:

@@ -1,5 +1,7 @@
 """``maestro conversations``: what an operator reads, finds and deletes from a terminal."""
 
+import pytest
+
 from tests.support.job_rows import JobRows
 from tests.unit.api.test_conversations import talk
 from tests.unit.cli.conftest import Maestro
@@ -21,6 +23,15 @@ def test_a_long_list_goes_on_where_it_ended(rows: JobRows, maestro: Maestro) -> 
     assert [one["id"] for one in (*page["items"], *rest["items"])] == numbers[::-1]
     wrong = maestro("conversations", "list", "--cursor", "nonsense")
     assert (wrong.code, "not a cursor" in wrong.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "command", [("conversations", "list", "--q"), ("conversations", "search"), ("jobs", "list", "--q")]
+)
+def test_what_no_database_looks_for_is_refused(rows: JobRows, maestro: Maestro, command: tuple[str, ...]) -> None:
+    talk(rows, "hello")
+    refused = maestro(*command, "x" * 60_000)
+    assert (refused.code, "at most 1000 characters" in refused.err) == (2, True)
 
 
 def test_a_conversation_is_read(rows: JobRows, maestro: Maestro) -> None:
