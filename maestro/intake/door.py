@@ -103,9 +103,10 @@ class Intake:
     def _ignored(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
         """Return why a message is only counted: it is not for us, or would be one too many of somebody else's."""
         if arrival.message.from_bot:
-            allowed = arrival.binding is not None and arrival.binding.allow_bots
-            in_haste = allowed and self._in_haste(tx, arrival, self._rules.bot_messages_per_minute)
-            return BOT_LOOP if in_haste else self._unaddressed(tx, arrival, meant) if allowed else BOT
+            if arrival.binding is None or not arrival.binding.allow_bots:
+                return BOT
+            if self._in_haste(tx, arrival, self._rules.bot_messages_per_minute):
+                return BOT_LOOP
         if isinstance(meant, PairingCode):
             return GUESSING if strangers.guesses(tx, arrival.person.id) else None
         if arrival.turned_away is not None:

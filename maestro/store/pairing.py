@@ -148,7 +148,12 @@ class Pairings(Repository):
         """Count the wrong codes in this time until now: of this person, and of everybody."""
         recent = (
             select(AuditEntry.subject, func.count())
-            .where(col(AuditEntry.at) > self._now - since, AuditEntry.action == WRONG_CODE)
+            .where(
+                col(AuditEntry.at) > self._now - since,
+                # A later time is one of a clock that was set back since.
+                col(AuditEntry.at) <= self._now,
+                AuditEntry.action == WRONG_CODE,
+            )
             .group_by(AuditEntry.subject)
         )
         by_person = {str(subject): int(count) for subject, count in self._run(recent)}

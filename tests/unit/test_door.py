@@ -12,11 +12,12 @@ from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, P
 from maestro.domain.inbox import Pace
 from maestro.domain.jobs import Job, JobKind, JobStatus, Priority, notice_of
 from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.pairing import MOST_GUESSES
 from maestro.domain.permissions import AccessRules, DmPolicy
 from maestro.domain.routing import RoutingRules
 from maestro.domain.views import JobFilter
 from maestro.intake import Intake, IntakeRules
-from maestro.intake.door import BOT, BOT_LOOP, TOO_FAST
+from maestro.intake.door import BOT, BOT_LOOP, GUESSING, TOO_FAST
 from tests.support.job_rows import JobRows
 
 GROUP, BOUND, OPEN_TO_BOTS, ANNOUNCEMENTS, DIRECT = "group", "bound", "bots", "news", "direct"
@@ -142,6 +143,14 @@ def test_a_bot_that_may_talk_is_cut_off_when_it_goes_round_in_circles(door: Door
     assert door.accept("a person", OPEN_TO_BOTS, "alan").ignored == ""
     door.rows.clock.go(minutes=1, seconds=1)
     assert door.accept("later", OPEN_TO_BOTS, "robot", from_bot=True).ignored == ""
+
+
+def test_a_bot_has_no_more_guesses_at_a_code_than_a_person(door: Door) -> None:
+    said = []
+    for _ in range(MOST_GUESSES + 1):
+        said.append(door.accept("/pair wrong", OPEN_TO_BOTS, "robot", from_bot=True).ignored)
+        door.rows.clock.go(minutes=1)
+    assert said == [*[""] * MOST_GUESSES, GUESSING]
 
 
 # Haste

@@ -313,6 +313,13 @@ def test_who_guesses_is_not_looked_at_for_a_while(door: Door) -> None:
     assert door.say(f"/pair {code}").notice == LET_IN
 
 
+def test_a_clock_that_was_set_back_keeps_nobody_from_pairing(door: Door) -> None:
+    for _ in range(MOST_GUESSES):
+        door.say("/pair wrong")
+    door.rows.clock.go(days=-1)
+    assert door.say(f"/pair {door.invite()}").notice == LET_IN
+
+
 def test_all_who_guess_together_are_stopped_too(door: Door) -> None:
     said = [door.accept("/pair wrong", f"user-{number}").ignored for number in range(101)]
     assert said == [*[""] * 100, GUESSING]
