@@ -1,6 +1,7 @@
 """The command ``maestro``: its help, its exit codes, and how it ends."""
 
 import os
+import re
 import sys
 import traceback
 from typing import Annotated, NoReturn
@@ -14,6 +15,9 @@ from maestro.cli.version import show_version
 from maestro.domain.errors import MaestroError
 
 FAILED = 1
+WRONG_USAGE = 2
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+"""How Python keeps a byte that is not UTF-8; no store takes it."""
 
 HELP = """Let people talk to AI agents on chat platforms and the web, and lose no message on the way.
 
@@ -57,6 +61,9 @@ def main() -> NoReturn:
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; errors become one line, and a traceback only with ``--debug``."""
     given = Given()
+    if any(_HALF_CHARACTER.search(argument) for argument in arguments):
+        print("maestro: what was typed is not UTF-8; check the language settings of the terminal", file=sys.stderr)
+        return WRONG_USAGE
     try:
         get_command(app).main(arguments, prog_name="maestro", obj=given)
     except SystemExit as end:

@@ -140,6 +140,12 @@ def test_an_unexpected_error_is_one_line_too_and_says_how_to_see_more(tmp_path: 
     assert "Traceback" in maestro("jobs", "list", "--debug", folder=tmp_path).stderr
 
 
+def test_what_is_not_utf_8_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    ran = maestro("people", "remove", os.fsdecode(b"web:\xff"), folder=tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n"), "not UTF-8" in ran.stderr) == (2, "", 1, True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_completion_knows_the_commands(tmp_path: Path) -> None:
     def completed(line: str) -> list[str]:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
