@@ -91,6 +91,21 @@ async def test_a_message_gets_its_ticks_and_its_answer() -> None:
     assert at.troubles == []
 
 
+async def test_an_answer_is_for_what_came_before_it_too_and_a_notice_is_not() -> None:
+    async with desk() as at:
+        channel = await at.say("one")
+        for text in ("two", "three"):
+            await at.say(text)
+        _, second, third = (kept.id for kept in at.server.context.inbox)
+        await at.server.answer(channel, "Too fast.", reply_to=third, notice=True)
+        await expect(at.mine.nth(2)).to_have_attribute("data-state", "answered")
+        for number in (0, 1):
+            await expect(at.mine.nth(number)).to_have_attribute("data-state", "kept")
+        await at.server.answer(channel, "to both", reply_to=second)
+        for number in (0, 1):
+            await expect(at.mine.nth(number)).to_have_attribute("data-state", "answered")
+
+
 async def test_enter_sends_and_shift_enter_does_not() -> None:
     async with desk() as at:
         await at.box.press_sequentially("one")
