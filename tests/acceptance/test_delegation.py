@@ -186,6 +186,32 @@ async def test_a_message_is_restarted_when_its_tasks_are_done_and_replaces_what_
     assert [row["superseded"] for row in said] == [1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("way", ["/stop", "cancel"])
+async def test_who_says_stop_hears_no_more_and_who_did_not_hears_of_a_cancelled_task(
+    maestro: Instance, channel: str, way: str
+) -> None:
+    task = f"never end {way[1:]}"
+    maestro.llm.script(f"begin {way[1:]}", reply=f"[DELEGATE:bob wait]{task}[/DELEGATE]")
+    maestro.llm.script(f"> {task}\n\nOnly", failure=Failure.silence())
+    maestro.llm.script(f"> {task}\nIt could not finish this (cancelled)", reply="Bob was called away.")
+    async with maestro.client(channel, api_key=KEY) as client:
+        await client.say(f"@ada begin {way[1:]}")
+        assert await heard(client) == "I am asking @bob."
+        await maestro.asked(f"> {task}\n\nOnly")
+        if way == "cancel":
+            (job,) = maestro.query("SELECT id FROM queue WHERE channel = ? AND task = ?", channel, task)
+            with maestro.operator() as operator:
+                await operator.control.cancel(job["id"], "operator")
+            assert await heard(client) == "Bob was called away."
+            return
+        await client.say("/stop")
+        assert await heard(client) == "Stopped."
+        (ended,) = await tasks_of(maestro, channel, 1)
+        assert ended["status"] == "cancelled"
+        assert await client.ask("@ada and now?") == "answer to: @ada and now?"
+        assert len(await tasks_of(maestro, channel, 1)) == 1
+
+
 async def test_a_circle_ends_with_a_clear_note(maestro: Instance, channel: str) -> None:
     maestro.llm.script("round we go", reply="To Bob. [DELEGATE:bob]first lap[/DELEGATE]")
     maestro.llm.script("first lap", reply="Back to Ada. [DELEGATE:ada]second lap[/DELEGATE]")
