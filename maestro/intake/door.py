@@ -177,7 +177,7 @@ class Intake:
         """End what the same agent does for this person, unless nobody would answer the message itself."""
         agent = self._access.agent(tx, arrival.message, arrival.binding)
         if agent is not None and self._refusal(tx, arrival) is None:
-            tx.interrupt(job, row, agent.id)
+            tx.interrupt(job, row, agent.id, arrival.alone)
 
     def _over(self, tx: Transaction, arrival: Arrival, meant: Meant) -> bool:
         """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""

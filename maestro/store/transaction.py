@@ -86,13 +86,16 @@ class Transaction:
             self.audit.add(by, answer.action, str(answer.question.id))
         return kept
 
-    def interrupt(self, newer: Job, row: InboxRow, agent_id: int | None) -> None:
+    def interrupt(self, newer: Job, row: InboxRow, agent_id: int | None, user_id: str | None = None) -> None:
         """Let a newer message, which ``agent_id`` would answer, end what that agent does for the same person.
 
         It is answered in the turn of the newer one (decision 15). What runs stops at its next step; a chunk that is
-        being sent is sent. A person who knows that they have to wait is not told again.
+        being sent is sent. A person who knows that they have to wait is not told again. What came before a ``/new``,
+        that of ``user_id`` alone if one is given, is another conversation and goes on.
         """
         for one in interrupted(row, agent_id, self.merges.open_in(LaneKey(newer.lane or ""))):
+            if self.inbox.next_new_conversation(one.row, user_id) is not None:
+                continue
             self.jobs.update(one.job.id, merged_into=newer.id)
             if one.job.status is JobStatus.RUNNING:
                 self.jobs.request_stop(one.job.id)

@@ -280,6 +280,19 @@ def test_somebody_else_interrupts_nothing(room: Room) -> None:
     assert not room.job(older).stop_requested
 
 
+def test_what_came_before_a_new_conversation_is_answered_in_the_one_it_belongs_to(room: Room) -> None:
+    room.channel = "hasty"
+    older = room.say("for two")
+    room.route(older)
+    room.say("/new")
+    newer = room.say("something else")
+    assert not room.job(older).stop_requested
+    earlier = room.record(older)
+    room.end(older)
+    room.route(newer)
+    assert (room.asked(newer), room.record(newer) == earlier) == (["something else"], False)
+
+
 def test_what_waits_outside_its_place_ends_at_once(room: Room) -> None:
     room.channel = "hasty"
     older = room.say("for two")
