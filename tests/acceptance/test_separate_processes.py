@@ -35,7 +35,8 @@ def llm() -> Iterator[LLMServer]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def maestro(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Separate]:
-    async with separate(tmp_path_factory.mktemp("separate"), llm) as started:
+    agents = [{"slug": "conductor", "role": "conductor"}, {"slug": "bob"}]
+    async with separate(tmp_path_factory.mktemp("separate"), llm, agents=agents) as started:
         yield started
 
 
@@ -83,7 +84,22 @@ async def ask(client: WebClient, content: str, *attachments: str) -> str:
 async def test_a_message_is_answered_and_each_step_is_done_on_its_queue(maestro: Separate) -> None:
     async with web_client(maestro.web_port, channelId="queues") as client:
         assert await ask(client, "hello") == "answer to: hello"
-    job = await job_in(maestro, "queues", "completed")
+    await assert_on_its_queue(maestro, await job_in(maestro, "queues", "completed"))
+
+
+async def test_so_is_each_step_of_a_task_that_it_leads_to(maestro: Separate, llm: LLMServer) -> None:
+    llm.script("hello both", reply="Bob, too. [DELEGATE:bob]say hello[/DELEGATE]")
+    llm.script("> say hello", reply="Hello.")
+    async with web_client(maestro.web_port, channelId="task") as client:
+        assert await ask(client, "hello both") == "Bob, too."
+        assert (await client.wait_for("message", patience=PATIENCE))["content"] == "Hello."
+    task = await job_in(maestro, "task", "completed")
+    assert task["task"] == "say hello"
+    await assert_on_its_queue(maestro, task)
+
+
+async def assert_on_its_queue(maestro: Separate, job: Row) -> None:
+    """The steps of a job were done by the processes that are there for them."""
     temporal = await connect(Endpoint(f"127.0.0.1:{maestro.temporal.port}", "default"))
     history = await temporal.get_workflow_handle(job["id"]).fetch_history()
     queues = {
