@@ -16,7 +16,8 @@ def open_writer(path: Path) -> Engine:
 
     Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
     """
-    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
+    # What is deleted is overwritten: whether it is without being asked, each build of SQLite decides for itself.
+    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
     return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1)
 
 

@@ -116,6 +116,8 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: StoreConver
     assert [word for word in WORDS if word in everything(tmp_path)] == []
     with rows.store.view() as tx:
         assert tx.audit.latest(1)[0].action == "conversation.delete"
+    rows.store.close()
+    assert [word for word in WORDS if word in (tmp_path / "maestro.db").read_bytes()] == []
 
 
 async def test_what_the_books_need_stays(rows: JobRows, control: StoreConversationControl) -> None:
