@@ -9,11 +9,11 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
 from maestro.domain.agent_edits import BindingChange, NewBinding
 from maestro.domain.agent_views import Binding, BindingPage
+from maestro.domain.columns import LARGEST
 from maestro.domain.words import Slug
 
 LIMIT = 100
 MOST = 1000
-LARGEST = 2**63 - 1
 
 router = APIRouter(route_class=PasswordRoute, tags=["bindings"], prefix="/api/bindings")
 

@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
+from maestro.domain.columns import LARGEST
 from maestro.domain.conversation_views import (
     ConversationDetail,
     ConversationFilter,
@@ -23,8 +24,6 @@ from maestro.domain.words import SearchText
 
 LIMIT = 50
 MOST = 200
-LARGEST = 2**63 - 1
-"""The largest number a row can have."""
 
 router = APIRouter(route_class=PasswordRoute, tags=["conversations"], prefix="/api/conversations")
 

@@ -3,11 +3,12 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from pydantic import Field, field_validator
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
+from maestro.domain.columns import LARGEST
 from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobStatus
 from maestro.domain.prompt_views import SeenView, seen_view
@@ -18,6 +19,8 @@ from maestro.store.store import Store
 
 LIMIT = 50
 MOST = 200
+
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 router = APIRouter(route_class=PasswordRoute, tags=["jobs"], prefix="/api/jobs")
 
@@ -84,7 +87,7 @@ def list_calls(parts: Parts, job_id: str) -> CallPage:
 
 
 @router.get("/{job_id}/calls/{call_id}/prompt")
-def show_prompt(parts: Parts, job_id: str, call_id: int) -> SeenView:
+def show_prompt(parts: Parts, job_id: str, call_id: Number) -> SeenView:
     """Return exactly what the model saw in one call, and what it said; 404 when its conversation was deleted."""
     with parts.store.view() as tx:
         seen = tx.requests.seen(job_id, call_id)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
+from maestro.domain.columns import LARGEST
 from maestro.domain.memory_views import (
     LIMIT,
     MOST,
@@ -20,9 +21,6 @@ from maestro.domain.memory_views import (
     StateView,
     memory_page,
 )
-
-LARGEST = 2**63 - 1
-"""The largest number a row can have."""
 
 router = APIRouter(route_class=PasswordRoute, tags=["memory"], prefix="/api/agents/{slug}/memory")
 

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
+from maestro.domain.columns import LARGEST
 from maestro.domain.question_views import QuestionPage, QuestionView, question_view
 from maestro.domain.questions import QuestionStatus, of_operator
 from maestro.domain.values import Value
@@ -15,8 +16,6 @@ from maestro.store.store import Store
 
 LIMIT = 50
 MOST = 200
-LARGEST = 2**63 - 1
-"""The largest number a row can have."""
 ANSWER_CHARS = 20_000
 
 router = APIRouter(route_class=PasswordRoute, tags=["questions"], prefix="/api/questions")

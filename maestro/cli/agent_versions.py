@@ -11,11 +11,11 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.domain.agent_views import version_detail, version_page
+from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Conflict
 
 LIMIT = 20
 MOST = 10_000
-LARGEST = 2**63 - 1
 
 app = typer.Typer()
 

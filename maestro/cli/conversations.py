@@ -12,6 +12,7 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines, plain
+from maestro.domain.columns import LARGEST
 from maestro.domain.conversation_views import (
     ConversationDetail,
     ConversationFilter,
@@ -108,7 +109,9 @@ def search(
     ctx: typer.Context,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of what was said.")],
     limit: Limit = LIMIT,
-    cursor: Annotated[int | None, typer.Option(min=1, help="Go on before the message with this number.")] = None,
+    cursor: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST, help="Go on before the message with this number.")
+    ] = None,
     as_json: Json = False,
     config: Config = None,
     data_dir: DataDir = None,

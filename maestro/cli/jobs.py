@@ -17,6 +17,7 @@ from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
+from maestro.domain.columns import LARGEST
 from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobKind, JobStatus
 from maestro.domain.prompt_views import seen_view
@@ -109,7 +110,12 @@ def prompt(
     job_id: Id,
     call: Annotated[
         int | None,
-        typer.Option(metavar="ID", help="The id of the call, as `maestro jobs show` lists it; else the last answer."),
+        typer.Option(
+            metavar="ID",
+            min=1,
+            max=LARGEST,
+            help="The id of the call, as `maestro jobs show` lists it; else the last answer.",
+        ),
     ] = None,
     as_json: Json = False,
     config: Config = None,

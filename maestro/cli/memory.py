@@ -9,6 +9,7 @@ from maestro.cli.memory_texts import facts, states
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
+from maestro.domain.columns import LARGEST
 from maestro.domain.memory import FactCategory
 from maestro.domain.memory_views import (
     LIMIT,
@@ -24,8 +25,7 @@ from maestro.domain.memory_views import (
 from maestro.domain.values import Value
 
 MOST = 10_000
-LARGEST = 2**63 - 1
-MOST_DIGITS = len(str(LARGEST))
+MOST_DIGITS = 18
 
 HELP = """Look at what an agent remembers, and mend it.
 
@@ -75,7 +75,9 @@ def list_memory(
     category: Category = None,
     place: Place = None,
     limit: Limit = LIMIT,
-    cursor: Annotated[int | None, typer.Option(min=1, help="Go on where an earlier list said `next`.")] = None,
+    cursor: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")
+    ] = None,
     as_json: Json = False,
     config: Config = None,
     data_dir: DataDir = None,
@@ -250,6 +252,6 @@ def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit
 
 
 def _number(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > MOST_DIGITS or not 0 < int(text) <= LARGEST:
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
         raise typer.BadParameter(f"{text!r} is no number of a fact, such as 7", param_hint="FACT")
     return int(text)

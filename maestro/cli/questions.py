@@ -12,6 +12,7 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines, plain
+from maestro.domain.columns import LARGEST
 from maestro.domain.question_views import QuestionPage, QuestionView, question_view
 from maestro.domain.questions import QuestionStatus, of_operator
 from maestro.store.store import Store
@@ -39,7 +40,9 @@ def list_questions(
     ctx: typer.Context,
     status: Annotated[list[QuestionStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[int | None, typer.Option(min=1, help="Go on where an earlier list said `next`.")] = None,
+    cursor: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")
+    ] = None,
     as_json: Json = False,
     config: Config = None,
     data_dir: DataDir = None,

@@ -6,6 +6,9 @@ from typing import Any
 
 from sqlalchemy import DateTime, String, TypeDecorator
 
+LARGEST = 2**63 - 1
+"""The largest number that a row can have."""
+
 
 class UtcDateTime(TypeDecorator[datetime]):
     """A moment in UTC, kept in SQLite as sortable ISO 8601 text so that an operator can read and compare it."""

@@ -89,3 +89,5 @@ async def test_a_call_is_looked_for_in_its_own_job(rows: JobRows, http: httpx.As
     for path in (f"{second}/calls/{call_id}/prompt", f"{first}/calls/99/prompt", "nope/calls/1/prompt", "nope/calls"):
         answer = await http.get(f"/api/jobs/{path}")
         assert (answer.status_code, answer.json()["error"]) == (404, "NotFound"), path
+    answer = await http.get(f"/api/jobs/{first}/calls/{'9' * 30}/prompt")
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidRequest")

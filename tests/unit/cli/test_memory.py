@@ -72,6 +72,8 @@ def test_what_cannot_be_is_refused_in_a_line(maestro: Maestro) -> None:
         (("forget", "ada", "77"), 1, "ada has no fact 77"),
         (("forget", "ada", "x"), 2, "no number of a fact"),
         (("forget", "ada", "9" * 30), 2, "no number of a fact"),
+        (("forget", "ada", "0" * 19 + "9" * 5000), 2, "no number of a fact"),
+        (("list", "ada", "--cursor", "9" * 30), 2, "--cursor"),
         (("list", "nobody"), 1, "there is no agent 'nobody'"),
         (("state", "forget", "ada", "mood"), 1, "nothing under this key"),
         (("state", "set", "ada", "k" * 101, "x"), 1, "101 characters"),
