@@ -110,17 +110,3 @@ class Invitation(SQLModel, table=True):
     created_at: datetime = Field(sa_type=UtcDateTime)
     created_by: str
     expires_at: datetime = Field(sa_type=UtcDateTime)
-
-
-class IgnoredLines(SQLModel, table=True):
-    """How many messages of a channel were dropped at the door, for this reason: they have no row of their own."""
-
-    __tablename__ = "ignored_lines"
-
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    channel: str = Field(primary_key=True)
-    reason: str = Field(primary_key=True)
-    count: int = 0
-    first_at: datetime = Field(sa_type=UtcDateTime)
-    last_at: datetime = Field(sa_type=UtcDateTime)

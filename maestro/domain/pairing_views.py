@@ -5,8 +5,9 @@ from datetime import datetime
 
 from pydantic import Field
 
+from maestro.domain.ignored import IgnoredLines
 from maestro.domain.owners import PersonId
-from maestro.domain.pairing import IgnoredLines, KnownPerson, Pairing, PairingStatus
+from maestro.domain.pairing import KnownPerson, Pairing, PairingStatus
 from maestro.domain.values import Value
 from maestro.domain.views import View
 

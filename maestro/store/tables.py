@@ -10,11 +10,12 @@ from maestro.domain.calls import LLMCall, Prompt, PromptPart
 from maestro.domain.compaction import Compaction
 from maestro.domain.conversations import ArchivedMessage, Conversation, Message
 from maestro.domain.deliveries import Delivery, OutboundLane
+from maestro.domain.ignored import IgnoredLines
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs import Job, JobStep
 from maestro.domain.media import MediaFile
 from maestro.domain.memory import MemoryFact, MemoryState
-from maestro.domain.pairing import IgnoredLines, Invitation, KnownPerson, Pairing
+from maestro.domain.pairing import Invitation, KnownPerson, Pairing
 from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
 from maestro.domain.questions import Question
 from maestro.domain.removal import DiscardedFile, RemovedConversation
