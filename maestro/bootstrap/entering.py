@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from maestro.bootstrap.clients import Clients, enter_clients
+from maestro.bootstrap.clients import enter_clients, require_client
 from maestro.domain.agent_edits import AgentChange, NewAgent, NewBinding, with_prompt
 from maestro.domain.agents import Agent, AgentStatus
 from maestro.domain.errors import ConfigurationError
@@ -22,13 +22,13 @@ def enter(tx: Transaction, settings: Settings) -> None:
     An agent that is gone from it is archived, because its conversations stay; a binding is deleted. What was made in
     another way is not touched.
     """
-    clients = enter_clients(tx, settings.clients)
+    enter_clients(tx, settings.clients)
     for agent in tx.agents.all():
         tx.agents.begin_history(agent)
     for entry in settings.agents:
-        _enter_agent(tx, entry, clients)
+        _enter_agent(tx, entry)
     _archive_gone(tx, {entry.slug for entry in settings.agents})
-    kept = {_bind(tx, binding, clients) for binding in settings.channels}
+    kept = {_bind(tx, binding) for binding in settings.channels}
     for former in tx.agents.bindings():
         if former.configured and former.id not in kept:
             tx.agents.unbind(former)
@@ -36,9 +36,9 @@ def enter(tx: Transaction, settings: Settings) -> None:
     tx.agents.enter_instance("web", DEFAULT_ACCOUNT, own)
 
 
-def _enter_agent(tx: Transaction, settings: AgentSettings, clients: Clients) -> None:
+def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:
     """Enter an agent when its entry is new, back, or not what it was: else edits made elsewhere since then hold."""
-    clients.id_of(settings.client, f"agents: {settings.slug}")
+    require_client(tx, settings.client, f"agents: {settings.slug}")
     entry = _digest(settings)
     agent = tx.agents.by_slug(settings.slug)
     if agent is not None and agent.configured and agent.entry == entry:
@@ -71,11 +71,11 @@ def _digest(settings: AgentSettings) -> str:
     return hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()
 
 
-def _bind(tx: Transaction, settings: ChannelSettings, clients: Clients) -> int | None:
+def _bind(tx: Transaction, settings: ChannelSettings) -> int | None:
     """Enter a binding and return its id, None while somebody has its agent archived."""
     where = f"channels: {settings.platform}/{settings.channel}"
     agent = _present(tx, settings.agent, f"{where} is bound to")
-    clients.id_of(settings.client, where)
+    require_client(tx, settings.client, where)
     if agent.status is AgentStatus.ARCHIVED:
         return None
     said = settings.model_dump(by_alias=False, exclude={"agent", "permissions"})

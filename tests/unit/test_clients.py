@@ -8,6 +8,7 @@ import pytest
 from activities.routing import RoutingActivities
 from maestro.bootstrap.storage import open_store
 from maestro.domain.budgets import Client
+from maestro.domain.client_edits import NewClient
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.messages import Address, IncomingMessage
@@ -88,6 +89,19 @@ def test_a_client_that_is_gone_stays_for_its_usage_without_a_budget(tmp_path: Pa
 def test_a_client_that_does_not_exist_is_a_mistake_with_its_fix(where: str, entries: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"{where} names the client 'Acme', .* Add it to clients"):
         started(tmp_path, clients=[GLOBEX], **entries)
+
+
+def test_an_agent_may_name_a_client_that_was_made_in_another_way(tmp_path: Path) -> None:
+    store = started(tmp_path)
+    with store.begin() as tx:
+        made = tx.clients.create(NewClient(name="Acme"), "operator")
+    store.close()
+    store = started(tmp_path, agents=[CODER])
+    with store.view() as tx:
+        coder = tx.agents.by_slug("coder")
+    assert coder is not None
+    assert coder.client_id == made.id
+    store.close()
 
 
 def test_an_agent_is_entered_with_its_fallbacks_tools_and_budget(tmp_path: Path) -> None:
