@@ -2,13 +2,11 @@
 
 import sys
 
-from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.context import Matter
-from maestro.domain.conversations import Line, conversation_key
+from maestro.domain.conversations import Line
 from maestro.domain.delegations import Result, results_text, task_text
 from maestro.domain.history import Utterance
 from maestro.domain.jobs import Job, JobStatus
-from maestro.domain.memory import place_of
 from maestro.domain.prompts import Role
 from maestro.domain.tokens import estimate
 from maestro.store.transaction import Transaction
@@ -17,16 +15,30 @@ EVER = sys.maxsize
 """A message's id that none is above."""
 
 
-def assigned(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> Matter:
+def assigned(tx: Transaction, job: Job) -> Matter:
     """Return what a delegate is to answer: the task alone, for it knows nothing of the conversation (decision 13)."""
     delegator = tx.delegations.lineage(job)[1]
     user_name = tx.inbox.get(job.inbox_id).user_name if job.inbox_id is not None else ""
     return Matter(
         turns=(_turn(task_text(tx.agents.get(delegator.agent_id), user_name, job)),),
         user_name=user_name,
-        # What it learned here is its own: the conversation is the delegator's.
-        place=place_of(agent, conversation_key(agent.id or 0, job.address, None), scope),
     )
+
+
+def done_so_far(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
+    """Return the task of a delegate that goes on, and what it answered until now, newest first; nothing for others.
+
+    The conversation around them is its delegator's: told that, it would take another agent's words for its own.
+    """
+    found: list[Utterance] = []
+    for above in tx.delegations.lineage(job)[1:]:
+        if above.answer_id is not None:
+            said = tx.conversations.message(above.answer_id)
+            found.append(Utterance(Role.ASSISTANT, said.content, said.token_estimate, said.id))
+        if above.task:
+            return (*found, *assigned(tx, above).turns)
+        found.append(results(tx, above))
+    return ()
 
 
 def results(tx: Transaction, job: Job) -> Utterance:

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.assignments import assigned, results, said_before
+from activities.assignments import assigned, done_so_far, results, said_before
+from activities.places import memory_place
 from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.calls import Prompt
 from maestro.domain.context import Composition, Knowledge, Matter, compose
@@ -16,7 +17,6 @@ from maestro.domain.flow import ContextOutcome
 from maestro.domain.history import Utterance
 from maestro.domain.jobs import Job, StepRef
 from maestro.domain.layers import LAYER_SIZES
-from maestro.domain.memory import place_of
 from maestro.domain.models import prompt_budget
 from maestro.domain.persona import Colleague, said_by
 from maestro.domain.prompts import PROMPT_TURNS, ToolSpec
@@ -77,7 +77,7 @@ class ContextActivities:
             return tx.steps.done(ref, outcome)
 
     def _composed(self, tx: Transaction, job: Job, agent: Agent) -> Composition:
-        matter = _matter(tx, job, agent, self._rules.scope)
+        matter, place = _matter(tx, job), memory_place(tx, job, self._rules.scope)
         specs = self._rules.toolbox.specs(agent.tool_names)
         tools = frozenset(spec.name for spec in specs)
         allowed = frozenset(agent.skills.split()) if agent.skills is not None else None
@@ -85,8 +85,8 @@ class ContextActivities:
             tools=tools,
             colleagues=_colleagues(tx, job),
             skills=choose(self._shelf.skills(tx), matter.text, tools, allowed),
-            facts=tx.memory.best(agent.id or 0, FACTS, matter.place),
-            states=tx.memory.states(agent.id or 0, matter.place),
+            facts=tx.memory.best(agent.id or 0, FACTS, place),
+            states=tx.memory.states(agent.id or 0, place),
         )
         window = self._rules.window(agent.model or tx.accounts.default_model())
         return compose(agent, matter, known, tx.now.date(), prompt_budget(window) - estimate_tools(specs))
@@ -106,18 +106,20 @@ class Shelf:
         return self._kept[1]
 
 
-def _matter(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> Matter:
+def _matter(tx: Transaction, job: Job) -> Matter:
     """Return what the job is to answer, and what was said before, by the kind of the job."""
     if job.task:
-        return assigned(tx, job, agent, scope)
-    conversation = tx.conversations.get(job.conversation_id)
+        return assigned(tx, job)
+    user_name = tx.inbox.get(job.inbox_id).user_name if job.inbox_id is not None else ""
+    own = done_so_far(tx, job) if job.parent_id is not None else ()
+    if own:
+        return Matter(turns=(results(tx, job),), earlier=own, user_name=user_name)
     turns, earlier = _asked(tx, job) if job.parent_id is None else _results(tx, job)
     return Matter(
         turns=turns,
         earlier=earlier,
-        summaries=tuple(tx.compactions.latest(conversation.id or 0, SUMMARIES)),
-        user_name=tx.inbox.get(job.inbox_id).user_name if job.inbox_id is not None else "",
-        place=place_of(agent, conversation.key, scope),
+        summaries=tuple(tx.compactions.latest(job.conversation_id or 0, SUMMARIES)),
+        user_name=user_name,
     )
 
 

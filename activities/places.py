@@ -3,13 +3,13 @@
 from maestro.domain.agents import MemoryScope
 from maestro.domain.conversations import conversation_key
 from maestro.domain.jobs import Job
-from maestro.domain.memory import place_of
+from maestro.domain.memory import keeps_apart
 from maestro.store.transaction import Transaction
 
 
 def memory_place(tx: Transaction, job: Job, scope: MemoryScope) -> str:
-    """Return the place; ``scope`` is that of the settings, which the agent's own beats."""
-    return place_of(tx.agents.get(job.agent_id), _own_key(tx, job), scope)
+    """Return the place, empty for everywhere; ``scope`` is that of the settings, which the agent's own beats."""
+    return _own_key(tx, job) if keeps_apart(tx.agents.get(job.agent_id), scope) else ""
 
 
 def _own_key(tx: Transaction, job: Job) -> str:

@@ -25,14 +25,13 @@ SHORTEST_ASKED = 200
 class Matter:
     """What a job is to answer: the turns, oldest first, what was said before, newest first, and who asks.
 
-    ``place`` is where the agent remembers what belongs here, ``summaries`` are of this conversation, newest first.
+    ``summaries`` are of this conversation, newest first.
     """
 
     turns: tuple[Utterance, ...]
     earlier: tuple[Utterance, ...] = ()
     summaries: tuple[Compaction, ...] = ()
     user_name: str = ""
-    place: str = ""
 
     @property
     def text(self) -> str:

@@ -82,13 +82,9 @@ class MemoryState(SQLModel, table=True):
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
 
-def place_of(agent: Agent, conversation_key: str | None, default_scope: MemoryScope) -> str:
-    """Return where an agent remembers: everywhere (empty), or only in its conversation of this key (decision 6).
-
-    A job without a conversation, such as a scheduled one, knows and keeps what holds everywhere.
-    """
-    scope = agent.memory_scope or default_scope
-    return (conversation_key or "") if scope is MemoryScope.CONVERSATION else ""
+def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
+    """Say whether an agent remembers things only in the conversation in which it learned them (decision 6)."""
+    return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 
 def state_problem(key: str, value: str) -> str:

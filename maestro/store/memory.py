@@ -27,7 +27,7 @@ CANDIDATES = 200
 class Memory(States):
     """The facts of all agents, beside their states.
 
-    A ``place`` is where an agent remembers something, see ``place_of``: who reads in one sees what holds everywhere
+    A ``place`` is where an agent remembers something, empty for everywhere: who reads in one sees what holds everywhere
     too, who writes there is read nowhere else.
     """
 

@@ -18,7 +18,7 @@ Arguments = Mapping[str, Any]
 class Caller:
     """On whose behalf a tool acts; ``folder`` is the conversation's own, which need not exist yet.
 
-    ``place`` is where the agent remembers things, see ``memory.place_of``.
+    ``place`` is where the agent remembers things, empty for everywhere.
     """
 
     job_id: str

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from maestro.domain.agents import Agent, MemoryScope
 from maestro.domain.compaction import Compaction
-from maestro.domain.conversations import Message
+from maestro.domain.conversations import Message, conversation_key
 from maestro.domain.facts import Fact
 from maestro.domain.jobs import Job, JobKind, StepRef
 from maestro.domain.layers import LAYER_SIZES, LayerName
@@ -177,6 +178,43 @@ async def test_what_is_learned_in_one_place_is_not_told_in_another(spoken: Spoke
     assert '"said here"' in text
     assert "said elsewhere" not in text
     assert '"likes tea"' in text, "what holds everywhere is told everywhere"
+
+
+async def test_a_delegate_that_goes_on_knows_its_task_its_own_words_and_what_it_learned(spoken: Spoken) -> None:
+    spoken.scope = MemoryScope.CONVERSATION
+    first = await spoken.answered("the long way")
+    with spoken.rows.store.begin() as tx:
+        bob, job = agent_id(tx, "bob"), tx.jobs.get(first)
+        given: dict[str, Any] = {
+            **job.address.model_dump(),
+            "conversation_id": job.conversation_id,
+            "inbox_id": job.inbox_id,
+            "kind": JobKind.DELEGATION,
+            "created_at": tx.now,
+        }
+        task = tx.jobs.add(Job(id="t-1", agent_id=bob, parent_id=first, depth=1, task="count", hears=True, **given))
+        tx.jobs.add(Job(id="t-2", agent_id=agent_id(tx, "vip"), parent_id="t-1", task="add", hears=True, **given))
+        tx.jobs.add(Job(id="t-3", agent_id=bob, parent_id="t-1", depth=2, **given))
+        said = Message(
+            conversation_id=job.conversation_id or 0,
+            role=Role.ASSISTANT,
+            content="I am asking @vip.",
+            token_estimate=estimate("I am asking @vip."),
+            job_id="t-1",
+            agent_id=bob,
+            created_at=tx.now,
+        )
+        task.answer_id = tx.conversations.add(said).id
+        own = conversation_key(bob, job.address, None)
+        tx.memory.learn(bob, [Fact(FactCategory.STICKY, "twelve is a dozen")], conversation_id=None, place=own)
+        tx.steps.start(StepRef(job_id="t-3", step="context"), "context", 1)
+    spoken.build(StepRef(job_id="t-3", step="context"))
+    text, asked, answered, told = spoken.messages("t-3")
+    assert "twelve is a dozen" in text.content
+    assert (asked.role, "count" in asked.content) == (Role.USER, True)
+    assert (answered.role, answered.content) == (Role.ASSISTANT, "I am asking @vip.")
+    assert (told.role, "@vip" in told.content) == (Role.USER, True)
+    assert "the long way" not in "".join(message.content for message in spoken.messages("t-3"))
 
 
 async def test_a_skill_is_given_to_the_message_that_wants_it_and_to_no_other(spoken: Spoken) -> None:

@@ -11,14 +11,13 @@ from maestro.domain.memory import (
     MAX_VALUE_CHARS,
     Standing,
     confirmed,
+    keeps_apart,
     lasting,
-    place_of,
     state_problem,
     surest,
 )
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
-KEY = "1/web/default/general//"
 
 
 def fact(confidence: float, days: float = 0, fact_id: int = 1) -> Standing:
@@ -26,20 +25,17 @@ def fact(confidence: float, days: float = 0, fact_id: int = 1) -> Standing:
 
 
 @pytest.mark.parametrize(
-    ("own", "general", "key", "place"),
+    ("own", "general", "apart"),
     [
-        (None, MemoryScope.AGENT, KEY, ""),
-        (None, MemoryScope.CONVERSATION, KEY, KEY),
-        (MemoryScope.AGENT, MemoryScope.CONVERSATION, KEY, ""),
-        (MemoryScope.CONVERSATION, MemoryScope.AGENT, KEY, KEY),
-        (MemoryScope.CONVERSATION, MemoryScope.AGENT, None, ""),
+        (None, MemoryScope.AGENT, False),
+        (None, MemoryScope.CONVERSATION, True),
+        (MemoryScope.AGENT, MemoryScope.CONVERSATION, False),
+        (MemoryScope.CONVERSATION, MemoryScope.AGENT, True),
     ],
 )
-def test_the_agents_own_scope_beats_the_settings(
-    own: MemoryScope | None, general: MemoryScope, key: str | None, place: str
-) -> None:
+def test_the_agents_own_scope_beats_the_settings(own: MemoryScope | None, general: MemoryScope, apart: bool) -> None:
     agent = Agent(slug="a", name="A", memory_scope=own, created_at=NOW, updated_at=NOW)
-    assert place_of(agent, key, general) == place
+    assert keeps_apart(agent, general) is apart
 
 
 def test_what_is_said_again_is_surer_and_never_more_than_certain() -> None:
