@@ -15,6 +15,9 @@ from maestro.domain.wording import NO_BLANKS, plain, spaced
 NEAR = 90.0
 """How similar the sorted words of two facts must be for them to be compared (rapidfuzz ``ratio``, 0 to 100)."""
 
+MOST_NEAR = 5
+"""How many facts a new one is compared with, word by word; a thousand may differ from it in nothing but a number."""
+
 SPELT_ALIKE = 0.93
 """How similar two words must be to be one word in two spellings: one letter more or less among fourteen."""
 
@@ -56,8 +59,9 @@ def lengths(contents: Sequence[str]) -> tuple[int, int]:
 
 
 def repeated(content: str, known: Mapping[int, str]) -> Sequence[int]:
-    """Return which facts may be the same as this one, the most similar first, from the keys of facts by id."""
-    return [fact_id for _, _, fact_id in process.extract(key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR)]
+    """Return which facts may be the same as this one, the five most similar first, from the keys of facts by id."""
+    near = process.extract(key(content), known, scorer=fuzz.ratio, score_cutoff=NEAR, limit=MOST_NEAR)
+    return [fact_id for _, _, fact_id in near]
 
 
 def same(one: str, other: str) -> bool:
