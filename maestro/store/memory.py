@@ -23,6 +23,9 @@ from maestro.store.states import States
 CANDIDATES = 200
 """Of how many facts of a place, the surest as they were written, time may change the order."""
 
+MOST_STICKY = 200
+"""Sticky facts that are looked at for a prompt, which has room for fewer: a talkative model may write thousands."""
+
 
 class Memory(States):
     """The facts of all agents, beside their states.
@@ -40,6 +43,7 @@ class Memory(States):
             col(MemoryFact.place).in_(("", bindparam("at"))),
         )
         .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
+        .limit(MOST_STICKY)
     )
     _TOLD = (
         update(MemoryFact)
@@ -106,7 +110,7 @@ class Memory(States):
         return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return every sticky fact and so many others: those we are surest of still, then those used last."""
+        """Return the sticky facts and so many others: those we are surest of still, then those used last."""
         of = {"of_agent": agent_id, "at": place}
         sticky = self._session.exec(self._STICKY, params=of).all()
         rest = chain.from_iterable(self._run(self._OTHERS, of_agent=agent_id, at=at).all() for at in {"", place})

@@ -13,6 +13,7 @@ from maestro.domain.facts import Fact
 from maestro.domain.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, FactCategory, MemoryFact
 from maestro.domain.memory_views import FactChange, FactFilter, NewFact, StateChange
 from maestro.store.fulltext import INDEX
+from maestro.store.memory import MOST_STICKY
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
@@ -116,6 +117,19 @@ def test_an_agent_without_facts_has_none(rows: JobRows) -> None:
 
 
 # What is told
+
+
+def test_of_too_many_sticky_facts_only_the_surest_are_read(rows: JobRows) -> None:
+    with rows.store.begin() as tx:
+        for number in range(MOST_STICKY + 5):
+            sure = 0.9 if number < MOST_STICKY else 0.2
+            fact = MemoryFact(
+                agent_id=1, category=STICKY, content=f"number {number}", confidence=sure, created_at=tx.now
+            )
+            tx.memory.keep(fact)
+    read = best(rows)
+    assert len(read) == MOST_STICKY
+    assert {fact.confidence for fact in read} == {0.9}
 
 
 def test_sticky_facts_come_always_and_of_the_others_the_surest(rows: JobRows) -> None:
