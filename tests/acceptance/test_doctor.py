@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.diagnosis import Verdict
-from maestro.store.store import Store
 from temporal.client import Endpoint
 from temporal.diagnosis import diagnose
 from tests.support.command import COMMAND, PATIENCE, Ports, maestro, up
 from tests.support.diagnosed import Report, doctor
+from tests.support.fresh_store import fresh_store
 from tests.support.mounts import Mount, mounted
 from tests.support.provider import ollama, provider
 from tests.support.running import free_ports
@@ -144,7 +144,7 @@ async def test_a_read_only_data_folder_is_named(tmp_path: Path, ports: Ports) ->
 async def test_a_read_only_folder_with_a_store_can_still_be_looked_at(tmp_path: Path, ports: Ports) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    Store.open(data / "maestro.db").close()
+    fresh_store(data / "maestro.db").close()
     report = await doctor(tmp_path, *ports.options, before=mounted(Mount.READ_ONLY, data))
     report.is_broken("data folder", "Read-only file system")
     assert report.of("store").verdict is Verdict.FINE
@@ -167,7 +167,7 @@ async def test_a_file_in_the_place_of_the_data_folder_is_named(tmp_path: Path, p
 async def test_a_look_at_the_store_leaves_no_trace(tmp_path: Path, ports: Ports) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    Store.open(data / "maestro.db").close()
+    fresh_store(data / "maestro.db").close()
     before = contents(tmp_path)
     (await doctor(tmp_path, *ports.options)).is_fine()
     assert contents(tmp_path) == before
@@ -176,7 +176,7 @@ async def test_a_look_at_the_store_leaves_no_trace(tmp_path: Path, ports: Ports)
 async def test_a_database_of_a_newer_release_is_named_and_left_alone(tmp_path: Path, ports: Ports) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    Store.open(data / "maestro.db").close()
+    fresh_store(data / "maestro.db").close()
     with contextlib.closing(sqlite3.connect(data / "maestro.db")) as database, database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     (await doctor(tmp_path, *ports.options)).is_broken("store", "newer version", "Install that version")
@@ -194,7 +194,7 @@ async def test_a_file_that_is_no_database_is_named(tmp_path: Path, ports: Ports)
 async def test_a_connector_that_failed_is_told_with_its_reason(tmp_path: Path, ports: Ports) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    store = Store.open(data / "maestro.db")
+    store = fresh_store(data / "maestro.db")
     with store.begin() as tx:
         tx.people.connector_state("web", "default", "failed", "the port was taken")
     store.close()
@@ -205,7 +205,7 @@ async def test_a_connector_that_failed_is_told_with_its_reason(tmp_path: Path, p
 async def test_a_connector_that_does_not_run_is_not_called_fine(tmp_path: Path, state: str, fix: str) -> None:
     data = tmp_path / "data"
     data.mkdir()
-    store = Store.open(data / "maestro.db")
+    store = fresh_store(data / "maestro.db")
     with store.begin() as tx:
         tx.people.connector_state("web", "default", state, "")
     store.close()

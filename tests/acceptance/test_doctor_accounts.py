@@ -10,6 +10,7 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 from tests.acceptance.test_doctor import KEY, account, configure
 from tests.support.diagnosed import doctor
+from tests.support.fresh_store import fresh_store
 from tests.support.provider import provider
 from tests.support.running import free_ports
 
@@ -83,7 +84,7 @@ def row(name: str, source: AccountSource = AccountSource.API, secret: str = "", 
 def stored(folder: Path, *rows: ModelAccount) -> Store:
     """Return a store that knows these accounts."""
     (folder / "data").mkdir(exist_ok=True)
-    store = Store.open(folder / "data" / "maestro.db")
+    store = fresh_store(folder / "data" / "maestro.db")
     with store.begin() as tx:
         for one in rows:
             tx.accounts.add(one)

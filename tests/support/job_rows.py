@@ -12,6 +12,7 @@ from maestro.domain.jobs import Ending, Job, JobKind, JobStatus, StepRef
 from maestro.domain.messages import Address, IncomingMessage, Receipt
 from maestro.domain.prompts import CallKey, LLMResponse
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 
 MORNING = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
 SECRET_ANSWER = "the answer that only the person may read"
@@ -43,7 +44,7 @@ class JobRows:
         """Open a store in this folder, with one agent called ada."""
         clock = Clock()
         folder.mkdir(parents=True, exist_ok=True)
-        rows = cls(Store.open(folder / "maestro.db", clock), clock)
+        rows = cls(fresh_store(folder / "maestro.db", clock), clock)
         with rows.store.begin() as tx:
             agent = tx.agents.put(
                 Agent(slug="ada", name="Ada", system_prompt="Be brief.", created_at=tx.now, updated_at=tx.now)

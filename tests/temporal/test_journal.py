@@ -11,6 +11,7 @@ from maestro.domain.llm_errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from temporal.journal import Journal
+from tests.support.fresh_store import fresh_store
 
 RULES = RetryRules(
     provider_attempts=3, provider_base=1, platform_attempts=10, platform_base=1, own_attempts=5, crashes=10
@@ -20,7 +21,7 @@ REF = StepRef(job_id="job", step="context")
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
-    opened = Store.open(tmp_path / "maestro.db")
+    opened = fresh_store(tmp_path / "maestro.db")
     with opened.begin() as tx:
         tx.jobs.add(Job(id="job", platform="web", account="default", channel="c", created_at=tx.now))
     return opened

@@ -9,8 +9,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.jobs import Job, JobStatus
-from maestro.store.store import Store
 from temporal.reconciler import Reconciler
+from tests.support.fresh_store import fresh_store
 
 
 class Away:
@@ -34,7 +34,7 @@ class Away:
 @pytest.mark.parametrize("status", [RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN, RPCStatusCode.INTERNAL])
 async def test_it_goes_on_looking_however_temporal_is_away(tmp_path: Path, status: RPCStatusCode) -> None:
     """A reset connection is UNKNOWN, and used to end the process after ten seconds of them."""
-    store = Store.open(tmp_path / "maestro.db")
+    store = fresh_store(tmp_path / "maestro.db")
     with store.begin() as tx:
         tx.jobs.add(
             Job(id="job", platform="web", account="default", channel="c", status=JobStatus.RUNNING, created_at=tx.now)

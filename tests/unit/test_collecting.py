@@ -23,6 +23,7 @@ from maestro.intake.access import Access
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl
 from tests.support.api_client import no_temporal
+from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
 
 HERE = Address(platform="web", channel="team")
@@ -108,7 +109,7 @@ class Room:
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[Room]:
     clock = Clock()
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     with store.begin() as tx:
         agents = [
             tx.agents.put(Agent(slug=slug, name=slug, created_at=tx.now, updated_at=tx.now)) for slug in ("ada", "bob")

@@ -14,6 +14,7 @@ from maestro.domain.messages import Address
 from maestro.domain.tags import parse
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.fresh_store import fresh_store
 
 NOW = datetime(2026, 3, 1, 12, 7, tzinfo=UTC)
 HERE = Address(platform="discord", account="main", channel="42")
@@ -26,7 +27,7 @@ DONE, FAILED, REFUSED = ActionState.DONE, ActionState.FAILED, ActionState.REFUSE
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A store with a conductor, and an assistant that has a channel."""
-    opened = Store.open(tmp_path / "maestro.db", clock=lambda: NOW)
+    opened = fresh_store(tmp_path / "maestro.db", clock=lambda: NOW)
     with opened.begin() as tx:
         for slug, role in (("chief", "conductor"), ("bob", "assistant")):
             tx.agents.put(Agent(slug=slug, name=slug, role=role, created_at=NOW, updated_at=NOW))

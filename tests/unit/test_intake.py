@@ -14,6 +14,7 @@ from maestro.domain.owners import PersonId
 from maestro.intake import UNSAID, Intake, IntakeRules
 from maestro.store.store import Store
 from tests.support.doors import EVERYBODY
+from tests.support.fresh_store import fresh_store
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 LIMIT = 3
@@ -23,7 +24,7 @@ ANNOUNCEMENTS = "announcements"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", lambda: NOW)
+    store = fresh_store(tmp_path / "maestro.db", lambda: NOW)
     with store.begin() as tx:
         agent = tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         tx.agents.bind(

@@ -12,6 +12,7 @@ from maestro.domain.accounts import AccountSource
 from maestro.domain.errors import ConfigurationError
 from maestro.llm.accounts import READ_AGAIN, AccountBook
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 from tests.support.llm_accounts import LADDER, Clock, book, row
 
 
@@ -22,7 +23,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 

@@ -32,6 +32,7 @@ from maestro.domain.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook
 from maestro.llm.middleware.failover import Failover
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 from tests.support.llm_accounts import LADDER, START, WINDOWS, Clock, Model, book, failing, failover, limited, own, row
 from tests.support.llm_requests import request_of, response_of
 
@@ -43,7 +44,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 

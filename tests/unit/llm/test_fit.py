@@ -13,6 +13,7 @@ from maestro.domain.prompts import LLMRequest
 from maestro.domain.tokens import estimate_input
 from maestro.llm.middleware.failover import Failover
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 from tests.support.llm_accounts import START, Clock, Model, book, failing, failover, limited, row
 from tests.support.llm_requests import request_of
 
@@ -27,7 +28,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 

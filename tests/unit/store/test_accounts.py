@@ -10,6 +10,7 @@ from maestro.domain.accounts import QUOTA_WAIT, WHOLE_ACCOUNT, AccountSource, Ac
 from maestro.domain.errors import Conflict, NotFound, WaitReason
 from maestro.domain.jobs import Job, JobStatus, Wait
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LADDER = tuple(timedelta(minutes=minutes) for minutes in (1, 5, 25, 60))
@@ -33,7 +34,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 

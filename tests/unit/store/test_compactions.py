@@ -17,6 +17,7 @@ from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.prompts import CallKey, CallPurpose, LLMResponse, PromptMessage, Role, Turn
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.fresh_store import fresh_store
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 ADDRESS = Address(platform="web", channel="c")
@@ -25,7 +26,7 @@ ADDRESS = Address(platform="web", channel="c")
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """A store with an agent, a job that answers one message, and a conversation of three."""
-    opened = Store.open(tmp_path / "maestro.db", clock=lambda: NOW)
+    opened = fresh_store(tmp_path / "maestro.db", clock=lambda: NOW)
     with opened.begin() as tx:
         agent = tx.agents.put(Agent(slug="a", name="A", created_at=NOW, updated_at=NOW))
         row = tx.inbox.add(IncomingMessage(id="m", address=ADDRESS, user_id="u", content="one", sent_at=NOW), "job")

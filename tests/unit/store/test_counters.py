@@ -19,6 +19,7 @@ from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.prompts import Role
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.fresh_store import fresh_store
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 PROPERTY = settings(
@@ -38,7 +39,7 @@ EVENTS = st.lists(
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    with closing(Store.open(tmp_path_factory.mktemp("store") / "maestro.db", lambda: NOW)) as opened:
+    with closing(fresh_store(tmp_path_factory.mktemp("store") / "maestro.db", lambda: NOW)) as opened:
         with opened.begin() as tx:
             tx.agents.put(Agent(slug="ada", name="Ada", created_at=NOW, updated_at=NOW))
         yield opened

@@ -11,6 +11,7 @@ from maestro.domain.messages import Address, LaneKey
 from maestro.domain.replay import restarted
 from maestro.store.delegations import STOPPED, WITHHELD
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
 
 LANE = LaneKey("web/default/c")
@@ -26,7 +27,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 

@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.errors import OlderDatabase, StoreUnreadable
 from maestro.domain.jobs import JobStatus
 from maestro.store.inspection import inspect
-from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import JobRows
 
 SECONDS = 30.0
@@ -35,7 +35,7 @@ def test_it_counts_what_is_open_and_what_failed(tmp_path: Path) -> None:
 
 
 def test_after_a_clean_end_it_leaves_no_trace(tmp_path: Path) -> None:
-    Store.open(tmp_path / "maestro.db").close()
+    fresh_store(tmp_path / "maestro.db").close()
     before = files(tmp_path)
     inspect(tmp_path / "maestro.db", SECONDS)
     assert files(tmp_path) == before
@@ -72,7 +72,7 @@ def test_damaged_pages_are_found(tmp_path: Path) -> None:
 
 def test_a_database_too_damaged_to_look_at_is_not_to_be_thrown_away(tmp_path: Path) -> None:
     path = tmp_path / "maestro.db"
-    Store.open(path).close()
+    fresh_store(path).close()
     with path.open("r+b") as file:
         file.seek(100)  # the tables' own table begins after the header
         file.write(b"\xff" * 1000)

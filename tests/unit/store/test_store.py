@@ -20,6 +20,7 @@ from maestro.store.fulltext import SHADOWS
 from maestro.store.schema import check
 from maestro.store.store import Store
 from maestro.store.tables import metadata
+from tests.support.fresh_store import fresh_store
 
 LAPSES = timedelta(seconds=10)
 
@@ -48,7 +49,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 

@@ -10,6 +10,7 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, Wait
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
 
 LANE = LaneKey("web/default/c")
@@ -23,7 +24,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
-    store = Store.open(tmp_path / "maestro.db", clock)
+    store = fresh_store(tmp_path / "maestro.db", clock)
     yield store
     store.close()
 
