@@ -8,7 +8,7 @@ from ulid import ULID
 from activities.conducting import perform
 from activities.places import memory_place
 from maestro.domain.actions import ActionState
-from maestro.domain.agents import Agent, MemoryScope
+from maestro.domain.agents import Agent, MemoryScope, payer_of
 from maestro.domain.conductor import Performed, Requester
 from maestro.domain.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
 from maestro.domain.jobs import Job, JobKind, Priority
@@ -84,10 +84,10 @@ class Acting:
 
     def _hand_on(self, tag: Tag) -> Performed:
         task = Handover.of(tag)
-        problem = unheard_of(task, tag) or self._too_many(task) or self._refusal(task)
+        target = self._tx.agents.by_slug(task.slug)
+        problem = unheard_of(task, tag) or self._too_many(task) or self._refusal(task, target)
         if problem is not None:
             return Performed(ActionState.REFUSED, problem, task.slug)
-        target = self._tx.agents.by_slug(task.slug)
         assert target is not None  # a task for nobody was refused
         self._acted.tasks.append((task, self._tx.jobs.add(_task_job(self._tx, self._job, task, target))))
         return Performed(ActionState.DONE, "passed on", task.slug)
@@ -97,12 +97,11 @@ class Acting:
             return None
         return f"The task was not passed on to @{task.slug}: one answer may pass on {MOST_TASKS} tasks at most."
 
-    def _refusal(self, task: Handover) -> str | None:
+    def _refusal(self, task: Handover, target: Agent | None) -> str | None:
         lineage = self._tx.delegations.lineage(self._job)
         by = Delegator(
             self._agent, self._job.depth, {above.agent_id for above in lineage if above.agent_id is not None}
         )
-        target = self._tx.agents.by_slug(task.slug)
         return refusal(task, target, by) or self._not_for(target)
 
     def _not_for(self, target: Agent | None) -> str | None:
@@ -137,15 +136,13 @@ def _is_told(tag: Tag, outcome: Performed) -> bool:
 
 def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:
     """Return the job of a task: it has no place in a lane, and is never sooner than what led to it (decision 1)."""
-    binding = tx.agents.binding(by.address)
-    payer = binding.client_id if binding is not None else None
     return Job(
         id=f"{JobKind.DELEGATION}-{ULID()}",
         kind=JobKind.DELEGATION,
         priority=max(Priority.DELEGATION, by.priority),
         inbox_id=by.inbox_id,
         agent_id=target.id,
-        client_id=payer or target.client_id,
+        client_id=payer_of(target, tx.agents.binding(by.address)),
         conversation_id=by.conversation_id,
         parent_id=by.id,
         depth=by.depth + 1,

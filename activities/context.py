@@ -80,11 +80,10 @@ class ContextActivities:
         matter, place = _matter(tx, job), memory_place(tx, job, self._rules.scope)
         specs = self._rules.toolbox.specs(agent.tool_names)
         tools = frozenset(spec.name for spec in specs)
-        allowed = frozenset(agent.skills.split()) if agent.skills is not None else None
         known = Knowledge(
             tools=tools,
             colleagues=_colleagues(tx, job),
-            skills=choose(self._shelf.skills(tx), matter.text, tools, allowed),
+            skills=choose(self._shelf.skills(tx), matter.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
         )

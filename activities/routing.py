@@ -5,7 +5,7 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.collecting import collect
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, BusyMode
+from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, BusyMode, payer_of
 from maestro.domain.busy import mode_of
 from maestro.domain.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, priority_of
@@ -55,9 +55,8 @@ class RoutingActivities:
         agent, reason = self._who(tx, message, binding)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
-        payer = binding.client_id if binding is not None else None
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
-        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer or agent.client_id, priority=priority)
+        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer_of(agent, binding), priority=priority)
         together = collect(
             tx,
             job,

@@ -3,21 +3,18 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts
+from api.routes.surroundings import Number, Parts
 from maestro.domain.agent_edits import BindingChange, NewBinding
 from maestro.domain.agent_views import Binding, BindingPage
-from maestro.domain.columns import LARGEST
 from maestro.domain.words import Slug
 
 LIMIT = 100
 MOST = 1000
 
 router = APIRouter(route_class=PasswordRoute, tags=["bindings"], prefix="/api/bindings")
-
-Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class BindingOrder(NewBinding):

@@ -3,11 +3,11 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import Field, field_validator
 
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts
+from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversation_views import (
     ConversationDetail,
@@ -27,7 +27,6 @@ MOST = 200
 
 router = APIRouter(route_class=PasswordRoute, tags=["conversations"], prefix="/api/conversations")
 
-Number = Annotated[int, Path(ge=1, le=LARGEST)]
 Limit = Annotated[int, Query(ge=1, le=MOST)]
 After = Annotated[int, Query(ge=0, le=LARGEST)]
 

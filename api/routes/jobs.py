@@ -3,12 +3,11 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import Field, field_validator
 
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts
-from maestro.domain.columns import LARGEST
+from api.routes.surroundings import Number, Parts
 from maestro.domain.cursors import Cursor
 from maestro.domain.jobs import JobStatus
 from maestro.domain.prompt_views import SeenView, seen_view
@@ -19,8 +18,6 @@ from maestro.store.store import Store
 
 LIMIT = 50
 MOST = 200
-
-Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 router = APIRouter(route_class=PasswordRoute, tags=["jobs"], prefix="/api/jobs")
 

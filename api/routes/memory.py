@@ -3,11 +3,11 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts
+from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
 from maestro.domain.memory_views import (
     LIMIT,
@@ -24,7 +24,6 @@ from maestro.domain.memory_views import (
 
 router = APIRouter(route_class=PasswordRoute, tags=["memory"], prefix="/api/agents/{slug}/memory")
 
-Number = Annotated[int, Path(ge=1, le=LARGEST)]
 Place = Annotated[str, Query(max_length=2_000)]
 
 

@@ -2,11 +2,11 @@
 
 from typing import Annotated, Self
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from pydantic import Field, model_validator
 
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.surroundings import Parts
+from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
 from maestro.domain.question_views import QuestionPage, QuestionView, question_view
 from maestro.domain.questions import QuestionStatus, of_operator
@@ -19,8 +19,6 @@ MOST = 200
 ANSWER_CHARS = 20_000
 
 router = APIRouter(route_class=PasswordRoute, tags=["questions"], prefix="/api/questions")
-
-Number = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 class QuestionQuery(Value):

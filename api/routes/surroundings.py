@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Request
 
 from api.parts import ApiParts
+from maestro.domain.columns import LARGEST
 
 
 def parts_of(request: Request) -> ApiParts:
@@ -20,3 +21,6 @@ async def _parts(request: Request) -> ApiParts:
 
 
 Parts = Annotated[ApiParts, Depends(_parts)]
+
+Number = Annotated[int, Path(ge=1, le=LARGEST)]
+"""The number of a row, in a path."""

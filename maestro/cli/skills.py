@@ -186,8 +186,7 @@ def _trial(at: Opened, tx: Transaction, message: str, slug: str | None) -> Skill
     named = settings.tools.default if agent.tool_names is None else agent.tool_names
     # Tools of other servers are known only to a running Maestro: what the agent may call counts as being there.
     tools = frozenset(named) | {spec.name for spec in build_tools(settings).specs(agent.tool_names)}
-    allowed = frozenset(agent.skills.split()) if agent.skills is not None else None
-    return try_message(tx.skills.all(), message, tools, allowed)
+    return try_message(tx.skills.all(), message, tools, agent.skill_slugs)
 
 
 def _read(file: Path) -> bytes:

@@ -82,6 +82,11 @@ class Agent(SQLModel, table=True):
         """The tools it may call, None for those that everybody may."""
         return tuple(self.tools.split()) if self.tools is not None else None
 
+    @property
+    def skill_slugs(self) -> frozenset[str] | None:
+        """The skills it may be given, None for every skill."""
+        return frozenset(self.skills.split()) if self.skills is not None else None
+
 
 class AgentVersion(SQLModel, table=True):
     """What an agent was after one edit: ``snapshot`` is the JSON of what people can edit, ``actor`` who did it."""
@@ -130,3 +135,8 @@ class AgentChannel(SQLModel, table=True):
     allow_bots: bool = False
     client_id: int | None = None
     configured: bool = False
+
+
+def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
+    """Return the client who pays for what an agent answers in a channel: the channel's, else the agent's, if any."""
+    return (binding.client_id if binding is not None else None) or agent.client_id
