@@ -7,15 +7,15 @@ from ulid import ULID
 
 from activities.conducting import perform
 from activities.places import memory_place
-from maestro.domain.actions import ActionState
-from maestro.domain.agents import Agent, MemoryScope, payer_of
-from maestro.domain.conductor import Performed, Requester
-from maestro.domain.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
-from maestro.domain.jobs import Job, JobKind, Priority
-from maestro.domain.permissions import Person
-from maestro.domain.permissions import refusal as may_not_talk
-from maestro.domain.remembering import fact_of
-from maestro.domain.tags import Tag, TagName
+from maestro.domain.agents.agent import Agent, MemoryScope, payer_of
+from maestro.domain.conducting.conductor import Performed, Requester
+from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
+from maestro.domain.jobs.job import Job, JobKind, Priority
+from maestro.domain.memory.remembering import fact_of
+from maestro.domain.people.permissions import Person
+from maestro.domain.people.permissions import refusal as may_not_talk
+from maestro.domain.tags.actions import ActionState
+from maestro.domain.tags.grammar import Tag, TagName
 from maestro.store.transaction import Transaction
 
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from ulid import ULID
 
-from maestro.domain.flow import ToolStep
-from maestro.domain.jobs import Job, notice_of
-from maestro.domain.prompts import ToolCall
-from maestro.domain.questions import Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.jobs.flow import ToolStep
+from maestro.domain.jobs.job import Job, notice_of
+from maestro.domain.llm.prompts import ToolCall
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.domain.texts import storable
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Asked, shortened

@@ -2,13 +2,13 @@
 
 import sys
 
-from maestro.domain.context import Matter
-from maestro.domain.conversations import Line
-from maestro.domain.delegations import Result, results_text, task_text
-from maestro.domain.history import Utterance
-from maestro.domain.jobs import Job, JobStatus
-from maestro.domain.prompts import Role
-from maestro.domain.tokens import estimate
+from maestro.domain.context.composition import Matter
+from maestro.domain.context.history import Utterance
+from maestro.domain.conversations.conversation import Line
+from maestro.domain.jobs.delegations import Result, results_text, task_text
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.tokens import estimate
 from maestro.store.transaction import Transaction
 
 EVER = sys.maxsize

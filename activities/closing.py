@@ -5,9 +5,9 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.routing import Typing
-from maestro.domain.busy import INTERRUPTED
-from maestro.domain.flow import CloseOutcome, CloseStep
-from maestro.domain.jobs import Ending, JobStatus
+from maestro.domain.jobs.busy import INTERRUPTED
+from maestro.domain.jobs.flow import CloseOutcome, CloseStep
+from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from maestro.domain.agents import BusyMode
-from maestro.domain.busy import MOST_MERGED, absorbed, collected
+from maestro.domain.agents.agent import BusyMode
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.jobs.busy import MOST_MERGED, absorbed, collected
+from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.store.transaction import Transaction
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from temporalio import activity
 
 from activities.places import memory_place
-from maestro.domain.agents import MemoryScope
-from maestro.domain.calls import LLMCall
-from maestro.domain.compaction import (
+from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.conversations.compaction import (
     INSTRUCTIONS,
     Compaction,
     Excerpt,
@@ -19,13 +18,14 @@ from maestro.domain.compaction import (
     may_go,
     output_tokens,
 )
-from maestro.domain.conversations import Message
-from maestro.domain.facts import parse_facts
-from maestro.domain.flow import CompactionOutcome
-from maestro.domain.jobs import Job, StepRef
+from maestro.domain.conversations.conversation import Message
+from maestro.domain.jobs.flow import CompactionOutcome
+from maestro.domain.jobs.job import Job, StepRef
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.prompts import CallKey, CallPurpose, KeptRequest, LLMRequest
+from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import prompt_text
-from maestro.domain.prompts import CallKey, CallPurpose, KeptRequest, LLMRequest
-from maestro.domain.tokens import estimate
+from maestro.domain.memory.facts import parse_facts
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -3,15 +3,23 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from maestro.domain.actions import ActionState
-from maestro.domain.agent_edits import BindingChange, BindingFields, NewBinding
-from maestro.domain.agents import Agent, Permission
-from maestro.domain.conductor import INCOMPLETE, OWN_STANDING, Performed, Requester, sentence, subject_of, without_tags
+from maestro.domain.agents.agent import Agent, Permission
+from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
+from maestro.domain.conducting.conductor import (
+    INCOMPLETE,
+    OWN_STANDING,
+    Performed,
+    Requester,
+    sentence,
+    subject_of,
+    without_tags,
+)
+from maestro.domain.conducting.wishes import agent_wish, change_wish, client_wish, schedule_wish
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.messages import Address
-from maestro.domain.schedules import Cron, Heartbeat, Planned
-from maestro.domain.tags import Tag, TagName
-from maestro.domain.wishes import agent_wish, change_wish, client_wish, schedule_wish
+from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.tags.actions import ActionState
+from maestro.domain.tags.grammar import Tag, TagName
 from maestro.store.transaction import Transaction
 
 

@@ -8,21 +8,21 @@ from temporalio import activity
 
 from activities.assignments import assigned, done_so_far, results, said_before
 from activities.places import memory_place
-from maestro.domain.agents import Agent, MemoryScope
-from maestro.domain.calls import Prompt
-from maestro.domain.context import Composition, Knowledge, Matter, compose
-from maestro.domain.conversations import Line
-from maestro.domain.delegations import MAX_DEPTH
-from maestro.domain.flow import ContextOutcome
-from maestro.domain.history import Utterance
-from maestro.domain.jobs import Job, StepRef
-from maestro.domain.layers import LAYER_SIZES
-from maestro.domain.models import prompt_budget
-from maestro.domain.persona import Colleague, said_by
-from maestro.domain.prompts import PROMPT_TURNS, ToolSpec
-from maestro.domain.recollection import FACTS, SUMMARIES
-from maestro.domain.skills import Skill, choose
-from maestro.domain.tokens import estimate_tools
+from maestro.domain.agents.agent import Agent, MemoryScope
+from maestro.domain.context.composition import Composition, Knowledge, Matter, compose
+from maestro.domain.context.history import Utterance
+from maestro.domain.context.layers import LAYER_SIZES
+from maestro.domain.context.persona import Colleague, said_by
+from maestro.domain.context.recollection import FACTS, SUMMARIES
+from maestro.domain.conversations.conversation import Line
+from maestro.domain.jobs.delegations import MAX_DEPTH
+from maestro.domain.jobs.flow import ContextOutcome
+from maestro.domain.jobs.job import Job, StepRef
+from maestro.domain.llm.calls import Prompt
+from maestro.domain.llm.models import prompt_budget
+from maestro.domain.llm.prompts import PROMPT_TURNS, ToolSpec
+from maestro.domain.llm.tokens import estimate_tools
+from maestro.domain.skills.skill import Skill, choose
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

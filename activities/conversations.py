@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 from temporalio import activity
 
-from maestro.domain.agents import Agent
-from maestro.domain.compaction import is_due
-from maestro.domain.conversations import Message
-from maestro.domain.flow import ConversationOutcome
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conversations.compaction import is_due
+from maestro.domain.conversations.conversation import Message
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import Job, StepRef
+from maestro.domain.jobs.flow import ConversationOutcome
+from maestro.domain.jobs.job import Job, StepRef
+from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import spoken_text
-from maestro.domain.prompts import Role
-from maestro.domain.tokens import estimate
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -3,10 +3,10 @@
 from temporalio import activity
 
 from activities.routing import Typing
-from maestro.domain.agents import AgentStatus
+from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import NoAgent
-from maestro.domain.flow import TakenUp
-from maestro.domain.jobs import StepRef
+from maestro.domain.jobs.flow import TakenUp
+from maestro.domain.jobs.job import StepRef
 from maestro.store.store import Store
 
 

@@ -12,10 +12,10 @@ from connectors.base import Capabilities, Connector, SendFailure, attempt
 from connectors.splitting import split
 from maestro.domain.deliveries import UNSENT, Delivery, Purpose
 from maestro.domain.errors import JobEnded
-from maestro.domain.flow import DeliverOutcome, DeliverStep
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
+from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.notices import failure_notice
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
-from maestro.domain.notices import failure_notice
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted

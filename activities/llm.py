@@ -8,12 +8,20 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.routing import Typing
-from maestro.domain.agents import Agent
-from maestro.domain.flow import ModelOutcome, ModelStep
-from maestro.domain.jobs import Job, Priority
-from maestro.domain.prompts import PROMPT_TURNS, TOOL_CALLS, CallKey, LLMRequest, LLMResponse, PromptMessage, ToolSpec
-from maestro.domain.rounds import Round, made, round_of, turns
-from maestro.domain.tokens import estimate_messages, estimate_tools
+from maestro.domain.agents.agent import Agent
+from maestro.domain.context.rounds import Round, made, round_of, turns
+from maestro.domain.jobs.flow import ModelOutcome, ModelStep
+from maestro.domain.jobs.job import Job, Priority
+from maestro.domain.llm.prompts import (
+    PROMPT_TURNS,
+    TOOL_CALLS,
+    CallKey,
+    LLMRequest,
+    LLMResponse,
+    PromptMessage,
+    ToolSpec,
+)
+from maestro.domain.llm.tokens import estimate_messages, estimate_tools
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

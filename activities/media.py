@@ -10,8 +10,8 @@ from temporalio import activity
 from activities.delivery import Connectors
 from connectors.base import Connector, FetchesMedia, FetchFailure, PermanentFetch
 from maestro.domain.filetypes import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
-from maestro.domain.flow import MediaOutcome
-from maestro.domain.jobs import StepRef
+from maestro.domain.jobs.flow import MediaOutcome
+from maestro.domain.jobs.job import StepRef
 from maestro.domain.media import MediaFile
 from maestro.domain.messages import Address, Attachment
 from maestro.store.files import Files

@@ -1,9 +1,9 @@
 """Where the agent of a job remembers what it learns, for every step that reads or writes its memory (decision 6)."""
 
-from maestro.domain.agents import MemoryScope
-from maestro.domain.conversations import conversation_key
-from maestro.domain.jobs import Job
-from maestro.domain.memory import keeps_apart
+from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.conversations.conversation import conversation_key
+from maestro.domain.jobs.job import Job
+from maestro.domain.memory.memory import keeps_apart
 from maestro.store.transaction import Transaction
 
 

@@ -5,12 +5,12 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.collecting import collect
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, BusyMode, payer_of
-from maestro.domain.busy import mode_of
-from maestro.domain.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, priority_of
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, BusyMode, payer_of
+from maestro.domain.jobs.busy import mode_of
+from maestro.domain.jobs.flow import RouteAction, RouteOutcome
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, priority_of
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.permissions import TURNED_AWAY, refusal
+from maestro.domain.people.permissions import TURNED_AWAY, refusal
 from maestro.intake.access import Access
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

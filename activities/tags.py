@@ -3,14 +3,14 @@
 from temporalio import activity
 
 from activities.acting import Acted, Acting, ActingRules
-from maestro.domain.answers import shown
-from maestro.domain.conversations import Message
+from maestro.domain.conducting.answers import shown
+from maestro.domain.conversations.conversation import Message
 from maestro.domain.errors import Stopped
-from maestro.domain.flow import AnswerOutcome, AnswerStep
-from maestro.domain.jobs import Ending, Job, JobStatus, Priority
-from maestro.domain.prompts import CallKey, Role
-from maestro.domain.tags import parse
-from maestro.domain.tokens import estimate
+from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep
+from maestro.domain.jobs.job import Ending, Job, JobStatus, Priority
+from maestro.domain.llm.prompts import CallKey, Role
+from maestro.domain.llm.tokens import estimate
+from maestro.domain.tags.grammar import parse
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -9,12 +9,12 @@ from temporalio import activity
 
 from activities.asking import AskingRules, approval, asked
 from activities.places import memory_place
-from maestro.domain.agents import MemoryScope
+from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.errors import WaitsForPerson
-from maestro.domain.flow import ToolOutcome, ToolStep
-from maestro.domain.jobs import Job
-from maestro.domain.prompts import TOOL_CALLS, CallKey, ToolCall
-from maestro.domain.questions import Question, QuestionKind, QuestionStatus
+from maestro.domain.jobs.flow import ToolOutcome, ToolStep
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ToolCall
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.stop_guard import StopWatch

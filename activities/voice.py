@@ -5,12 +5,12 @@ from datetime import datetime
 
 from temporalio import activity
 
-from maestro.domain.calls import CallState
-from maestro.domain.flow import VoiceOutcome
-from maestro.domain.jobs import StepRef
-from maestro.domain.llm_errors import CallSite
+from maestro.domain.jobs.flow import VoiceOutcome
+from maestro.domain.jobs.job import StepRef
+from maestro.domain.llm.calls import CallState
+from maestro.domain.llm.errors import CallSite
+from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import MediaFile
-from maestro.domain.usage import VOICE, UsageRow
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Attempt, Audio, Transcriber
 from maestro.store.files import Files

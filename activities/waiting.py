@@ -6,10 +6,10 @@ from temporalio import activity
 from ulid import ULID
 
 from activities.routing import Typing
-from maestro.domain.busy import INTERRUPTED
 from maestro.domain.errors import WaitReason
-from maestro.domain.flow import ParkOutcome, ParkStep
-from maestro.domain.jobs import WAITING_NOTICE, Ending, Job, JobStatus, Wait, notice_of
+from maestro.domain.jobs.busy import INTERRUPTED
+from maestro.domain.jobs.flow import ParkOutcome, ParkStep
+from maestro.domain.jobs.job import WAITING_NOTICE, Ending, Job, JobStatus, Wait, notice_of
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from maestro.domain.account_views import AccountControl
-from maestro.domain.conversation_views import ConversationControl
+from maestro.domain.conversations.views import ConversationControl
 from maestro.domain.health import Health, Metrics
-from maestro.domain.replay import JobControl
-from maestro.domain.skill_views import SkillControl
+from maestro.domain.jobs.replay import JobControl
+from maestro.domain.llm.account_views import AccountControl
+from maestro.domain.skills.views import SkillControl
 from maestro.intake.strangers import PairingRules
 from maestro.store.store import Clock, Store, utc_now
 

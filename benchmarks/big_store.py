@@ -12,17 +12,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from maestro.bootstrap.skill_folder import SHIPPED
-from maestro.domain.agents import Agent, AgentChannel
-from maestro.domain.calls import Prompt
-from maestro.domain.conversations import Message
-from maestro.domain.facts import Fact
-from maestro.domain.jobs import Job, JobStatus, StepRef
-from maestro.domain.memory import FactCategory
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.conversations.conversation import Message
+from maestro.domain.jobs.job import Job, JobStatus, StepRef
+from maestro.domain.llm.calls import Prompt
+from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.tokens import estimate
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.owners import PersonId
-from maestro.domain.prompts import Role
-from maestro.domain.skill_library import FoundFile
-from maestro.domain.tokens import estimate
+from maestro.domain.people.owners import PersonId
+from maestro.domain.skills.library import FoundFile
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

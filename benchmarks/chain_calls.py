@@ -17,11 +17,11 @@ from uuid import uuid4
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models, account_of, build_models
 from maestro.bootstrap.storage import open_store
-from maestro.domain.agents import Agent
-from maestro.domain.conversations import Message
-from maestro.domain.jobs import Job, JobKind
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conversations.conversation import Message
+from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role
 from maestro.domain.messages import Address
-from maestro.domain.prompts import CallKey, LLMRequest, PromptMessage, Role
 from maestro.llm.chat_format import turns
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.protocols import Account, LLMClient

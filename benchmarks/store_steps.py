@@ -22,8 +22,8 @@ from activities.routing import RoutingActivities
 from benchmarks.big_store import DIRECT, MENTIONED, PLATFORM, QUESTION, Size, build, channel
 from maestro.bootstrap.access import access, intake_rules
 from maestro.bootstrap.tools import build_tools
-from maestro.domain.agents import MemoryScope
-from maestro.domain.jobs import StepRef
+from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.jobs.job import StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.intake import Intake
 from maestro.llm.model_map import model_table

@@ -8,8 +8,8 @@ from temporalio.service import RPCError
 from ulid import ULID
 
 from maestro.domain.errors import Conflict
-from maestro.domain.jobs import Ending, Job, JobStatus
-from maestro.domain.replay import ReplayMode, refusal, restarted
+from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.replay import ReplayMode, refusal, restarted
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -16,7 +16,7 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from maestro.domain.jobs import Job, JobRef
+from maestro.domain.jobs.job import Job, JobRef
 from maestro.store.store import Store
 from temporal.queues import Queues
 from workflows.delegation import DelegationWorkflow

@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from ulid import ULID
 
-from maestro.domain.jobs import FAILURE_NOTICE, Ending, Job, JobStatus, notice_of
+from maestro.domain.jobs.job import FAILURE_NOTICE, Ending, Job, JobStatus, notice_of
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 from temporalio import activity
 
-from maestro.domain.jobs import StepRef
+from maestro.domain.jobs.job import StepRef
 
 
 class UnderWay:

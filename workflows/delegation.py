@@ -4,8 +4,8 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.delegation import DelegationActivities
-    from maestro.domain.flow import TakenUp
-    from maestro.domain.jobs import JobRef
+    from maestro.domain.jobs.flow import TakenUp
+    from maestro.domain.jobs.job import JobRef
     from workflows.job import JobRun
 
 

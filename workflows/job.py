@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.voice import VoiceActivities
     from activities.waiting import WaitingActivities
     from maestro.domain.deliveries import Purpose
-    from maestro.domain.flow import (
+    from maestro.domain.jobs.flow import (
         AnswerOutcome,
         AnswerStep,
         CloseOutcome,
@@ -33,7 +33,7 @@ with workflow.unsafe.imports_passed_through():
         ToolOutcome,
         ToolStep,
     )
-    from maestro.domain.jobs import JobRef, JobStatus, StepRef
+    from maestro.domain.jobs.job import JobRef, JobStatus, StepRef
     from workflows import policies
     from workflows.model_loop import model_loop
     from workflows.steps import Queued, Terms, kind_of, local

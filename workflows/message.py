@@ -5,8 +5,8 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.conversations import ConversationActivities
     from activities.routing import RoutingActivities
-    from maestro.domain.flow import ConversationOutcome, RouteAction, RouteOutcome
-    from maestro.domain.jobs import JobRef, JobStatus
+    from maestro.domain.jobs.flow import ConversationOutcome, RouteAction, RouteOutcome
+    from maestro.domain.jobs.job import JobRef, JobStatus
     from workflows.job import JobRun
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from maestro.domain.flow import ModelOutcome
+    from maestro.domain.jobs.flow import ModelOutcome
     from workflows.suspension import Suspended
 
 

@@ -9,7 +9,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from maestro.domain.jobs import JobRef, StepRef
+    from maestro.domain.jobs.job import JobRef, StepRef
     from workflows import policies
     from workflows.suspension import SUSPENSIONS, Suspended
 

@@ -6,8 +6,8 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
-    from maestro.domain.flow import AnswerOutcome
-    from maestro.domain.jobs import JobKind, JobRef
+    from maestro.domain.jobs.flow import AnswerOutcome
+    from maestro.domain.jobs.job import JobKind, JobRef
     from workflows.story import CHANNEL, KIND, PLATFORM
 
 WORKFLOW = "DelegationWorkflow"

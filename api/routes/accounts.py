@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
-from maestro.domain.account_views import (
+from maestro.domain.llm.account_views import (
     AccountChange,
     AccountPage,
     AccountView,

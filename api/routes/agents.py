@@ -8,8 +8,9 @@ from pydantic import Field
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
-from maestro.domain.agent_edits import MAX_REASON, AgentChange, NewAgent
-from maestro.domain.agent_views import (
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.edits import MAX_REASON, AgentChange, NewAgent
+from maestro.domain.agents.views import (
     AgentDetail,
     AgentPage,
     VersionDetail,
@@ -18,8 +19,7 @@ from maestro.domain.agent_views import (
     version_detail,
     version_page,
 )
-from maestro.domain.agents import AgentStatus
-from maestro.domain.views import View
+from maestro.domain.values import View
 
 LIMIT = 100
 MOST = 1000

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
-from maestro.domain.agent_edits import BindingChange, NewBinding
-from maestro.domain.agent_views import Binding, BindingPage
+from maestro.domain.agents.edits import BindingChange, NewBinding
+from maestro.domain.agents.views import Binding, BindingPage
 from maestro.domain.words import Slug
 
 LIMIT = 100

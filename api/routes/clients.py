@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
-from maestro.domain.client_edits import ClientChange, NewClient
-from maestro.domain.client_views import ClientPage, ClientView, client_page
-from maestro.domain.usage_views import LIMIT, MOST
+from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.clients.views import ClientPage, ClientView, client_page
+from maestro.domain.llm.usage_views import LIMIT, MOST
 
 router = APIRouter(route_class=PasswordRoute, tags=["clients"], prefix="/api/clients")
 

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
-from maestro.domain.conversation_views import (
+from maestro.domain.conversations.views import (
     ConversationDetail,
     ConversationFilter,
     ConversationPage,

@@ -8,12 +8,12 @@ from pydantic import Field, field_validator
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
-from maestro.domain.cursors import Cursor
-from maestro.domain.jobs import JobStatus
-from maestro.domain.prompt_views import SeenView, seen_view
-from maestro.domain.replay import ReplayMode
+from maestro.domain.context.views import SeenView, seen_view
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.views import CallPage, JobDetail, JobFilter, JobPage, call_page, detail, summary
 from maestro.domain.values import Value
-from maestro.domain.views import CallPage, JobDetail, JobFilter, JobPage, call_page, detail, summary
 from maestro.store.store import Store
 
 LIMIT = 50

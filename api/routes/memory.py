@@ -9,7 +9,7 @@ from pydantic import Field
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
-from maestro.domain.memory_views import (
+from maestro.domain.memory.views import (
     LIMIT,
     MOST,
     FactChange,

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
-from maestro.domain.owners import PersonId
-from maestro.domain.pairing_views import (
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.views import (
     Approval,
     IgnoredPage,
     InvitationView,

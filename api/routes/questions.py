@@ -8,8 +8,8 @@ from pydantic import Field, model_validator
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
-from maestro.domain.question_views import QuestionPage, QuestionView, question_view
-from maestro.domain.questions import QuestionStatus, of_operator
+from maestro.domain.questions.question import QuestionStatus, of_operator
+from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.values import Value
 from maestro.store.questions import Asked
 from maestro.store.store import Store

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
-from maestro.domain.skill_views import SkillChange, SkillDetail, SkillPage, skill_detail, skill_page
+from maestro.domain.skills.views import SkillChange, SkillDetail, SkillPage, skill_detail, skill_page
 
 LIMIT = 100
 MOST = 1000

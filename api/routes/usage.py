@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from api.guards import PasswordRoute
 from api.routes.surroundings import Parts
-from maestro.domain.usage_views import UsagePage, UsageQuery, usage_page
+from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
 
 router = APIRouter(route_class=PasswordRoute, tags=["usage"], prefix="/api/usage")
 

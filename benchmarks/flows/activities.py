@@ -6,10 +6,10 @@ from typing import Any
 
 from temporalio import activity
 
-from maestro.domain.compaction import is_due
+from maestro.domain.conversations.compaction import is_due
 from maestro.domain.deliveries import Purpose
-from maestro.domain.flow import AnswerStep, DeliverOutcome, DeliverStep
-from maestro.domain.jobs import JobRef, StepRef
+from maestro.domain.jobs.flow import AnswerStep, DeliverOutcome, DeliverStep
+from maestro.domain.jobs.job import JobRef, StepRef
 from maestro.domain.values import Value
 from maestro.store.store import Store
 

@@ -15,8 +15,8 @@ with workflow.unsafe.imports_passed_through():
     from activities.tags import TagActivities
     from benchmarks.flows.activities import FusedActivities, IdleActivities
     from maestro.domain.deliveries import Purpose
-    from maestro.domain.flow import AnswerStep, DeliverStep, ModelStep
-    from maestro.domain.jobs import JobRef, JobStatus, StepRef
+    from maestro.domain.jobs.flow import AnswerStep, DeliverStep, ModelStep
+    from maestro.domain.jobs.job import JobRef, JobStatus, StepRef
     from workflows import policies
     from workflows.story import AGENT, CONVERSATION, OUTCOME
 

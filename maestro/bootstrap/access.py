@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from maestro.domain.agents import BusyMode
-from maestro.domain.permissions import AccessRules, DmPolicy
-from maestro.domain.routing import RoutingRules
+from maestro.domain.agents.agent import BusyMode
+from maestro.domain.agents.routing import RoutingRules
+from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import IntakeRules
 from maestro.intake.access import Access
 from maestro.intake.strangers import PairingRules

@@ -8,10 +8,10 @@ from pydantic import SecretStr, ValidationError
 from pydantic.alias_generators import to_camel
 
 from maestro.bootstrap.models import without_login
-from maestro.domain.account_views import AccountChange, AccountView, NewAccount, account_view
-from maestro.domain.accounts import DEMO, AccountSource, AccountType, KeptKey, ModelAccount
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.models import own_name
+from maestro.domain.llm.account_views import AccountChange, AccountView, NewAccount, account_view
+from maestro.domain.llm.accounts import DEMO, AccountSource, AccountType, KeptKey, ModelAccount
+from maestro.domain.llm.models import own_name
 from maestro.settings import AccountSettings
 from maestro.settings.problems import refuse, translate
 from maestro.store.store import Store

@@ -8,8 +8,8 @@ from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, workers_elsewhere
 from maestro.bootstrap.supervision import Services
-from maestro.domain.accounts import DEMO
 from maestro.domain.health import Vitals
+from maestro.domain.llm.accounts import DEMO
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl
 from temporal.engine import Engine

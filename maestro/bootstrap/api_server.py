@@ -13,8 +13,8 @@ from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
 from maestro.domain.health import Vitals
+from maestro.domain.jobs.replay import JobControl
 from maestro.domain.release import release
-from maestro.domain.replay import JobControl
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from maestro.bootstrap.models import Models
-from maestro.domain.budgets import DailyBudgets
+from maestro.domain.llm.budgets import DailyBudgets
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
 from maestro.llm.middleware.budget import Budget

@@ -1,6 +1,6 @@
 """Clients: who pays for what agents do, as the configuration says."""
 
-from maestro.domain.client_edits import NewClient
+from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import ConfigurationError, InvalidEdit
 from maestro.settings import ClientSettings
 from maestro.store.transaction import Transaction

@@ -9,7 +9,7 @@ from ulid import ULID
 from connectors.base import ConnectorState, Identity, Role, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
 from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
-from maestro.domain.people import UploadedFile
+from maestro.domain.people.people import UploadedFile
 from maestro.intake import Intake
 from maestro.store.files import Files
 from maestro.store.store import Store

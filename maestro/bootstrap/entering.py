@@ -4,8 +4,9 @@ import hashlib
 import json
 
 from maestro.bootstrap.clients import enter_clients, require_client
-from maestro.domain.agent_edits import AgentChange, NewAgent, NewBinding, with_prompt
-from maestro.domain.agents import Agent, AgentStatus
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
+from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.reading import read

@@ -28,8 +28,8 @@ from maestro.bootstrap.access import access
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files, workspaces_folder
-from maestro.domain.agents import BusyMode, MemoryScope
-from maestro.domain.jobs import RetryRules
+from maestro.domain.agents.agent import BusyMode, MemoryScope
+from maestro.domain.jobs.job import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
 from maestro.settings import Settings

@@ -9,8 +9,8 @@ from cryptography.fernet import Fernet, InvalidToken
 from pydantic import SecretStr
 
 from maestro.bootstrap.storage import encryption_file, encryption_key
-from maestro.domain.accounts import KeptKey
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import KeptKey
 from maestro.settings import Settings
 from maestro.settings.references import ENVIRONMENT, FILE, References
 

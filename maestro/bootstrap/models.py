@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from maestro.bootstrap.keys import Keys, last4, open_keys
 from maestro.bootstrap.storage import open_files
-from maestro.domain.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.models import ModelTable, own_name
-from maestro.domain.prompts import ImageRef
+from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.domain.llm.models import ModelTable, own_name
+from maestro.domain.llm.prompts import ImageRef
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient

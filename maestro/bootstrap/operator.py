@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from maestro.bootstrap.endpoints import endpoint_of, temporal_ui_url
 from maestro.bootstrap.storage import open_existing_store
-from maestro.domain.replay import JobControl
+from maestro.domain.jobs.replay import JobControl
 from maestro.settings import Loaded
 from maestro.store.store import Store
 from temporal.client import connect_soon

@@ -4,10 +4,10 @@ from pathlib import Path
 
 from maestro.bootstrap.skill_folder import ENDING, SkillFolder
 from maestro.domain.errors import Conflict
-from maestro.domain.skill_files import read_skill
-from maestro.domain.skill_library import FoundFile
-from maestro.domain.skill_views import SkillChange, SkillDetail, skill_detail
-from maestro.domain.skills import SkillRow
+from maestro.domain.skills.files import read_skill
+from maestro.domain.skills.library import FoundFile
+from maestro.domain.skills.skill import SkillRow
+from maestro.domain.skills.views import SkillChange, SkillDetail, skill_detail
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -10,8 +10,8 @@ import structlog
 
 import maestro
 from maestro.domain.errors import ConfigurationError, StoreBusy
-from maestro.domain.skill_files import MAX_BYTES
-from maestro.domain.skill_library import FoundFile, arrange
+from maestro.domain.skills.files import MAX_BYTES
+from maestro.domain.skills.library import FoundFile, arrange
 from maestro.domain.texts import storable
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from maestro.cli.table import lines, plain
-from maestro.domain.account_views import AccountState, AccountView
-from maestro.domain.accounts import AccountSource, AccountType
+from maestro.domain.llm.account_views import AccountState, AccountView
+from maestro.domain.llm.accounts import AccountSource, AccountType
 
 NOTHING = (
     "There are no accounts: the built-in demo model answers. Add one with `maestro accounts add`, or set a provider's "

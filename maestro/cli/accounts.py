@@ -15,7 +15,8 @@ from maestro.cli.account_texts import listing, portrait
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
-from maestro.domain.account_views import (
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.account_views import (
     REFERENCES,
     AccountChange,
     AccountControl,
@@ -23,8 +24,7 @@ from maestro.domain.account_views import (
     account_page,
     account_view,
 )
-from maestro.domain.accounts import AccountStatus, AccountType
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import AccountStatus, AccountType
 from maestro.domain.values import Value
 from maestro.settings import read_environment
 from maestro.store.store import Store

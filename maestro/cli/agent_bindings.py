@@ -8,8 +8,8 @@ from maestro.cli.agent_options import Slug
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
-from maestro.domain.agent_edits import NewBinding
-from maestro.domain.agents import BusyMode, Permission
+from maestro.domain.agents.agent import BusyMode, Permission
+from maestro.domain.agents.edits import NewBinding
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address
 from maestro.domain.reading import read

@@ -30,9 +30,9 @@ from maestro.cli.agent_options import (
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
-from maestro.domain.agent_edits import AgentChange, NewAgent
-from maestro.domain.agent_views import AgentDetail
-from maestro.domain.agents import AgentStatus
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.edits import AgentChange, NewAgent
+from maestro.domain.agents.views import AgentDetail
 from maestro.domain.reading import read
 from maestro.domain.values import Value
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from maestro.domain.agent_edits import AgentFields
-from maestro.domain.agents import MemoryScope
+from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.agents.edits import AgentFields
 from maestro.domain.errors import ConfigurationError
 
 STANDARD_INPUT = Path("-")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pydantic import JsonValue
 
 from maestro.cli.table import lines, plain
-from maestro.domain.agent_versions import FieldChange
-from maestro.domain.agent_views import AgentDetail, AgentPage, Binding, VersionDetail, VersionPage
+from maestro.domain.agents.versions import FieldChange
+from maestro.domain.agents.views import AgentDetail, AgentPage, Binding, VersionDetail, VersionPage
 
 NOTHING = "There are no agents."
 COLUMNS = ("slug", "name", "role", "status", "version", "edited", "model", "description")

@@ -10,7 +10,7 @@ from maestro.cli.agent_texts import differences, history
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
-from maestro.domain.agent_views import version_detail, version_page
+from maestro.domain.agents.views import version_detail, version_page
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Conflict
 

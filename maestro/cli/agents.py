@@ -10,7 +10,7 @@ from maestro.cli.agent_texts import listing, portrait
 from maestro.cli.opened import opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
-from maestro.domain.agent_views import agent_page
+from maestro.domain.agents.views import agent_page
 
 LIMIT = 100
 MOST = 10_000

@@ -9,8 +9,8 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines
-from maestro.domain.client_edits import ClientChange, NewClient
-from maestro.domain.client_views import ClientPage, ClientView, client_page
+from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.clients.views import ClientPage, ClientView, client_page
 from maestro.domain.reading import read
 from maestro.domain.values import Value
 

@@ -13,7 +13,8 @@ from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines, plain
 from maestro.domain.columns import LARGEST
-from maestro.domain.conversation_views import (
+from maestro.domain.conversations.conversation import ConversationStatus
+from maestro.domain.conversations.views import (
     ConversationDetail,
     ConversationFilter,
     ConversationPage,
@@ -24,7 +25,6 @@ from maestro.domain.conversation_views import (
     conversation_view,
     said_view,
 )
-from maestro.domain.conversations import ConversationStatus
 from maestro.domain.values import Value
 from maestro.domain.words import SearchText
 

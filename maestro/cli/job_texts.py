@@ -4,7 +4,16 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from maestro.cli.table import lines, plain
-from maestro.domain.views import EXCERPT, ActionView, CallView, DeliveryView, JobDetail, JobPage, JobSummary, StepView
+from maestro.domain.jobs.views import (
+    EXCERPT,
+    ActionView,
+    CallView,
+    DeliveryView,
+    JobDetail,
+    JobPage,
+    JobSummary,
+    StepView,
+)
 
 NOTHING = "There are no such jobs."
 UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))

@@ -18,12 +18,12 @@ from maestro.cli.opened import ACTOR
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.domain.columns import LARGEST
-from maestro.domain.cursors import Cursor
-from maestro.domain.jobs import JobKind, JobStatus
-from maestro.domain.prompt_views import seen_view
-from maestro.domain.replay import ReplayMode
+from maestro.domain.context.views import seen_view
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.jobs.views import JobFilter, JobPage, JobSummary, detail, summary
 from maestro.domain.values import Value
-from maestro.domain.views import JobFilter, JobPage, JobSummary, detail, summary
 from maestro.store.store import Store
 
 LIMIT = 50

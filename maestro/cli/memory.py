@@ -10,8 +10,8 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.domain.columns import LARGEST
-from maestro.domain.memory import FactCategory
-from maestro.domain.memory_views import (
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.views import (
     LIMIT,
     FactChange,
     FactFilter,

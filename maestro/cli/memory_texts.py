@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from maestro.cli.table import lines
-from maestro.domain.memory_views import FactView, MemoryPage, StateView
+from maestro.domain.memory.views import FactView, MemoryPage, StateView
 
 NO_FACTS = "The agent remembers no such fact."
 NO_STATES = "The agent keeps no state."

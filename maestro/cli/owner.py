@@ -11,7 +11,7 @@ from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines
 from maestro.domain.errors import Conflict
-from maestro.domain.owners import OwnerPage, OwnerView, PersonId, owner_page
+from maestro.domain.people.owners import OwnerPage, OwnerView, PersonId, owner_page
 from maestro.domain.values import Value
 from maestro.domain.words import OwnerId
 from maestro.settings import Loaded

@@ -10,7 +10,7 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines
-from maestro.domain.pairing_views import InvitationView, PairingPage, PairingView, pairing_page, pairing_view
+from maestro.domain.people.views import InvitationView, PairingPage, PairingView, pairing_page, pairing_view
 from maestro.intake import strangers
 
 MOST = 1000

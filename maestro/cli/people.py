@@ -9,8 +9,8 @@ from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.owner import Changed, Person
 from maestro.cli.table import lines
-from maestro.domain.owners import PersonId
-from maestro.domain.pairing_views import PersonPage, person_page
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.views import PersonPage, person_page
 from maestro.intake import strangers
 
 MOST = 10_000

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from maestro.cli.job_texts import cost, moment
 from maestro.cli.table import lines, plain
-from maestro.domain.prompt_views import AnswerView, LayerView, SeenView, ToolCallView, TurnView
-from maestro.domain.prompts import Role
+from maestro.domain.context.views import AnswerView, LayerView, SeenView, ToolCallView, TurnView
+from maestro.domain.llm.prompts import Role
 
 LAYER_COLUMNS = ("layer", "characters", "tokens", "note")
 

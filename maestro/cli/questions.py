@@ -13,8 +13,8 @@ from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines, plain
 from maestro.domain.columns import LARGEST
-from maestro.domain.question_views import QuestionPage, QuestionView, question_view
-from maestro.domain.questions import QuestionStatus, of_operator
+from maestro.domain.questions.question import QuestionStatus, of_operator
+from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.store.store import Store
 
 LIMIT = 50

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from maestro.cli.table import lines, plain
-from maestro.domain.skill_trial import SkillScoreView, SkillTrial
-from maestro.domain.skill_views import SkillDetail, SkillPage, SkillView
+from maestro.domain.skills.trial import SkillScoreView, SkillTrial
+from maestro.domain.skills.views import SkillDetail, SkillPage, SkillView
 
 NOTHING = "There are no skills yet: they are read when Maestro starts."
 NO_MATCH = "No skill fits this message."

@@ -16,9 +16,9 @@ from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.skill_texts import listing, portrait, trial
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.skill_files import MAX_BYTES
-from maestro.domain.skill_trial import SkillTrial, try_message
-from maestro.domain.skill_views import SkillChange, SkillControl, SkillDetail, skill_detail, skill_page
+from maestro.domain.skills.files import MAX_BYTES
+from maestro.domain.skills.trial import SkillTrial, try_message
+from maestro.domain.skills.views import SkillChange, SkillControl, SkillDetail, skill_detail, skill_page
 from maestro.domain.values import Value
 from maestro.store.transaction import Transaction
 

@@ -11,8 +11,8 @@ from maestro.cli.opened import opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.table import lines
-from maestro.domain.usage import UsageBy
-from maestro.domain.usage_views import LIMIT, MOST, UsageItem, UsagePage, UsageQuery, usage_page
+from maestro.domain.llm.usage import UsageBy
+from maestro.domain.llm.usage_views import LIMIT, MOST, UsageItem, UsagePage, UsageQuery, usage_page
 
 NOTHING = "No model was called in this time."
 NOBODY = "-"

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from maestro.domain.budgets import Level
-from maestro.domain.calls import CallState
 from maestro.domain.deliveries import DeliveryState
-from maestro.domain.jobs import JobStatus
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.llm.budgets import Level
+from maestro.domain.llm.calls import CallState
 
 UNDER_WAY = (DeliveryState.PENDING, DeliveryState.SENDING)
 """The states of a chunk that a job is still working on."""

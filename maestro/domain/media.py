@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
-from maestro.domain.prompts import ImageRef
+from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.quoting import quoted
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

@@ -1,9 +1,9 @@
 """Who somebody is, and who would answer them: what the door and the routing step both ask of the store."""
 
-from maestro.domain.agents import Agent, AgentChannel, Permission
+from maestro.domain.agents.agent import Agent, AgentChannel, Permission
+from maestro.domain.agents.routing import Route, RoutingRules, route
 from maestro.domain.messages import IncomingMessage
-from maestro.domain.permissions import AccessRules, DmPolicy, Person, refusal, stranger
-from maestro.domain.routing import Route, RoutingRules, route
+from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
 from maestro.intake.arrival import person_of
 from maestro.store.transaction import Transaction
 

@@ -2,8 +2,17 @@
 
 from collections.abc import Sequence
 
-from maestro.domain.jobs import Ending, Job, JobStatus
-from maestro.domain.questions import Answer, Question, Refusal, Said, meant_for, meant_from_afar, meant_here, said
+from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.questions.question import (
+    Answer,
+    Question,
+    Refusal,
+    Said,
+    meant_for,
+    meant_from_afar,
+    meant_here,
+    said,
+)
 from maestro.intake.arrival import Arrival, job_of
 from maestro.store.transaction import Transaction
 

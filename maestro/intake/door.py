@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from maestro.domain.agents import BusyMode
-from maestro.domain.busy import mode_of
+from maestro.domain.agents.agent import BusyMode
+from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.control import ControlWord, PairingCode, control_word, pairing_code
 from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.inbox import InboxRow, Pace
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.jobs.busy import mode_of
+from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import Accepted, IncomingMessage
-from maestro.domain.permissions import AccessRules
-from maestro.domain.questions import Answer, Refusal
-from maestro.domain.routing import RoutingRules
+from maestro.domain.people.permissions import AccessRules
+from maestro.domain.questions.question import Answer, Refusal
 from maestro.intake import answers, control, strangers
 from maestro.intake.access import Access
 from maestro.intake.arrival import Arrival, dropped, job_of, tell

@@ -9,10 +9,10 @@ from ulid import ULID
 
 from maestro.domain.control import PairingCode
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs import Job, JobKind, Priority
+from maestro.domain.jobs.job import Job, JobKind, Priority
 from maestro.domain.messages import Address
-from maestro.domain.owners import PersonId
-from maestro.domain.pairing import (
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.pairing import (
     GUESSES,
     MOST_GUESSES,
     MOST_GUESSES_OF_ALL,
@@ -23,7 +23,7 @@ from maestro.domain.pairing import (
     PairingStatus,
     new_code,
 )
-from maestro.domain.permissions import TURNED_AWAY, DmPolicy
+from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy
 from maestro.intake.arrival import Arrival, dropped, job_of, tell
 from maestro.store.pairing import WRONG_CODE
 from maestro.store.transaction import Transaction

@@ -9,7 +9,8 @@ from typing import Self
 import structlog
 from pydantic import SecretStr
 
-from maestro.domain.accounts import (
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import (
     DEMO,
     WHOLE_ACCOUNT,
     AccountModel,
@@ -23,8 +24,7 @@ from maestro.domain.accounts import (
     choose,
     soonest,
 )
-from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.errors import (
     AccountsExhausted,
     AccountUnusable,
     AuthenticationFailed,

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from maestro.domain.models import OLLAMA
-from maestro.domain.prompts import LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
+from maestro.domain.llm.models import OLLAMA
+from maestro.domain.llm.prompts import LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.domain.texts import storable
 from maestro.domain.tools import call_id
 

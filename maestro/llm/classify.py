@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.errors import (
     AccountUnusable,
     AuthenticationFailed,
     BadRequest,

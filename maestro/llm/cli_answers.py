@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from maestro.child_process import Ended, Outcome
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
     CallSite,
@@ -18,7 +18,7 @@ from maestro.domain.llm_errors import (
     QuotaExhausted,
     RateLimited,
 )
-from maestro.domain.prompts import Usage
+from maestro.domain.llm.prompts import Usage
 from maestro.llm.cli_limits import limit_of
 
 _NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from maestro.domain.prompts import PromptMessage, Role
+from maestro.domain.llm.prompts import PromptMessage, Role
 
 
 def prompt_of(messages: Sequence[PromptMessage]) -> str:

@@ -1,8 +1,8 @@
 """The built-in model that answers without any account, so that a fresh install talks back (decision 23)."""
 
-from maestro.domain.llm_errors import NoAccount
-from maestro.domain.prompts import CallPurpose, LLMRequest, LLMResponse, Role
-from maestro.domain.tokens import estimate, estimate_messages
+from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
+from maestro.domain.llm.tokens import estimate, estimate_messages
 from maestro.llm.protocols import Account
 
 WEB = "web"

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from functools import cached_property
 
-from maestro.domain.accounts import Choice
-from maestro.domain.models import reserve
-from maestro.domain.prompts import LLMRequest
-from maestro.domain.tokens import estimate_input
+from maestro.domain.llm.accounts import Choice
+from maestro.domain.llm.models import reserve
+from maestro.domain.llm.prompts import LLMRequest
+from maestro.domain.llm.tokens import estimate_input
 
 WindowOf = Callable[[str], int]
 """The tokens of the window of a model given as ``provider/model``."""

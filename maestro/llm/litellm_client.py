@@ -9,9 +9,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from maestro.domain.llm_errors import CallSite
-from maestro.domain.models import OLLAMA, ModelTable
-from maestro.domain.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage
+from maestro.domain.llm.errors import CallSite
+from maestro.domain.llm.models import OLLAMA, ModelTable
+from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage
 from maestro.domain.texts import storable
 from maestro.llm import chat_format
 from maestro.llm.litellm_library import Library

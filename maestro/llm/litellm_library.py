@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import httpx
 
-from maestro.domain.llm_errors import CallSite, LLMFailure
+from maestro.domain.llm.errors import CallSite, LLMFailure
 from maestro.llm.classify import classify, evidence
 from maestro.llm.wire import ObservedTransport, observed
 

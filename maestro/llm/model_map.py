@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from maestro.domain.models import ModelFacts, ModelTable, Price, bare
+from maestro.domain.llm.models import ModelFacts, ModelTable, Price, bare
 
 _FILE = "model_prices_and_context_window_backup.json"
 

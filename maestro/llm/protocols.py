@@ -5,8 +5,8 @@ from typing import Protocol
 
 from pydantic import SecretStr
 
-from maestro.domain.accounts import AccountType
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 
 
 class LLMClient(Protocol):

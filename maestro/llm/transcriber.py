@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from maestro.domain.accounts import AccountType, Choice, choose
-from maestro.domain.calls import CallState
-from maestro.domain.llm_errors import CallSite, LLMFailure, ModelTimeout
-from maestro.domain.models import bare
+from maestro.domain.llm.accounts import AccountType, Choice, choose
+from maestro.domain.llm.calls import CallState
+from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
+from maestro.domain.llm.models import bare
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.litellm_library import Library
 from maestro.llm.middleware.failover import MOVES_ON, Walk

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from maestro.domain.accounts import DEMO, AccountType
-from maestro.domain.llm_errors import NoAccount
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.accounts import DEMO, AccountType
+from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import Account, AccountClient, Directory
 
 

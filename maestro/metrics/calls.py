@@ -4,9 +4,9 @@ from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from maestro.domain.budgets import Level
-from maestro.domain.calls import CallState
 from maestro.domain.figures import CallFigure
+from maestro.domain.llm.budgets import Level
+from maestro.domain.llm.calls import CallState
 from maestro.metrics.labels import UNKNOWN, Vocabulary
 
 

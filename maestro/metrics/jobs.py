@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from maestro.domain.errors import Quarantined
 from maestro.domain.figures import EndedJob, OpenJobs
-from maestro.domain.jobs import OPEN, JobStatus
+from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.metrics.labels import Vocabulary
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)

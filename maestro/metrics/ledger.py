@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from maestro.domain.budgets import BudgetScope
-from maestro.domain.calls import CallState
 from maestro.domain.figures import UNDER_WAY, News
+from maestro.domain.llm.budgets import BudgetScope
+from maestro.domain.llm.calls import CallState
 from maestro.store.store import Store
 
 

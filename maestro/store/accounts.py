@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from sqlalchemy import bindparam
 from sqlmodel import col, delete, or_, select, update
 
-from maestro.domain.accounts import (
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm.accounts import (
     DEMO,
     QUOTA_WAIT,
     WHOLE_ACCOUNT,
@@ -17,10 +18,9 @@ from maestro.domain.accounts import (
     ModelAccount,
     cool_down,
 )
-from maestro.domain.calls import LLMCall
-from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.llm_errors import AuthenticationFailed, QuotaExhausted, RateLimited
-from maestro.domain.prompts import CallKey
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
+from maestro.domain.llm.prompts import CallKey
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 
-from maestro.domain.actions import Action
-from maestro.domain.conductor import Performed
-from maestro.domain.tags import Tag
+from maestro.domain.conducting.conductor import Performed
+from maestro.domain.tags.actions import Action
+from maestro.domain.tags.grammar import Tag
 from maestro.store.repository import Repository
 
 

@@ -2,10 +2,11 @@
 
 from sqlmodel import SQLModel, col, delete, func, select
 
-from maestro.domain.agent_edits import AgentChange, AgentFields, NewAgent, changed, only_conductor, with_prompt
-from maestro.domain.agent_versions import diff, fields_at, fields_of, put_fields, snapshot
-from maestro.domain.agent_views import AgentDetail, agent_detail
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
+from maestro.domain.agents.edits import AgentChange, AgentFields, NewAgent, changed, only_conductor
+from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
+from maestro.domain.agents.views import AgentDetail, agent_detail
+from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.errors import Conflict
 from maestro.store.audit import Audit
 from maestro.store.bindings import Bindings

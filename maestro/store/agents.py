@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam
 from sqlmodel import col, select
 
-from maestro.domain.agents import Agent, AgentChannel, AgentStatus
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
 from maestro.store.repository import Repository

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 
-from maestro.domain.people import AuditEntry
+from maestro.domain.people.people import AuditEntry
 from maestro.store.repository import Repository
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from sqlmodel import col, delete, select
 
-from maestro.domain.agent_edits import BindingChange, BindingFields, NewBinding
-from maestro.domain.agent_views import Binding, BindingPage, binding_view
-from maestro.domain.agents import Agent, AgentChannel, AgentStatus, BotInstance
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BotInstance
+from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
+from maestro.domain.agents.views import Binding, BindingPage, binding_view
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
 from maestro.store.agents import Agents

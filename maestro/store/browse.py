@@ -6,12 +6,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, tuple_
 from sqlmodel import col, or_, select
 
-from maestro.domain.agents import Agent
-from maestro.domain.cursors import Cursor
+from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import Job
-from maestro.domain.views import JobFilter, Listed, Record
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.views import JobFilter, Listed, Record
 from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations

@@ -8,8 +8,10 @@ from sqlalchemy import bindparam, case, delete, select
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col
 
-from maestro.domain.agents import Agent
-from maestro.domain.budgets import (
+from maestro.domain.agents.agent import Agent
+from maestro.domain.clients.views import ClientView, client_view
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.budgets import (
     DUST,
     BudgetScope,
     Client,
@@ -21,9 +23,7 @@ from maestro.domain.budgets import (
     Spending,
     exceeded,
 )
-from maestro.domain.client_views import ClientView, client_view
-from maestro.domain.jobs import Job
-from maestro.domain.prompts import CallKey
+from maestro.domain.llm.prompts import CallKey
 from maestro.store.repository import Repository
 
 

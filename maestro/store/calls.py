@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
-from maestro.domain.calls import CallEstimate, CallState, Expense, LLMCall
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs import Job
-from maestro.domain.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall
+from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
 from maestro.store.repository import Repository

@@ -4,12 +4,12 @@ from collections.abc import Container
 
 from sqlmodel import col, select
 
-from maestro.domain.agents import Agent, AgentChannel
-from maestro.domain.budgets import Client
-from maestro.domain.client_edits import ClientChange, NewClient
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.clients.edits import ClientChange, NewClient
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound
-from maestro.domain.jobs import Job
-from maestro.domain.usage import UsageRow
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.budgets import Client
+from maestro.domain.llm.usage import UsageRow
 from maestro.store.audit import Audit
 from maestro.store.repository import Repository
 

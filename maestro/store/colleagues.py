@@ -3,9 +3,9 @@
 from sqlalchemy import bindparam, func, or_, text
 from sqlmodel import col, select
 
-from maestro.domain.agents import Agent
-from maestro.domain.permissions import Person
-from maestro.domain.persona import Colleague
+from maestro.domain.agents.agent import Agent
+from maestro.domain.context.persona import Colleague
+from maestro.domain.people.permissions import Person
 from maestro.store.repository import Repository
 
 MOST = 60

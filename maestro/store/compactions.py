@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, func
 from sqlmodel import col, delete, insert, select, update
 
-from maestro.domain.compaction import Compaction
-from maestro.domain.conversations import ArchivedMessage, Conversation, Message, Said
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message, Said
 from maestro.store.repository import Repository
 
 COLUMNS = tuple(Said.model_fields)

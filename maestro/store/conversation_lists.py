@@ -8,14 +8,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, tuple_
 from sqlmodel import col, or_, select
 
-from maestro.domain.agents import Agent
-from maestro.domain.compaction import Compaction
-from maestro.domain.conversation_views import ConversationFilter, Listed, Mark, Record, Spoken
-from maestro.domain.conversations import ArchivedMessage, Conversation, Message
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
+from maestro.domain.conversations.views import ConversationFilter, Listed, Mark, Record, Spoken
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import OPEN, Job
-from maestro.domain.memory import MemoryFact
-from maestro.domain.prompts import Role
+from maestro.domain.jobs.job import OPEN, Job
+from maestro.domain.llm.prompts import Role
+from maestro.domain.memory.memory import MemoryFact
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository
 

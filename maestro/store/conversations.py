@@ -6,7 +6,7 @@ from sqlalchemy import bindparam, func
 from sqlalchemy import select as columns
 from sqlmodel import col, select, update
 
-from maestro.domain.conversations import (
+from maestro.domain.conversations.conversation import (
     ArchivedMessage,
     Conversation,
     ConversationStatus,
@@ -15,11 +15,11 @@ from maestro.domain.conversations import (
     Said,
     conversation_key,
 )
+from maestro.domain.conversations.removal import RemovedConversation
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
+from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
-from maestro.domain.prompts import Role
-from maestro.domain.removal import RemovedConversation
 from maestro.store.repository import Repository
 
 

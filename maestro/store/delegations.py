@@ -8,7 +8,7 @@ from sqlmodel import col, select, update
 from ulid import ULID
 
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import OPEN, Job, JobKind, JobStatus
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import Address
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository

@@ -8,7 +8,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col, delete, select, update
 
 from maestro.domain.deliveries import Delivery, DeliveryState, OutboundLane, Purpose
-from maestro.domain.jobs import Job
+from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.store.repository import Repository
 

@@ -12,7 +12,6 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
-from maestro.domain.calls import CallState, LLMCall
 from maestro.domain.deliveries import Delivery
 from maestro.domain.figures import (
     UNDER_WAY,
@@ -24,8 +23,9 @@ from maestro.domain.figures import (
     OpenJobs,
 )
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import OPEN, Job, JobStatus
-from maestro.domain.people import ConnectorStatus
+from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.people.people import ConnectorStatus
 from maestro.store.repository import Repository
 
 BATCH = 500

@@ -6,7 +6,7 @@ from sqlalchemy import column, func, literal_column, table, text
 from sqlmodel import col, select
 from sqlmodel.sql.expression import SelectOfScalar
 
-from maestro.domain.memory import MemoryFact
+from maestro.domain.memory.memory import MemoryFact
 
 INDEX = "memory_index"
 

@@ -6,8 +6,8 @@ from sqlalchemy import func
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
-from maestro.domain.ignored import IgnoredLines
 from maestro.domain.messages import Address
+from maestro.domain.people.ignored import IgnoredLines
 from maestro.store.repository import Repository
 
 

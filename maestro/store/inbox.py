@@ -8,8 +8,8 @@ from sqlmodel import col, select
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.messages import IncomingMessage
-from maestro.domain.owners import PersonId
-from maestro.domain.permissions import Person
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.permissions import Person
 from maestro.store.repository import Repository
 
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, func
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, select
 
-from maestro.domain.accounts import ModelAccount
-from maestro.domain.jobs import OPEN, Job, JobStatus
-from maestro.domain.people import ConnectorStatus
+from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.llm.accounts import ModelAccount
+from maestro.domain.people.people import ConnectorStatus
 from maestro.store.accounts import Accounts
 from maestro.store.engine import open_observer
 from maestro.store.people import People

@@ -10,7 +10,7 @@ from sqlmodel import col, or_, select, update
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import NotFound, WaitReason
-from maestro.domain.jobs import OPEN, Ending, Job, JobStatus, JobStep, StepState, Wait
+from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, JobStep, StepState, Wait
 from maestro.domain.messages import LaneKey
 from maestro.store.repository import Repository
 

@@ -6,9 +6,9 @@ from itertools import chain
 from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
 
-from maestro.domain.facts import Fact, one_line
-from maestro.domain.likeness import key, lengths, repeated, same
-from maestro.domain.memory import (
+from maestro.domain.memory.facts import Fact, one_line
+from maestro.domain.memory.likeness import key, lengths, repeated, same
+from maestro.domain.memory.memory import (
     EXTRACTED_CONFIDENCE,
     FactCategory,
     MemoryFact,
@@ -16,7 +16,7 @@ from maestro.domain.memory import (
     confirmed,
     surest,
 )
-from maestro.domain.wording import indexed, wanted
+from maestro.domain.memory.wording import indexed, wanted
 from maestro.store.fulltext import found_by
 from maestro.store.states import States
 

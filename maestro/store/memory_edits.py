@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import ColumnElement
 from sqlmodel import col, delete, select
 
-from maestro.domain.agents import Agent
+from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.facts import Fact
-from maestro.domain.memory import CERTAIN, MemoryFact, MemoryState
-from maestro.domain.memory_views import STATES, FactChange, FactFilter, NewFact, StateChange
-from maestro.domain.wording import wanted
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import CERTAIN, MemoryFact, MemoryState
+from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.memory.wording import wanted
 from maestro.store.audit import Audit
 from maestro.store.fulltext import found_by
 from maestro.store.memory import Memory

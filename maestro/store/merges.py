@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam
 from sqlmodel import col, or_, select, update
 
-from maestro.domain.busy import Asked
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import OPEN, Job, JobKind, JobStatus
+from maestro.domain.jobs.busy import Asked
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import LaneKey
 from maestro.store.repository import Repository
 

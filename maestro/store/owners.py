@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 
-from maestro.domain.owners import PersonId
-from maestro.domain.people import Owner
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.people import Owner
 from maestro.store.repository import Repository
 
 

@@ -9,8 +9,8 @@ from sqlmodel import col, delete, select
 
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
-from maestro.domain.owners import PersonId
-from maestro.domain.pairing import (
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.pairing import (
     KEPT_AFTER_EXPIRY,
     Invitation,
     KnownPerson,
@@ -18,7 +18,7 @@ from maestro.domain.pairing import (
     PairingStatus,
     code_of,
 )
-from maestro.domain.people import AuditEntry
+from maestro.domain.people.people import AuditEntry
 from maestro.store.repository import Repository
 
 WRONG_CODE = "pairing.wrong_code"

@@ -8,7 +8,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select
 
 from maestro.domain.messages import Address
-from maestro.domain.people import ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
+from maestro.domain.people.people import ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
 from maestro.store.repository import Repository
 
 

@@ -8,10 +8,10 @@ from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
-from maestro.domain.calls import Prompt, PromptPart
-from maestro.domain.conversations import ArchivedMessage, Message
+from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
-from maestro.domain.prompts import TOOL_CALLS, PromptMessage, Turn
+from maestro.domain.llm.calls import Prompt, PromptPart
+from maestro.domain.llm.prompts import TOOL_CALLS, PromptMessage, Turn
 from maestro.store.repository import Repository
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, text
 from sqlmodel import col, select, update
 
-from maestro.domain.agents import Agent
+from maestro.domain.agents.agent import Agent
 from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs import Job
+from maestro.domain.jobs.job import Job
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions import Answer, Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, notice_id
 from maestro.store.repository import Repository
 
 MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)

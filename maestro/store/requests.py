@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 
-from maestro.domain.calls import LLMCall, Prompt
+from maestro.domain.context.layers import LAYER_SIZES, LayerSize
+from maestro.domain.context.views import Seen
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs import Job
-from maestro.domain.layers import LAYER_SIZES, LayerSize
-from maestro.domain.prompt_views import Seen
-from maestro.domain.prompts import TOOL_SPECS, CallPurpose, KeptRequest
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.calls import LLMCall, Prompt
+from maestro.domain.llm.prompts import TOOL_SPECS, CallPurpose, KeptRequest
 from maestro.store.prompts import Prompts
 from maestro.store.repository import Repository
 

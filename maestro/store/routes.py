@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from sqlalchemy import Executable, bindparam, or_
 from sqlmodel import col, select
 
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, BotInstance
-from maestro.domain.mentions import marked
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BotInstance
+from maestro.domain.agents.mentions import marked
+from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, dashboard_agent
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.routing import Candidate, RoutingRules, Snapshot, dashboard_agent
 from maestro.store.repository import Repository
 
 

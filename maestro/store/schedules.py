@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 
-from maestro.domain.agents import Agent, AgentStatus
+from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.schedule_edits import NewSchedule
-from maestro.domain.schedule_texts import read_schedule
-from maestro.domain.schedules import Cron, Heartbeat, Planned, free_name
+from maestro.domain.schedules.edits import NewSchedule
+from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned, free_name
+from maestro.domain.schedules.texts import read_schedule
 from maestro.store.audit import Audit
 from maestro.store.repository import Repository
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from sqlmodel import col, delete, select
 
 from maestro.domain.errors import NotFound
-from maestro.domain.skill_library import FoundFile, Known, Library
-from maestro.domain.skills import Skill, SkillProblem, SkillRow
+from maestro.domain.skills.library import FoundFile, Known, Library
+from maestro.domain.skills.skill import Skill, SkillProblem, SkillRow
 from maestro.store.repository import Repository
 
 _TEXTS = ("name", "description", "category", "version", "author", "body", "digest")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, bindparam
 from sqlmodel import col, delete, select
 
-from maestro.domain.memory import MAX_STATES, MemoryState, state_problem
+from maestro.domain.memory.memory import MAX_STATES, MemoryState, state_problem
 from maestro.domain.texts import storable
 from maestro.store.repository import Repository
 

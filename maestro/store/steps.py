@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, bindparam, func, insert
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
-from maestro.domain.jobs import JobStep, StepRef, StepState, Wait
+from maestro.domain.jobs.job import JobStep, StepRef, StepState, Wait
 from maestro.store.repository import Repository
 
 Result = TypeVar("Result", bound=BaseModel)

@@ -2,27 +2,27 @@
 
 from sqlmodel import SQLModel
 
-from maestro.domain.accounts import AccountLimit, ModelAccount
-from maestro.domain.actions import Action
-from maestro.domain.agents import Agent, AgentChannel, AgentVersion, BotInstance
-from maestro.domain.budgets import Client, Reservation, Spending
-from maestro.domain.calls import LLMCall, Prompt, PromptPart
-from maestro.domain.compaction import Compaction
-from maestro.domain.conversations import ArchivedMessage, Conversation, Message
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentVersion, BotInstance
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
+from maestro.domain.conversations.removal import DiscardedFile, RemovedConversation
 from maestro.domain.deliveries import Delivery, OutboundLane
-from maestro.domain.ignored import IgnoredLines
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import Job, JobStep
+from maestro.domain.jobs.job import Job, JobStep
+from maestro.domain.llm.accounts import AccountLimit, ModelAccount
+from maestro.domain.llm.budgets import Client, Reservation, Spending
+from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
+from maestro.domain.llm.usage import UsageRow
 from maestro.domain.media import MediaFile
-from maestro.domain.memory import MemoryFact, MemoryState
-from maestro.domain.pairing import Invitation, KnownPerson, Pairing
-from maestro.domain.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
-from maestro.domain.questions import Question
-from maestro.domain.removal import DiscardedFile, RemovedConversation
-from maestro.domain.schedules import Cron, Heartbeat
-from maestro.domain.skills import SkillProblem, SkillRow
+from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.people.ignored import IgnoredLines
+from maestro.domain.people.pairing import Invitation, KnownPerson, Pairing
+from maestro.domain.people.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
+from maestro.domain.questions.question import Question
+from maestro.domain.schedules.schedule import Cron, Heartbeat
+from maestro.domain.skills.skill import SkillProblem, SkillRow
+from maestro.domain.tags.actions import Action
 from maestro.domain.tools import ToolRun
-from maestro.domain.usage import UsageRow
 
 TABLES = (
     AccountLimit,

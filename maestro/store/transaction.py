@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from sqlmodel import Session
 
-from maestro.domain.busy import INTERRUPTED, interrupted
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.jobs.busy import INTERRUPTED, interrupted
+from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions import Answer
+from maestro.domain.questions.question import Answer
 from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions
 from maestro.store.agent_edits import AgentEdits

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlmodel import col
 
-from maestro.domain.calls import CallState, LLMCall
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.jobs import Job
-from maestro.domain.prompts import CallKey
-from maestro.domain.usage import Period, UsageBy, UsageMark, UsageRow, UsageSum
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.prompts import CallKey
+from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRow, UsageSum
 from maestro.store.repository import Repository
 from maestro.store.usage_sums import sums
 

@@ -5,10 +5,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, or_, select, type_coerce
 from sqlmodel import col
 
-from maestro.domain.agents import Agent
-from maestro.domain.budgets import Client
-from maestro.domain.calls import CallState
-from maestro.domain.usage import Period, UsageBy, UsageMark, UsageRow
+from maestro.domain.agents.agent import Agent
+from maestro.domain.llm.budgets import Client
+from maestro.domain.llm.calls import CallState
+from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRow
 
 DATE_CHARS = len("2026-11-20")
 

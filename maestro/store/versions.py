@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlmodel import col, select
 
-from maestro.domain.agents import Agent, AgentVersion
+from maestro.domain.agents.agent import Agent, AgentVersion
 from maestro.domain.errors import NotFound
 from maestro.store.repository import Repository
 

@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from maestro.domain.errors import MaestroError
-from maestro.domain.prompts import ToolCall
+from maestro.domain.llm.prompts import ToolCall
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Acts, Arguments, Asked, Asks, Caller, Runs, Tool, ToolFailure
 

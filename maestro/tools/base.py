@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from maestro.domain.errors import MaestroError
-from maestro.domain.prompts import ToolSpec
+from maestro.domain.llm.prompts import ToolSpec
 from maestro.store.transaction import Transaction
 
 Arguments = Mapping[str, Any]

@@ -19,7 +19,7 @@ from mcp.client.session import IncomingMessage
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
-from maestro.domain.prompts import ToolSpec
+from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.release import release
 from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical
 from maestro.tools.mcp_process import Program, running

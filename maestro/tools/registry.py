@@ -12,7 +12,7 @@ from jsonschema.validators import extend
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
-from maestro.domain.prompts import ToolSpec
+from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.texts import storable
 from maestro.tools.base import Acts, Arguments, Asks, Runs, Tool, ToolFailure
 

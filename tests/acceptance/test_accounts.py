@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from maestro.bootstrap.keys import Keys
-from maestro.domain.accounts import AccountSource, ModelAccount
+from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, app_of, client
 from tests.support.job_rows import JobRows
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE
 from tests.support.command import Ended, maestro
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_script import Failure

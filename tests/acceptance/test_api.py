@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from connectors.base import Role
-from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client
 from tests.support.job_rows import SECRET_ANSWER, JobRows

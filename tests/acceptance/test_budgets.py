@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.llm_errors import BudgetExceeded
+from maestro.domain.llm.errors import BudgetExceeded
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_wires import INPUT_TOKENS, OUTPUT_TOKENS
 

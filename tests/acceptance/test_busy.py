@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 import pytest_asyncio
 
-from maestro.domain.busy import INTERRUPTED
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs.busy import INTERRUPTED
+from maestro.domain.jobs.job import FAILURE_NOTICE
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
-from maestro.domain.replay import ReplayMode
 from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure
 from tests.support.uploads import upload

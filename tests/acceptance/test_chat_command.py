@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE
 from tests.support.command import Ended, maestro
 from tests.support.instance import free_port, until
 from tests.support.llm_server import Failure, LLMServer

@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from maestro.domain.compaction import INSTRUCTIONS
-from maestro.domain.memory import EXTRACTED_CONFIDENCE
-from maestro.domain.prompts import CallPurpose
-from maestro.domain.replay import ReplayMode
-from maestro.domain.tokens import estimate
+from maestro.domain.conversations.compaction import INSTRUCTIONS
+from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.llm.tokens import estimate
+from maestro.domain.memory.memory import EXTRACTED_CONFIDENCE
 from tests.support.history import history_of
 from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure, Recorded

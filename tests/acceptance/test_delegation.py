@@ -8,7 +8,7 @@ import pytest_asyncio
 from temporalio.client import WorkflowExecutionDescription
 
 from maestro.domain.errors import Conflict
-from maestro.domain.replay import ReplayMode
+from maestro.domain.jobs.replay import ReplayMode
 from tests.support.instance import Instance, Row, free_port, running_instance
 from tests.support.llm_server import Failure, Recorded
 from tests.support.web_client import WebClient

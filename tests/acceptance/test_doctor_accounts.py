@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from maestro.bootstrap.keys import open_keys
-from maestro.domain.accounts import AccountSource, AccountStatus, ModelAccount
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
 from maestro.settings import Settings
 from maestro.store.store import Store
 from tests.acceptance.test_doctor import KEY, account, configure

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
-from maestro.domain.replay import ReplayMode
 from maestro.llm.middleware.validator import GUIDANCE_WITH_TOOLS
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure

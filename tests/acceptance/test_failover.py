@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.models import account_of
-from maestro.domain.accounts import AccountSource, AccountStatus, ModelAccount
-from maestro.domain.jobs import FAILURE_NOTICE, WAITING_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE, WAITING_NOTICE
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
 from maestro.llm.accounts import AccountBook
 from maestro.store.store import Store
 from tests.support.instance import Instance, running_instance, until

@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from connectors.base import RetryableFetch
 from maestro.domain.errors import Forbidden
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Attachment
-from maestro.domain.replay import ReplayMode
 from tests.support import uploads
 from tests.support.history import history_of
 from tests.support.instance import Instance, running_instance

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from maestro.domain.compaction import INSTRUCTIONS
-from maestro.domain.prompts import CallPurpose
+from maestro.domain.conversations.compaction import INSTRUCTIONS
+from maestro.domain.llm.prompts import CallPurpose
 from tests.support.instance import Instance, running_instance
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("tags")]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE
 from tests.support.instance import FAST_WAIT, Instance, running_instance
 from tests.support.llm_server import Failure, Recorded
 from tests.support.web_client import WebClient

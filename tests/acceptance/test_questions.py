@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
-from maestro.domain.owners import PersonId
-from maestro.domain.replay import ReplayMode
+from maestro.domain.people.owners import PersonId
 from tests.support.command import Ended
 from tests.support.command import maestro as command
 from tests.support.instance import Instance, Row, free_port, running_instance

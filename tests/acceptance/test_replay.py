@@ -11,8 +11,8 @@ import pytest_asyncio
 
 from connectors.base import NotDispatched, PermanentSend, Scope
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs import FAILURE_NOTICE
-from maestro.domain.replay import ReplayMode
+from maestro.domain.jobs.job import FAILURE_NOTICE
+from maestro.domain.jobs.replay import ReplayMode
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient

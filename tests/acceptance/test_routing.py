@@ -7,8 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs import Priority
-from maestro.domain.replay import ReplayMode
+from maestro.domain.jobs.job import Priority
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.intake.door import BOT, BOT_LOOP, TOO_FAST
 from maestro.intake.strangers import AN_OWNER, LET_IN
 from tests.support.command import Ended

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
-from maestro.domain.skill_views import SkillChange
+from maestro.domain.skills.views import SkillChange
 from tests.support.instance import Instance, running_instance
 from tests.support.skill_texts import skill_text, write_skill
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from maestro.domain.prompts import ToolCall
+from maestro.domain.llm.prompts import ToolCall
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.usage_rows import answered, failed, use

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.replay import ReplayMode
+from maestro.domain.jobs.replay import ReplayMode
 from tests.support import uploads
 from tests.support.history import history_of
 from tests.support.instance import Instance, running_instance

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 import pytest_asyncio
 
-from maestro.domain.busy import INTERRUPTED
+from maestro.domain.jobs.busy import INTERRUPTED
 from tests.chaos.promise import assert_answered_together
 from tests.support.chatting import Person, person
 from tests.support.crashing import is_armed

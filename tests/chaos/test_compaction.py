@@ -8,8 +8,8 @@ from itertools import product
 import pytest
 import pytest_asyncio
 
-from maestro.domain.compaction import INSTRUCTIONS
-from maestro.domain.prompts import CallPurpose
+from maestro.domain.conversations.compaction import INSTRUCTIONS
+from maestro.domain.llm.prompts import CallPurpose
 from tests.chaos.promise import assert_answered_once
 from tests.chaos.test_crash_points import ANSWERING, HOUSEKEEPING
 from tests.support.chatting import Person, person

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from maestro.domain.replay import ReplayMode
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.store.schema import upgrade
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl

@@ -6,7 +6,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from activities.routing import RoutingActivities
-    from maestro.domain.jobs import JobRef
+    from maestro.domain.jobs.job import JobRef
     from workflows.delegation import DelegationWorkflow
     from workflows.job import JobRun
     from workflows.message import MessageWorkflow

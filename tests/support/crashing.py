@@ -22,9 +22,9 @@ from temporalio.client import Client
 
 from connectors.web import WebConnector
 from maestro.bootstrap.context import StoreContext
-from maestro.domain.jobs import Job
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
-from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, ToolSpec
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

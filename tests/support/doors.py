@@ -1,7 +1,7 @@
 """Doors for tests: an intake without a Maestro around it, and who may come in."""
 
-from maestro.domain.permissions import AccessRules, DmPolicy
-from maestro.domain.routing import RoutingRules
+from maestro.domain.agents.routing import RoutingRules
+from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake.access import Access
 
 EVERYBODY = AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN})

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from maestro.domain.agents import Agent, AgentChannel
-from maestro.domain.calls import CallEstimate
+from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.flow import ContextOutcome
-from maestro.domain.jobs import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.jobs.flow import ContextOutcome
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.prompts import CallKey, LLMResponse
 from maestro.domain.messages import Address, IncomingMessage, Receipt
-from maestro.domain.prompts import CallKey, LLMResponse
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 

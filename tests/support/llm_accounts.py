@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 from pydantic import SecretStr
 
-from maestro.domain.accounts import AccountSource, ModelAccount
-from maestro.domain.llm_errors import LLMFailure, RateLimited
-from maestro.domain.models import ModelTable
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.domain.llm.errors import LLMFailure, RateLimited
+from maestro.domain.llm.models import ModelTable
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.protocols import Account

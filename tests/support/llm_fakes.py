@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import Account
 from tests.support.llm_requests import response_of
 

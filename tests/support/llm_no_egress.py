@@ -11,8 +11,8 @@ from collections.abc import Awaitable
 
 from pydantic import SecretStr
 
-from maestro.domain.llm_errors import CallSite, LLMFailure
-from maestro.domain.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
+from maestro.domain.llm.errors import CallSite, LLMFailure
+from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.litellm_library import Library
 from maestro.llm.protocols import Account

@@ -4,7 +4,7 @@ import traceback
 
 from pydantic import SecretStr
 
-from maestro.domain.prompts import CallKey, ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolSpec
+from maestro.domain.llm.prompts import CallKey, ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolSpec
 from maestro.llm.protocols import Account, AccountClient
 from tests.support.llm_server import LLMServer
 

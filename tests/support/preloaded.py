@@ -2,7 +2,7 @@
 
 import asyncio
 
-from maestro.domain.llm_errors import LLMFailure
+from maestro.domain.llm.errors import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
 from tests.support import composed

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs import Wait
-from maestro.domain.questions import Question, QuestionKind
+from maestro.domain.jobs.job import Wait
+from maestro.domain.questions.question import Question, QuestionKind
 from tests.support.job_rows import JobRows
 
 ARGUMENTS = '{"path": "report.txt"}'

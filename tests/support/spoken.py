@@ -8,12 +8,12 @@ from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities
 from activities.llm import LLMActivities, ModelRules
 from activities.tags import TagActivities
-from maestro.domain.agents import MemoryScope
-from maestro.domain.calls import Prompt
-from maestro.domain.flow import AnswerStep, ModelStep
-from maestro.domain.jobs import StepRef
+from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.jobs.flow import AnswerStep, ModelStep
+from maestro.domain.jobs.job import StepRef
+from maestro.domain.llm.calls import Prompt
+from maestro.domain.llm.prompts import PROMPT_TURNS, LLMResponse, PromptMessage, ToolSpec
 from maestro.domain.messages import Address
-from maestro.domain.prompts import PROMPT_TURNS, LLMResponse, PromptMessage, ToolSpec
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from tests.support.job_rows import JobRows

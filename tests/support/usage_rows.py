@@ -1,8 +1,8 @@
 """Model calls of several days, agents and clients, as the chain would have left them."""
 
-from maestro.domain.calls import CallEstimate, Expense
-from maestro.domain.client_edits import NewClient
-from maestro.domain.prompts import CallKey, LLMResponse, ToolCall, Usage
+from maestro.domain.clients.edits import NewClient
+from maestro.domain.llm.calls import CallEstimate, Expense
+from maestro.domain.llm.prompts import CallKey, LLMResponse, ToolCall, Usage
 from tests.support.job_rows import JobRows
 
 ESTIMATE = CallEstimate("anthropic", "claude-haiku-4-5", 40, 0.125, "main")

@@ -13,7 +13,7 @@ import pytest_asyncio
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
 from connectors.base import NotDispatched, PermanentSend, Scope
-from maestro.domain.jobs import JobRef
+from maestro.domain.jobs.job import JobRef
 from tests.support.histories import payloads, stories, story
 from tests.support.instance import KEY, Instance, running_instance, until
 from tests.support.llm_server import Failure

@@ -10,7 +10,7 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from maestro.domain.jobs import FAILURE_NOTICE
+from maestro.domain.jobs.job import FAILURE_NOTICE
 from temporal.reconciler import RECOVERIES
 from tests.histories.changed import BrokenWorkflow, ChangedWorkflow
 from tests.support.histories import story

@@ -8,7 +8,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from maestro.domain.jobs import Job, JobStatus
+from maestro.domain.jobs.job import Job, JobStatus
 from temporal.reconciler import Reconciler
 from tests.support.fresh_store import fresh_store
 

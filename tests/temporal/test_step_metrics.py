@@ -10,7 +10,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from maestro.domain.errors import JobEnded, Stopped
-from maestro.domain.llm_errors import RateLimited
+from maestro.domain.llm.errors import RateLimited
 from temporal.failures import StepFailure
 from temporal.step_metrics import StepTimes, outcome_of
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agents import AgentChannel, Permission
+from maestro.domain.agents.agent import AgentChannel, Permission
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.errors import Backlogged, WaitReason
-from maestro.domain.jobs import Ending, Job, JobStatus, Wait
+from maestro.domain.jobs.job import Ending, Job, JobStatus, Wait
 from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
-from maestro.domain.questions import Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.intake import Intake, IntakeRules
 from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows

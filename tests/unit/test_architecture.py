@@ -337,7 +337,7 @@ def test_a_module_without_a_place_is_found() -> None:
     layers = layers_of(
         '[[tool.importlinter.contracts]]\ntype = "layers"\nlayers = ["api | temporal", "(maestro.domain)"]'
     )
-    paths = ["api/app.py", "maestro/domain/jobs.py", "maestro/stray.py", "maestro/__init__.py", "workflows/job.py"]
+    paths = ["api/app.py", "maestro/domain/jobs/job.py", "maestro/stray.py", "maestro/__init__.py", "workflows/job.py"]
     assert without_a_place([Source(path, "") for path in paths], layers) == {"maestro.stray", "workflows"}
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from activities.routing import RoutingActivities
 from maestro.bootstrap.storage import open_store
-from maestro.domain.budgets import Client
-from maestro.domain.client_edits import NewClient
+from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.jobs import Job, StepRef
+from maestro.domain.jobs.job import Job, StepRef
+from maestro.domain.llm.budgets import Client
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -8,16 +8,16 @@ import pytest
 
 from activities.conversations import ConversationActivities
 from activities.routing import RoutingActivities
-from maestro.domain.agents import Agent, AgentChannel, BusyMode
-from maestro.domain.busy import INTERRUPTED
-from maestro.domain.conversations import Message
-from maestro.domain.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs import Ending, Job, JobStatus, StepRef
+from maestro.domain.agents.agent import Agent, AgentChannel, BusyMode
+from maestro.domain.agents.routing import RoutingRules
+from maestro.domain.conversations.conversation import Message
+from maestro.domain.jobs.busy import INTERRUPTED
+from maestro.domain.jobs.flow import RouteAction, RouteOutcome
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, Attachment, IncomingMessage, LaneKey
-from maestro.domain.permissions import AccessRules, DmPolicy
-from maestro.domain.prompts import Role
-from maestro.domain.replay import ReplayMode
-from maestro.domain.routing import RoutingRules
+from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.access import Access
 from maestro.store.store import Store

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from activities.conducting import perform
-from maestro.domain.actions import ActionState
-from maestro.domain.agents import Agent, AgentStatus, Permission
-from maestro.domain.conductor import Performed, Requester
+from maestro.domain.agents.agent import Agent, AgentStatus, Permission
+from maestro.domain.conducting.conductor import Performed, Requester
 from maestro.domain.messages import Address
-from maestro.domain.tags import parse
+from maestro.domain.tags.actions import ActionState
+from maestro.domain.tags.grammar import parse
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.fresh_store import fresh_store

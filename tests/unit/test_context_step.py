@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.agents import Agent, MemoryScope
-from maestro.domain.compaction import Compaction
-from maestro.domain.conversations import Message, conversation_key
-from maestro.domain.facts import Fact
-from maestro.domain.jobs import Job, JobKind, StepRef
-from maestro.domain.layers import LAYER_SIZES, LayerName
-from maestro.domain.memory import FactCategory
-from maestro.domain.models import prompt_budget
-from maestro.domain.owners import PersonId
-from maestro.domain.permissions import Person
-from maestro.domain.prompts import Role
-from maestro.domain.skill_library import FoundFile
-from maestro.domain.tokens import estimate, estimate_messages, estimate_tools
+from maestro.domain.agents.agent import Agent, MemoryScope
+from maestro.domain.context.layers import LAYER_SIZES, LayerName
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import Message, conversation_key
+from maestro.domain.jobs.job import Job, JobKind, StepRef
+from maestro.domain.llm.models import prompt_budget
+from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.tokens import estimate, estimate_messages, estimate_tools
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.permissions import Person
+from maestro.domain.skills.library import FoundFile
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import TIME

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
+from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.inbox import Pace
-from maestro.domain.jobs import Job, JobKind, JobStatus, Priority, notice_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, Priority, notice_of
+from maestro.domain.jobs.views import JobFilter
 from maestro.domain.messages import Accepted, Address, IncomingMessage
-from maestro.domain.pairing import MOST_GUESSES
-from maestro.domain.permissions import AccessRules, DmPolicy
-from maestro.domain.routing import RoutingRules
-from maestro.domain.views import JobFilter
+from maestro.domain.people.pairing import MOST_GUESSES
+from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.door import BOT, BOT_LOOP, GUESSING, TOO_FAST
 from tests.support.job_rows import JobRows

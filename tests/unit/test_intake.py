@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agents import Agent, AgentChannel, Permission
+from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.errors import Backlogged
-from maestro.domain.jobs import Job, JobStatus, Priority
+from maestro.domain.jobs.job import Job, JobStatus, Priority
 from maestro.domain.messages import Accepted, Address, IncomingMessage
-from maestro.domain.owners import PersonId
+from maestro.domain.people.owners import PersonId
 from maestro.intake import UNSAID, Intake, IntakeRules
 from maestro.store.store import Store
 from tests.support.doors import EVERYBODY

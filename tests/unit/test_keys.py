@@ -6,8 +6,8 @@ import pytest
 from cryptography.fernet import Fernet
 
 from maestro.bootstrap.keys import Keys, last4, open_keys
-from maestro.domain.accounts import KeptKey
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import KeptKey
 from maestro.settings import Settings
 
 KEY = "sk-KEY-SECRET-23-and-more"

@@ -1,6 +1,6 @@
 """The loop of model and tool calls, and when it ends."""
 
-from maestro.domain.flow import ModelOutcome
+from maestro.domain.jobs.flow import ModelOutcome
 from workflows.model_loop import model_loop
 
 

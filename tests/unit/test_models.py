@@ -8,7 +8,7 @@ import pytest
 
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.models import Models, build_models
-from maestro.domain.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from activities.conversations import ConversationActivities
-from maestro.domain.agents import Agent, AgentChannel
-from maestro.domain.conversations import ConversationStatus
-from maestro.domain.jobs import StepRef
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.conversations.conversation import ConversationStatus
+from maestro.domain.jobs.job import StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
 from maestro.store.store import Store

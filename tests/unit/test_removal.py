@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from maestro.bootstrap.conversation_control import StoreConversationControl, remove_discarded
-from maestro.domain.compaction import Compaction
-from maestro.domain.conversations import ConversationStatus
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import ConversationStatus
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.facts import Fact
-from maestro.domain.jobs import Ending, JobStatus
+from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.llm.usage import Period, UsageBy, UsageSum
 from maestro.domain.media import MediaFile
-from maestro.domain.memory import FactCategory
-from maestro.domain.people import UploadedFile
-from maestro.domain.replay import ReplayMode
-from maestro.domain.usage import Period, UsageBy, UsageSum
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.people.people import UploadedFile
 from maestro.store.files import Files
 from temporal.control import TemporalJobControl
 from tests.support.api_client import no_temporal

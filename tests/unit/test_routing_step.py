@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from activities.routing import RoutingActivities
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel, AgentStatus
-from maestro.domain.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs import Job, JobStatus, Priority, StepRef
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
+from maestro.domain.agents.routing import RoutingRules
+from maestro.domain.jobs.flow import RouteAction, RouteOutcome
+from maestro.domain.jobs.job import Job, JobStatus, Priority, StepRef
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.owners import PersonId
-from maestro.domain.permissions import TURNED_AWAY, AccessRules, DmPolicy
-from maestro.domain.routing import RoutingRules
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
 from maestro.intake.access import Access
 from tests.support.job_rows import MORNING, JobRows
 

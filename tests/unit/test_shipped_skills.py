@@ -5,9 +5,9 @@ import re
 import pytest
 
 from maestro.bootstrap.skill_folder import SHIPPED
-from maestro.domain.skill_files import SkillFile, read_skill
-from maestro.domain.skills import Skill, choose
-from maestro.domain.tokens import estimate
+from maestro.domain.llm.tokens import estimate
+from maestro.domain.skills.files import SkillFile, read_skill
+from maestro.domain.skills.skill import Skill, choose
 
 FILES: tuple[SkillFile, ...] = tuple(read_skill(path.read_bytes()) for path in sorted(SHIPPED.glob("*.md")))
 BY_SLUG = {file.slug: file for file in FILES}

@@ -9,16 +9,16 @@ from random import Random
 
 import pytest
 
-from maestro.domain.agents import CONDUCTOR, Agent, AgentChannel
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel
 from maestro.domain.control import pairing_code
 from maestro.domain.errors import Backlogged, Conflict, NotFound
-from maestro.domain.jobs import Job, JobStatus
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.replay import ReplayMode, refusal
+from maestro.domain.jobs.views import JobFilter
 from maestro.domain.messages import Accepted, Address, IncomingMessage
-from maestro.domain.owners import PersonId
-from maestro.domain.pairing import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus
-from maestro.domain.permissions import TURNED_AWAY, AccessRules, DmPolicy
-from maestro.domain.replay import ReplayMode, refusal
-from maestro.domain.views import JobFilter
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus
+from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules, strangers
 from maestro.intake.door import GUESSING, STRANGER_IN_HASTE
 from maestro.intake.strangers import AN_OWNER, FULL, LET_IN, REFUSED, WRONG, PairingRules

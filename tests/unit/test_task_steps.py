@@ -9,10 +9,10 @@ import pytest
 from activities.acting import ActingRules
 from activities.tags import TagActivities
 from activities.waiting import WaitingActivities
-from maestro.domain.agents import Agent, MemoryScope
+from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
-from maestro.domain.flow import AnswerStep, ParkStep
-from maestro.domain.jobs import WAITING_NOTICE, Job, JobKind, JobStatus, StepRef, Wait
+from maestro.domain.jobs.flow import AnswerStep, ParkStep
+from maestro.domain.jobs.job import WAITING_NOTICE, Job, JobKind, JobStatus, StepRef, Wait
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
 

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
-from maestro.domain.accounts import AccountStatus, ModelAccount
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import MaestroError
+from maestro.domain.llm.accounts import AccountStatus, ModelAccount
 from maestro.llm.cli_runner import CLAUDE
 from maestro.llm.protocols import Account
 from maestro.store.inspection import stored_accounts

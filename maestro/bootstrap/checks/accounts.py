@@ -11,9 +11,9 @@ from maestro.bootstrap.checks.account_states import CHECK, command, states, stor
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.bootstrap.keys import Keys, existing_keys, last4
 from maestro.bootstrap.models import account_of, real_accounts
-from maestro.domain.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
 from maestro.llm.accounts import account_of_row
 from maestro.llm.protocols import Account
 from maestro.llm.providers import base_url

@@ -8,7 +8,7 @@ from connectors.base import ConnectorState
 from maestro.bootstrap.checks.ports import Listening, answers, listening
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
-from maestro.domain.people import ConnectorStatus
+from maestro.domain.people.people import ConnectorStatus
 
 
 async def connectors(subject: Subject, said: Sequence[ConnectorStatus]) -> list[Diagnosis]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from maestro.bootstrap.checks.subject import Subject, fine, note
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.domain.diagnosis import Diagnosis
-from maestro.domain.skill_library import Library, arrange
+from maestro.domain.skills.library import Library, arrange
 from maestro.settings import Settings
 
 CHECK = "skills"

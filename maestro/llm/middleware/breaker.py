@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from maestro.domain.accounts import AccountType
-from maestro.domain.llm_errors import CallSite, CircuitOpen, ModelTimeout, ProviderUnavailable
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.errors import CallSite, CircuitOpen, ModelTimeout, ProviderUnavailable
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import Account, Directory, LLMClient
 
 log = structlog.get_logger(__name__)

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from maestro.domain.accounts import AccountStatus, Choice, ModelAccount, able, candidates, choose
-from maestro.domain.budgets import BudgetScope, DailyBudgets, Limit, Payer, limits_of
-from maestro.domain.llm_errors import BudgetExceeded
-from maestro.domain.prompts import LLMRequest, LLMResponse
-from maestro.domain.tokens import estimate_input
+from maestro.domain.llm.accounts import AccountStatus, Choice, ModelAccount, able, candidates, choose
+from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Limit, Payer, limits_of
+from maestro.domain.llm.errors import BudgetExceeded
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store

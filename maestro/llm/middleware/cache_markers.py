@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from maestro.domain.accounts import AccountType
-from maestro.domain.prompts import LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.llm.protocols import Directory, LLMClient
 
 ANTHROPIC = "anthropic"

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
-from maestro.domain.llm_errors import ModelTimeout
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.errors import ModelTimeout
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient, Middleware
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 import structlog
 
-from maestro.domain.accounts import AccountModel, Choice
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.accounts import AccountModel, Choice
+from maestro.domain.llm.errors import (
     AccountsExhausted,
     AccountUnusable,
     AuthenticationFailed,
@@ -24,7 +24,7 @@ from maestro.domain.llm_errors import (
     RateLimited,
     RequestTooLarge,
 )
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.fit import Fit, WindowOf
 from maestro.llm.protocols import LLMClient

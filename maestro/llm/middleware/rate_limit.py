@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from maestro.domain.llm_errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
-from maestro.domain.prompts import LLMRequest, LLMResponse
-from maestro.domain.tokens import estimate_input
+from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.limiter import FILL, Gate, Limits, capacity
 from maestro.llm.protocols import Account, Directory, LLMClient
 

@@ -4,9 +4,9 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
-from maestro.domain.calls import NO_TOKENS, CallEstimate, Expense
-from maestro.domain.llm_errors import LLMFailure, ModelTimeout
-from maestro.domain.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMResponse, Usage
+from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
+from maestro.domain.llm.errors import LLMFailure, ModelTimeout
+from maestro.domain.llm.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMResponse, Usage
 from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store

@@ -1,7 +1,7 @@
 """Refuses an answer that says nothing: some providers report success and send no text."""
 
-from maestro.domain.llm_errors import CallSite, EmptyResponse
-from maestro.domain.prompts import LLMRequest, LLMResponse, Usage
+from maestro.domain.llm.errors import CallSite, EmptyResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse, Usage
 from maestro.llm.protocols import LLMClient
 
 NOTHING_TO_SAY = "I have worked on this but have no answer to give. Please ask again, perhaps in other words."

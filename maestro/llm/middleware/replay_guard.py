@@ -2,8 +2,8 @@
 
 import asyncio
 
-from maestro.domain.calls import LLMCall
-from maestro.domain.prompts import TOOL_CALLS, CallKey, LLMRequest, LLMResponse
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 

@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 from maestro.domain.errors import Stopped, StoreBusy
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 

@@ -1,8 +1,8 @@
 """Asks without tools where a model takes none: it can still talk."""
 
-from maestro.domain.llm_errors import ToolsUnsupported
-from maestro.domain.prompts import LLMRequest, LLMResponse
-from maestro.domain.rounds import without_tools
+from maestro.domain.context.rounds import without_tools
+from maestro.domain.llm.errors import ToolsUnsupported
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
 
 Site = tuple[str, str]

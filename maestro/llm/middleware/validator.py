@@ -1,7 +1,7 @@
 """Asks once more, with a word of guidance, when a model answers with nothing."""
 
-from maestro.domain.llm_errors import EmptyResponse
-from maestro.domain.prompts import LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.domain.llm.errors import EmptyResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.llm.protocols import LLMClient
 
 GUIDANCE = "Your last reply was empty. Please reply now with a text."

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from maestro.domain.models import ModelFacts, ModelTable
-from maestro.domain.prompts import ImageRef, LLMRequest, PromptMessage, Role, ToolCall
+from maestro.domain.llm.models import ModelFacts, ModelTable
+from maestro.domain.llm.prompts import ImageRef, LLMRequest, PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import LLMClient
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SYSTEM, TIME, account_at, request_of

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import SecretStr
 
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.errors import (
     AccountUnusable,
     AuthenticationFailed,
     BadRequest,
@@ -19,7 +19,7 @@ from maestro.domain.llm_errors import (
     QuotaExhausted,
     RateLimited,
 )
-from maestro.domain.prompts import PromptMessage, Role, ToolCall
+from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.protocols import Account, LLMClient, chain

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
+from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
 from maestro.llm.chat_format import ANSWER_NOW
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import LLMClient

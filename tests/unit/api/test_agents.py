@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.agent_edits import NewBinding
-from maestro.domain.client_edits import NewClient
+from maestro.domain.agents.edits import NewBinding
+from maestro.domain.clients.edits import NewClient
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 

@@ -6,10 +6,10 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.conversations import ConversationStatus, Message
-from maestro.domain.jobs import Ending, Job, JobStatus
+from maestro.domain.conversations.conversation import ConversationStatus, Message
+from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.prompts import Role
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 

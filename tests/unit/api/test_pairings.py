@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from maestro.domain.jobs import JobStatus
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.views import JobFilter
 from maestro.domain.messages import Address
-from maestro.domain.owners import PersonId
-from maestro.domain.views import JobFilter
+from maestro.domain.people.owners import PersonId
 from maestro.intake.strangers import AN_OWNER, LET_IN
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.jobs import JobStatus
-from maestro.domain.prompts import ToolCall
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.llm.prompts import ToolCall
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import TIME, response_of

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.domain.jobs import JobStatus
+from maestro.domain.jobs.job import JobStatus
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.questions import ARGUMENTS, EXPIRY, waiting_approval, waiting_question

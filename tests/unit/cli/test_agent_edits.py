@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agent_edits import NewBinding
-from maestro.domain.client_edits import NewClient
+from maestro.domain.agents.edits import NewBinding
+from maestro.domain.clients.edits import NewClient
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro, Ran
 

@@ -1,6 +1,6 @@
 """``maestro agents``: who there is, for people and as JSON, like on the API."""
 
-from maestro.domain.agents import Agent, AgentChannel, AgentStatus
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from tests.support.job_rows import MORNING, JobRows
 from tests.unit.cli.conftest import Maestro
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.jobs.job import JobKind, JobStatus
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.unit.cli.conftest import Maestro
 

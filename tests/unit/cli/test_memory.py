@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from maestro.domain.facts import Fact
-from maestro.domain.memory import FactCategory
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro
 

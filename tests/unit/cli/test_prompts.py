@@ -1,7 +1,7 @@
 """``maestro jobs prompt``: what exactly a model saw, in a terminal."""
 
-from maestro.domain.calls import CallEstimate
-from maestro.domain.prompts import CallKey, CallPurpose
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.prompts import CallKey, CallPurpose
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
 from tests.unit.cli.conftest import Maestro

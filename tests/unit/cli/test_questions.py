@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro.domain.jobs import JobStatus
-from maestro.domain.questions import Question
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.questions.question import Question
 from tests.support.job_rows import JobRows
 from tests.support.questions import ARGUMENTS, waiting_approval, waiting_question
 from tests.unit.cli.conftest import Maestro

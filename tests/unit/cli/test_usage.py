@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.domain.calls import CallEstimate
-from maestro.domain.prompts import CallKey
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.prompts import CallKey
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.llm_requests import response_of
 from tests.support.usage_rows import use

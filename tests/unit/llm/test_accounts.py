@@ -8,8 +8,8 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from maestro.domain.accounts import AccountSource
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.accounts import AccountSource
 from maestro.llm.accounts import READ_AGAIN, AccountBook
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store

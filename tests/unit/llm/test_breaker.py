@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from maestro.domain.accounts import AccountType
 from maestro.domain.errors import MaestroError
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
     CircuitOpen,
@@ -17,7 +17,7 @@ from maestro.domain.llm_errors import (
     ProviderUnavailable,
     RateLimited,
 )
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.protocols import Account

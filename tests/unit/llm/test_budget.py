@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.accounts import AccountSource, ModelAccount
-from maestro.domain.budgets import BudgetScope, DailyBudgets, Level
-from maestro.domain.jobs import Ending, JobStatus
-from maestro.domain.llm_errors import BudgetExceeded, ProviderUnavailable
-from maestro.domain.models import Price
-from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Level
+from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
+from maestro.domain.llm.models import Price
+from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.budget import Budget
 from maestro.llm.middleware.recorder import Recorder

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.domain.accounts import AccountType
-from maestro.domain.prompts import PromptMessage, Role, ToolCall
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
 from maestro.llm.middleware.cache_markers import CacheMarkers, marked
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Scripted

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.prompts import LLMRequest, PromptMessage, Role, ToolCall
+from maestro.domain.llm.prompts import LLMRequest, PromptMessage, Role, ToolCall
 from maestro.llm.chat_format import ANSWER_NOW, tools, turns
 from tests.support.llm_requests import SAID, SEARCH, SYSTEM, request_of
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.errors import (
     AccountUnusable,
     AuthenticationFailed,
     BadRequest,

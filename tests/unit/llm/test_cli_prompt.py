@@ -1,6 +1,6 @@
 """What the command ``claude`` reads."""
 
-from maestro.domain.prompts import ImageRef, PromptMessage, Role, ToolCall
+from maestro.domain.llm.prompts import ImageRef, PromptMessage, Role, ToolCall
 from maestro.llm.cli_prompt import prompt_of
 
 

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from maestro import child_process
-from maestro.domain.accounts import AccountType
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
     ContextOverflow,
@@ -21,7 +21,7 @@ from maestro.domain.llm_errors import (
     QuotaExhausted,
     RateLimited,
 )
-from maestro.domain.prompts import CallKey, CallPurpose, LLMRequest, PromptMessage, Role
+from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, PromptMessage, Role
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.protocols import Account
 from tests.support.claude import FakeClaude, saying

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.llm_errors import BadRequest, ModelTimeout
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.errors import BadRequest, ModelTimeout
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.protocols import chain
 from tests.support.llm_fakes import Held, Scripted, settled

@@ -2,9 +2,9 @@
 
 import pytest
 
-from maestro.domain.facts import parse_facts
-from maestro.domain.llm_errors import NoAccount
-from maestro.domain.prompts import CallPurpose, PromptMessage, Role
+from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
+from maestro.domain.memory.facts import parse_facts
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.demo import QUOTE_LENGTH, DemoClient
 from tests.support.llm_requests import request_of

@@ -2,10 +2,10 @@
 
 import pytest
 
-from maestro.domain.accounts import AccountSource, AccountType, Choice, ModelAccount
-from maestro.domain.calls import CallEstimate
-from maestro.domain.models import Price
-from maestro.domain.tokens import estimate_input
+from maestro.domain.llm.accounts import AccountSource, AccountType, Choice, ModelAccount
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.models import Price
+from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import Account
 from tests.support.job_rows import MORNING

@@ -8,9 +8,9 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from maestro.domain.accounts import AccountSource, AccountStatus, AccountType
 from maestro.domain.errors import Stopped
-from maestro.domain.llm_errors import (
+from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType
+from maestro.domain.llm.errors import (
     AccountsExhausted,
     AccountUnusable,
     AuthenticationFailed,
@@ -28,7 +28,7 @@ from maestro.domain.llm_errors import (
     RateLimited,
     RequestTooLarge,
 )
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook
 from maestro.llm.middleware.failover import Failover
 from maestro.store.store import Store

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.accounts import AccountStatus
-from maestro.domain.llm_errors import AccountsExhausted, ProviderUnavailable
-from maestro.domain.models import ModelTable
-from maestro.domain.prompts import LLMRequest
-from maestro.domain.tokens import estimate_input
+from maestro.domain.llm.accounts import AccountStatus
+from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
+from maestro.domain.llm.models import ModelTable
+from maestro.domain.llm.prompts import LLMRequest
+from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.middleware.failover import Failover
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from maestro.domain.models import FALLBACK_WINDOW
-from maestro.domain.prompts import Usage
+from maestro.domain.llm.models import FALLBACK_WINDOW
+from maestro.domain.llm.prompts import Usage
 from maestro.llm.model_map import library_facts, model_table
 
 

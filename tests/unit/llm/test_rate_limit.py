@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from maestro.domain.llm_errors import LimiterBusy, ProviderUnavailable, RequestTooLarge
-from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.domain.tokens import estimate_input
+from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestTooLarge
+from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.limiter import Gate, Limits
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.protocols import Account

@@ -7,11 +7,11 @@ from threading import Event
 
 import pytest
 
-from maestro.domain.accounts import AccountSource, AccountType, ModelAccount
-from maestro.domain.calls import CallEstimate, LLMCall
-from maestro.domain.llm_errors import BadRequest, EmptyResponse, ModelTimeout
-from maestro.domain.models import Price
-from maestro.domain.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
+from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
+from maestro.domain.llm.calls import CallEstimate, LLMCall
+from maestro.domain.llm.errors import BadRequest, EmptyResponse, ModelTimeout
+from maestro.domain.llm.models import Price
+from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.replay_guard import ReplayGuard

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.domain.llm_errors import CallSite, EmptyResponse
-from maestro.domain.prompts import LLMResponse, ToolCall, Usage
+from maestro.domain.llm.errors import CallSite, EmptyResponse
+from maestro.domain.llm.prompts import LLMResponse, ToolCall, Usage
 from maestro.llm.middleware.refuse_empty import NOTHING_TO_SAY, RefuseEmpty
 from tests.support.llm_fakes import Scripted
 from tests.support.llm_requests import leaks, request_of, response_of

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.llm_errors import BadRequest, ToolsUnsupported
-from maestro.domain.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
+from maestro.domain.llm.errors import BadRequest, ToolsUnsupported
+from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.tool_support import ToolSupport

@@ -2,9 +2,9 @@
 
 import pytest
 
-from maestro.domain.accounts import AccountType
-from maestro.domain.llm_errors import NoAccount
-from maestro.domain.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.accounts import AccountType
+from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.protocols import Account
 from maestro.llm.transport import Clients, Transport

@@ -2,8 +2,8 @@
 
 import pytest
 
-from maestro.domain.llm_errors import EmptyResponse, ProviderUnavailable
-from maestro.domain.prompts import PromptMessage, Role, ToolSpec
+from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
+from maestro.domain.llm.prompts import PromptMessage, Role, ToolSpec
 from maestro.llm.middleware.refuse_empty import NOTHING_TO_SAY, RefuseEmpty
 from maestro.llm.middleware.validator import GUIDANCE, GUIDANCE_WITH_TOOLS, Validator
 from maestro.llm.protocols import chain

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.calls import CallEstimate, CallState
 from maestro.domain.deliveries import DeliveryState
-from maestro.domain.jobs import JobStatus
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.llm.calls import CallEstimate, CallState
+from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.domain.prompts import CallKey
 from maestro.metrics.ledger import Ledger
 from tests.support.job_rows import JobRows
 

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from maestro.domain.errors import StoreBusy
 from maestro.domain.health import METRICS_TYPE
-from maestro.domain.jobs import JobKind, JobStatus
+from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.domain.llm.prompts import CallKey
 from maestro.domain.messages import Address
-from maestro.domain.prompts import CallKey
 from maestro.metrics.labels import LONGEST, Vocabulary
 from maestro.metrics.process import ProcessMetrics
 from maestro.store.store import Store

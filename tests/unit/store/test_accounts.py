@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.accounts import QUOTA_WAIT, WHOLE_ACCOUNT, AccountSource, AccountStatus, ModelAccount
 from maestro.domain.errors import Conflict, NotFound, WaitReason
-from maestro.domain.jobs import Job, JobStatus, Wait
+from maestro.domain.jobs.job import Job, JobStatus, Wait
+from maestro.domain.llm.accounts import QUOTA_WAIT, WHOLE_ACCOUNT, AccountSource, AccountStatus, ModelAccount
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 

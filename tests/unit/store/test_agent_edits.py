@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agent_edits import AgentChange, BindingChange, NewAgent, NewBinding
-from maestro.domain.agent_views import version_page
-from maestro.domain.agents import Agent, AgentStatus, BotInstance, BusyMode, Permission
-from maestro.domain.client_edits import NewClient
+from maestro.domain.agents.agent import Agent, AgentStatus, BotInstance, BusyMode, Permission
+from maestro.domain.agents.edits import AgentChange, BindingChange, NewAgent, NewBinding
+from maestro.domain.agents.views import version_page
+from maestro.domain.clients.edits import NewClient
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound
 from maestro.domain.messages import Address
 from maestro.store.store import Store

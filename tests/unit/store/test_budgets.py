@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.budgets import BudgetScope, Level, Limit, Payer
-from maestro.domain.calls import CallEstimate
-from maestro.domain.jobs import Ending, JobStatus
-from maestro.domain.prompts import CallKey
+from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.llm.budgets import BudgetScope, Level, Limit, Payer
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.prompts import CallKey
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import response_of
 

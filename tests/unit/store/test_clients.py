@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agent_edits import AgentChange, BindingChange
-from maestro.domain.client_edits import ClientChange, NewClient
+from maestro.domain.agents.edits import AgentChange, BindingChange
+from maestro.domain.clients.edits import ClientChange, NewClient
 from maestro.domain.errors import Conflict, NotFound
 from maestro.store.store import Store
 from tests.support.job_rows import JobRows

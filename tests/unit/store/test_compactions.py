@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agents import Agent
-from maestro.domain.calls import CallEstimate
-from maestro.domain.conversations import Message
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conversations.conversation import Message
 from maestro.domain.errors import NotFound
-from maestro.domain.facts import Fact
-from maestro.domain.jobs import Job
-from maestro.domain.memory import FactCategory
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMResponse, PromptMessage, Role, Turn
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.prompts import CallKey, CallPurpose, LLMResponse, PromptMessage, Role, Turn
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.fresh_store import fresh_store

@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from activities.conversations import ConversationActivities
-from maestro.domain.agents import Agent
-from maestro.domain.conversations import Message
-from maestro.domain.jobs import Ending, Job, JobStatus, StepRef
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conversations.conversation import Message
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.prompts import Role
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.fresh_store import fresh_store

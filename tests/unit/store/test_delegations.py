@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.jobs import Ending, Job, JobKind, JobStatus
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
+from maestro.domain.jobs.replay import restarted
 from maestro.domain.messages import Address, LaneKey
-from maestro.domain.replay import restarted
 from maestro.store.delegations import STOPPED, WITHHELD
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.jobs import Ending, JobStatus
+from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from tests.support.job_rows import JobRows
 

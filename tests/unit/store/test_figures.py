@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event
 
-from maestro.domain.calls import CallState
 from maestro.domain.deliveries import DeliveryState
-from maestro.domain.jobs import JobStatus
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.llm.calls import CallState
 from maestro.store import figures
 from maestro.store.figures import Figures
 from tests.support.job_rows import JobRows

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import OlderDatabase, StoreUnreadable
-from maestro.domain.jobs import JobStatus
+from maestro.domain.jobs.job import JobStatus
 from maestro.store.inspection import inspect
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import JobRows

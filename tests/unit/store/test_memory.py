@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.agents import Agent
+from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.facts import Fact
-from maestro.domain.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, FactCategory, MemoryFact
-from maestro.domain.memory_views import FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, FactCategory, MemoryFact
+from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
 from maestro.store.fulltext import INDEX
 from maestro.store.memory import MOST_STICKY
 from maestro.store.transaction import Transaction

@@ -9,9 +9,9 @@ from alembic import command
 from alembic.config import Config
 
 from maestro.domain.errors import OlderDatabase
-from maestro.domain.facts import Fact
-from maestro.domain.memory import FactCategory
-from maestro.domain.owners import PersonId
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.people.owners import PersonId
 from maestro.store.engine import open_writer
 from maestro.store.schema import MIGRATIONS, check
 from maestro.store.store import Store

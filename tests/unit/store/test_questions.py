@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event
 
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import LaneKey
-from maestro.domain.questions import Answer, Question, QuestionKind, QuestionStatus
+from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 

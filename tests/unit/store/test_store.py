@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
 from maestro.domain.errors import NewerDatabase, NotFound, OlderDatabase, StepTaken, StoreUnreadable
-from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, StepState
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, StepState
 from maestro.domain.values import Value
 from maestro.store.engine import open_readers
 from maestro.store.fulltext import SHADOWS

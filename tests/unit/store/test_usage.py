@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.accounts import AccountSource, ModelAccount
-from maestro.domain.budgets import BudgetScope, Level
-from maestro.domain.calls import CallEstimate, CallState, Expense
-from maestro.domain.jobs import Ending, JobStatus
-from maestro.domain.prompts import CallKey, LLMResponse, ToolCall, Usage
-from maestro.domain.usage import UsageRow
+from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.domain.llm.budgets import BudgetScope, Level
+from maestro.domain.llm.calls import CallEstimate, CallState, Expense
+from maestro.domain.llm.prompts import CallKey, LLMResponse, ToolCall, Usage
+from maestro.domain.llm.usage import UsageRow
 from maestro.store.store import Store
 from tests.support.job_rows import JobRows
 

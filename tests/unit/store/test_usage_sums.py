@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.usage import Period, UsageBy, UsageSum
+from maestro.domain.llm.usage import Period, UsageBy, UsageSum
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.usage_rows import answered, use
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs import Ending, Job, JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, Wait
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store

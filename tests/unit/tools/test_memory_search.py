@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.facts import Fact
-from maestro.domain.memory import FactCategory
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
 from maestro.tools.base import Caller
 from maestro.tools.memory_search import MemorySearch

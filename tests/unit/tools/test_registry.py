@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema import SchemaError
 
-from maestro.domain.prompts import ToolSpec
+from maestro.domain.llm.prompts import ToolSpec
 from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical, shortened, tool_spec
 from maestro.tools.registry import Tools, check_parameters, parse
 

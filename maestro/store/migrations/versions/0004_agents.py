@@ -4,8 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.likeness import key
-from maestro.domain.wording import indexed
+from maestro.domain.memory.likeness import key
+from maestro.domain.memory.wording import indexed
 
 revision = "0004"
 down_revision = "0003"
@@ -208,7 +208,7 @@ def _memory() -> None:
 
 
 def _memory_index() -> None:
-    """Index what facts say; ``maestro/domain/wording.py`` writes the words, the tokenizer only takes them apart."""
+    """Index what facts say; ``maestro/domain/memory/wording.py`` writes the words, the tokenizer only takes them apart."""
     facts = sa.table("memory_facts", *map(sa.column, ("id", "content", "likeness", "words")))
     connection = op.get_bind()
     for fact_id, content in connection.execute(sa.select(facts.c.id, facts.c.content)).all():

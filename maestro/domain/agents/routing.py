@@ -1,0 +1,101 @@
+"""Who answers a message, or why nobody does (specification 003, step 2; decision 2)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from maestro.domain.agents.agent import CONDUCTOR
+from maestro.domain.agents.mentions import mentioned
+from maestro.domain.messages import Address, IncomingMessage
+
+DASHBOARD_PREFIX = "dashboard-agent-"
+DASHBOARD_PLATFORM = "web"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An active agent, as far as routing looks at it."""
+
+    id: int
+    slug: str
+    name: str
+    role: str = "assistant"
+
+
+@dataclass(frozen=True)
+class RoutingRules:
+    """What the configuration says: where the conductor answers, as ``platform:channel``, and the slug of the fallback.
+
+    An empty ``fallback`` is none.
+    """
+
+    conductor_channels: frozenset[str] = frozenset()
+    fallback: str = ""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What routing decides by.
+
+    ``agents`` are the active ones, oldest first; those that cannot be chosen may be left out. ``account_agent`` is the
+    agent of the account of ours that received the message, ``bound_agent`` that of the channel: ids, of agents that
+    need not be active, None where there is none.
+    """
+
+    agents: Sequence[Candidate]
+    account_agent: int | None = None
+    bound_agent: int | None = None
+    rules: RoutingRules = RoutingRules()
+
+
+@dataclass(frozen=True)
+class Route:
+    """An agent, or nobody; ``reason`` says by which rule."""
+
+    agent: Candidate | None
+    reason: str
+
+
+def route(message: IncomingMessage, snapshot: Snapshot) -> Route:
+    """Pick the agent that should answer.
+
+    First match wins: the agent of our account; the channel's agent; a mention; the conductor in its own channel; the
+    agent of a channel of the dashboard; the conductor of direct messages; the fallback agent. Only active agents
+    answer: a rule whose agent is not active gives way to the next.
+    """
+    chosen = next((Route(agent, reason) for agent, reason in _rules(message, snapshot) if agent is not None), None)
+    return chosen or Route(None, _nobody(message, snapshot))
+
+
+def _rules(message: IncomingMessage, snapshot: Snapshot) -> Iterator[tuple[Candidate | None, str]]:
+    """Yield what each rule says, with its reason; a later rule is not looked at before it is its turn."""
+    by_id = {agent.id: agent for agent in snapshot.agents}
+    conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)
+    here = f"{message.address.platform}:{message.address.channel}"
+    yield by_id.get(snapshot.account_agent or 0), "all messages of this account are for the agent"
+    yield by_id.get(snapshot.bound_agent or 0), "the channel is bound to the agent"
+    yield by_id.get(mentioned(message.content, snapshot.agents) or 0), "the message mentions the agent"
+    yield (conductor if here in snapshot.rules.conductor_channels else None), "the channel is the conductor's"
+    yield by_id.get(dashboard_agent(message.address) or 0), "the channel is the agent's own on the dashboard"
+    yield (conductor if message.is_direct else None), "a direct message goes to the conductor"
+    yield _fallback(snapshot), "no rule names an agent, so the fallback agent answers"
+
+
+def dashboard_agent(address: Address) -> int | None:
+    """Return the id of the agent to which a channel of the dashboard belongs, by its name."""
+    number = address.channel.removeprefix(DASHBOARD_PREFIX)
+    named = number != address.channel and number.isascii() and number.isdecimal()
+    # Longer numbers are no ids, and too long ones no numbers to a database.
+    return int(number) if named and address.platform == DASHBOARD_PLATFORM and len(number) < 19 else None
+
+
+def _fallback(snapshot: Snapshot) -> Candidate | None:
+    slug = snapshot.rules.fallback
+    return next((agent for agent in snapshot.agents if slug and agent.slug == slug), None)
+
+
+def _nobody(message: IncomingMessage, snapshot: Snapshot) -> str:
+    if snapshot.account_agent is not None or snapshot.bound_agent is not None:
+        return "the agent that is meant to answer here is not active, and no other rule names one"
+    if message.is_direct:
+        return "there is no active conductor"
+    return "no agent is bound to the channel and none is mentioned"

@@ -1,0 +1,27 @@
+"""What people are shown of an answer once its tags are acted on (specification 003, steps 11 and 12)."""
+
+from collections.abc import Sequence
+
+from maestro.domain.jobs.delegations import Handover
+
+NOTED = "Noted."
+"""What is said of an answer that held nothing but tags: no message ends silently (design invariant 9)."""
+
+
+def shown(visible: str, told: Sequence[str], passed_on: Sequence[Handover]) -> str:
+    """Return the text of an answer: what it says without its tags, then a line for each thing people must be told.
+
+    An answer that says nothing by itself is given words, so that the person knows that it was heard.
+    """
+    words = visible or _instead(passed_on) or ("" if told else NOTED)
+    return "\n\n".join(part for part in (words, "\n".join(told)) if part)
+
+
+def _instead(passed_on: Sequence[Handover]) -> str:
+    asked = ", ".join(f"@{task.slug}" for task in passed_on if task.hears)
+    given = ", ".join(f"@{task.slug}" for task in passed_on if not task.hears)
+    return " ".join(
+        sentence
+        for sentence in (f"I am asking {asked}." if asked else "", f"I passed this on to {given}." if given else "")
+        if sentence
+    )

@@ -1,0 +1,236 @@
+"""What the tags of a conductor ask for, as values that keep the same rules as the API (specification 003, 11)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import JsonValue
+
+from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
+from maestro.domain.clients.edits import NewClient
+from maestro.domain.errors import InvalidEdit
+from maestro.domain.messages import DEFAULT_ACCOUNT, Address
+from maestro.domain.reading import read
+from maestro.domain.schedules.edits import NewSchedule
+from maestro.domain.tags.fields import fields
+from maestro.domain.tags.grammar import Tag, TagName
+
+HERE = "here"
+"""How a conductor names the channel that it was asked in."""
+
+AGENT_FIELDS = (
+    "name",
+    "role",
+    "description",
+    "system_prompt",
+    "model",
+    "fallbacks",
+    "tools",
+    "skills",
+    "voice",
+    "quirks",
+    "channels",
+    "allow_users",
+    "client",
+    "daily_budget",
+)
+SCHEDULE_FIELDS = ("agent", "name", "schedule", "prompt", "timezone", "platform", "account", "channel")
+CLIENT_FIELDS = ("name", "slug", "plan", "daily_budget")
+FIELDS: Mapping[TagName, Sequence[str]] = {
+    TagName.CREATE_AGENT: ("slug", *AGENT_FIELDS),
+    TagName.UPDATE_AGENT: (*AGENT_FIELDS, "status"),
+    TagName.CREATE_CRON: SCHEDULE_FIELDS,
+    TagName.CREATE_HEARTBEAT: SCHEDULE_FIELDS,
+    TagName.CREATE_CLIENT: CLIENT_FIELDS,
+}
+"""The fields of each tag, as models are taught them."""
+
+_ALIASES = {
+    "allowed_tools": "tools",
+    "daily_budget_usd": "daily_budget",
+    "permissions": "permission",
+    "channel_id": "channel",
+    "id": "channel",
+    "time_zone": "timezone",
+    "zone": "timezone",
+}
+_LISTS = frozenset({"fallbacks", "tools", "skills", "allow_users"})
+_TEXTS = (
+    frozenset(name for names in FIELDS.values() for name in names) - _LISTS - {"quirks", "channels", "daily_budget"}
+)
+_CHANNEL_FIELDS = ("platform", "channel", "account", "permission", "key_by_user")
+
+
+class _NewClient(NewClient):
+    plan: Literal["per_task", "monthly", "prepaid"] = "per_task"
+
+
+@dataclass(frozen=True)
+class AgentWish:
+    """An agent to make, and the channels that are to be its own."""
+
+    agent: NewAgent
+    channels: tuple[NewBinding, ...]
+
+
+@dataclass(frozen=True)
+class ChangeWish:
+    """What to change of an agent, and the channels that are to be its own besides."""
+
+    slug: str
+    change: AgentChange
+    channels: tuple[NewBinding, ...]
+
+
+def agent_wish(tag: Tag, asked_in: Address) -> AgentWish:
+    """Read CREATE_AGENT; raises ``InvalidEdit``."""
+    found = _filled(tag)
+    channels = _channels(found, asked_in)
+    return AgentWish(read(NewAgent, _with_slug(found, "slug")), channels)
+
+
+def change_wish(tag: Tag, asked_in: Address) -> ChangeWish:
+    """Read UPDATE_AGENT; raises ``InvalidEdit``, also when nothing is to be changed."""
+    found = _values(_fields(tag))
+    channels = _channels(found, asked_in)
+    if not found and not channels:
+        raise InvalidEdit(f"nothing to change is named; there are {', '.join(FIELDS[tag.name])}")
+    return ChangeWish(slug_of(tag.key), read(AgentChange, found), channels)
+
+
+def schedule_wish(tag: Tag, asked_in: Address) -> NewSchedule:
+    """Read CREATE_CRON or CREATE_HEARTBEAT; raises ``InvalidEdit``.
+
+    Without a channel, what the agent says goes where the conductor was asked.
+    """
+    found = _filled(tag)
+    return read(NewSchedule, {**_with_slug(found, "agent"), **_place(found, asked_in)})
+
+
+def client_wish(tag: Tag) -> NewClient:
+    """Read CREATE_CLIENT; raises ``InvalidEdit``."""
+    found = _filled(tag)
+    if "plan" in found:
+        found["plan"] = str(found["plan"]).lower().replace("-", "_").replace(" ", "_")
+    return read(_NewClient, found)
+
+
+def slug_of(written: str) -> str:
+    """Return the slug that was meant: models write it like a mention, or with capitals."""
+    return written.strip().removeprefix("@").lower()
+
+
+def _with_slug(found: Mapping[str, JsonValue], name: str) -> dict[str, JsonValue]:
+    """Return the fields with the slug that was meant in one of them."""
+    return {**found, name: slug_of(str(found[name]))} if name in found else {**found}
+
+
+def _filled(tag: Tag) -> dict[str, JsonValue]:
+    """Return the values of a tag that makes something: a field with nothing behind it is one that is left out."""
+    return _values({name: value for name, value in _fields(tag).items() if value not in ("", None)})
+
+
+def _fields(tag: Tag) -> dict[str, JsonValue]:
+    """Return the fields of a tag; where a text is expected, JSON's word for nothing is nothing."""
+    written = {**fields(tag.body, _TEXTS)}
+    personality = written.pop("personality", None)
+    found = _renamed(
+        {**written, **_object(personality, "personality", "voice and quirks")} if personality is not None else written
+    )
+    _known(found, FIELDS[tag.name])
+    return {name: "" if name in _TEXTS and value == "null" else value for name, value in found.items()}
+
+
+def _values(found: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return fields under the names of the values they are for."""
+    for name in _LISTS & found.keys():
+        found[name] = _words(found[name])
+    if "quirks" in found:
+        found["quirks"] = _lines(found["quirks"])
+    if "daily_budget" in found:
+        budget = found.pop("daily_budget")
+        found["daily_budget_usd"] = None if budget == "" else budget
+    return found
+
+
+def _renamed(written: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    found: dict[str, JsonValue] = {}
+    for key, value in written.items():
+        name = _ALIASES.get(key, key)
+        if name in found:
+            raise InvalidEdit(f"the field {name} stands there twice; write it once")
+        found[name] = value
+    return found
+
+
+def _known(found: Mapping[str, JsonValue], names: Sequence[str]) -> None:
+    unknown = next((name for name in found if name not in names), None)
+    if unknown is not None:
+        raise InvalidEdit(
+            f"there is no field {unknown[:40]}; there are {', '.join(names)}. Indent the further lines of a longer text"
+        )
+
+
+def _object(value: JsonValue, name: str, example: str) -> dict[str, JsonValue]:
+    if not isinstance(value, dict):
+        raise InvalidEdit(f"{name}: expected fields, such as {example}")
+    return value
+
+
+def _words(value: JsonValue) -> JsonValue:
+    """Return a list of names, which may be written with commas or blanks between them."""
+    return [*value.replace(",", " ").split()] if isinstance(value := _list(value), str) else value
+
+
+def _lines(value: JsonValue) -> JsonValue:
+    """Return a list of sentences, which may be written one a line."""
+    if not isinstance(value := _list(value), str):
+        return value
+    return [line.strip().removeprefix("- ") for line in value.splitlines() if line.strip()]
+
+
+def _list(value: JsonValue) -> JsonValue:
+    """Return what stands in brackets as a list: models forget the quotation marks of JSON."""
+    if not (isinstance(value, str) and value.startswith("[") and value.endswith("]")):
+        return value
+    return [part.strip().strip("\"'") for part in value[1:-1].split(",") if part.strip()]
+
+
+def _channels(found: dict[str, JsonValue], asked_in: Address) -> tuple[NewBinding, ...]:
+    """Take the channels out of the fields and read them."""
+    written = _list(found.pop("channels", None))
+    listed = written if isinstance(written, list) else [written] if written not in (None, "") else []
+    return tuple(_binding(one, asked_in) for one in listed)
+
+
+def _binding(written: JsonValue, asked_in: Address) -> NewBinding:
+    if isinstance(written, str | int):
+        written = {"channel": written}
+    place = _object(written, "channels", "platform and channel")
+    found = _renamed({_snake(name): value for name, value in place.items()})
+    _known(found, _CHANNEL_FIELDS)
+    return read(NewBinding, {**found, **_place(found, asked_in)})
+
+
+def _place(found: Mapping[str, JsonValue], asked_in: Address) -> dict[str, JsonValue]:
+    """Return platform, account and channel, those of the place where somebody asked for what is not named."""
+    channel = _text(found, "channel")
+    platform = _text(found, "platform") or asked_in.platform
+    if channel in ("", HERE):
+        if platform != asked_in.platform:
+            raise InvalidEdit(f"channel: name the channel on {platform[:40]}, where it is to be")
+        return {"platform": platform, "account": asked_in.account, "channel": asked_in.channel}
+    same = asked_in.account if platform == asked_in.platform else DEFAULT_ACCOUNT
+    return {"platform": platform, "account": _text(found, "account") or same, "channel": channel}
+
+
+def _text(found: Mapping[str, JsonValue], name: str) -> str:
+    """Return a text; ids of platforms are often written as numbers."""
+    value = found.get(name, "")
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return str(value).strip()
+    raise InvalidEdit(f"{name}: expected a text")
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")

@@ -1,0 +1,140 @@
+"""The prompt: layers in a cache-friendly order, each within its share of the budget (specification 003, step 6)."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.context.history import Shown, Utterance, select_history, show_asked
+from maestro.domain.context.layers import Layer, LayerName, LayerSize, Room, joined
+from maestro.domain.context.persona import Colleague, persona
+from maestro.domain.context.recollection import ToldFacts, other_facts, state, sticky_facts, summaries
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.llm.prompts import PromptMessage, Role
+from maestro.domain.llm.tokens import MESSAGE_OVERHEAD
+from maestro.domain.media import MAX_IMAGES
+from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.quoting import NAME_CHARS, quoted
+from maestro.domain.skills.skill import Skill
+
+SHORTEST_ASKED = 200
+"""Tokens of what is to be answered that are shown in any case."""
+
+
+@dataclass(frozen=True)
+class Matter:
+    """What a job is to answer: the turns, oldest first, what was said before, newest first, and who asks.
+
+    ``summaries`` are of this conversation, newest first.
+    """
+
+    turns: tuple[Utterance, ...]
+    earlier: tuple[Utterance, ...] = ()
+    summaries: tuple[Compaction, ...] = ()
+    user_name: str = ""
+
+    @property
+    def text(self) -> str:
+        """What is to be answered, as one text."""
+        return "\n".join(turn.content for turn in self.turns)
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What an agent knows and can do beside its own words.
+
+    ``tools`` are the names of those it may call, ``facts`` are best first, ``skills`` those chosen for what is asked.
+    """
+
+    tools: Collection[str] = ()
+    colleagues: tuple[Colleague, ...] = ()
+    skills: tuple[Skill, ...] = ()
+    facts: Sequence[MemoryFact] = ()
+    states: Sequence[MemoryState] = ()
+
+
+@dataclass(frozen=True)
+class Composition:
+    """A prompt, what each of its layers takes, and the facts that it tells."""
+
+    messages: tuple[PromptMessage, ...]
+    layers: tuple[LayerSize, ...]
+    facts: tuple[MemoryFact, ...]
+
+    @property
+    def tokens(self) -> int:
+        """What the whole takes."""
+        return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
+
+
+def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
+    """Return the prompt: one leading system message, what was said before, and what is to be answered (decision 6).
+
+    It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt included, and
+    ``SHORTEST_ASKED`` tokens of what is asked. The rest has its room in this order: sticky facts a quarter of what is
+    left; what is asked all it needs, with its middle left out where it does not fit; skills a third, each whole or not
+    at all; other facts a quarter; state a quarter; summaries a third, the newest one first; earlier messages the rest,
+    the newest first.
+    """
+    own = persona(agent, knowledge.tools, knowledge.colleagues, budget)
+    moment = Layer(LayerName.MOMENT, f"Today is {today.isoformat()}." + _person(matter.user_name))
+    room = Room(budget - MESSAGE_OVERHEAD)
+    for layer in (*own, moment):
+        room.take(layer)
+    sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
+    shown = show_asked(matter.turns, max(room.left, SHORTEST_ASKED))
+    room.left -= sum(turn.tokens for turn in shown)
+    skills = room.take(_skills(knowledge.skills, room.share(3)))
+    others = _take(room, other_facts(knowledge.facts, room.share(4)))
+    states = room.take(state(knowledge.states, room.share(4)))
+    gone = room.take(summaries(matter.summaries, room.share(3)))
+    images = MAX_IMAGES - sum(len(turn.turn.images) for turn in shown)
+    earlier = select_history(matter.earlier, room.left, images)
+    changing = (skills, sticky.layer, others.layer, states, moment, gone)
+    return Composition(
+        messages=(_system(own, changing), *(turn.turn for turn in (*earlier, *shown))),
+        layers=(
+            *(layer.size for layer in (*own, *changing) if layer.text),
+            _turns(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(matter.earlier)} messages"),
+            _turns(LayerName.ASKED, shown, _cut(shown)),
+        ),
+        facts=(*sticky.facts, *others.facts),
+    )
+
+
+def _system(own: Sequence[Layer], changing: Sequence[Layer]) -> PromptMessage:
+    """Return the system message, which says where the beginning ends that is the same for every message."""
+    return PromptMessage(role=Role.SYSTEM, content=joined((*own, *changing)), stable=len(joined(own)))
+
+
+def _take(room: Room, told: ToldFacts) -> ToldFacts:
+    room.take(told.layer)
+    return told
+
+
+def _skills(skills: Sequence[Skill], budget: int) -> Layer:
+    """Return the instructions of the skills that fit, the best first; half a skill would mislead."""
+    chosen: list[tuple[str, str]] = []
+    for skill in skills:
+        text = f"Instructions that may help with what is asked now ({quoted(skill.name, NAME_CHARS)}):\n{skill.body}"
+        tokens = Layer(LayerName.SKILLS, text).tokens
+        if tokens <= budget:
+            chosen.append((skill.slug, text))
+            budget -= tokens
+    left_out = [skill.slug for skill in skills if skill.slug not in dict(chosen)]
+    note = ", ".join([*(slug for slug, _ in chosen), *(f"{slug} left out" for slug in left_out)])
+    return Layer(LayerName.SKILLS, "\n\n".join(text for _, text in chosen), note)
+
+
+def _turns(name: LayerName, shown: Sequence[Shown], note: str) -> LayerSize:
+    characters = sum(len(turn.turn.content) for turn in shown)
+    return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in shown), note=note)
+
+
+def _cut(shown: Sequence[Shown]) -> str:
+    left_out = sum(turn.left_out for turn in shown)
+    return f"{left_out} characters left out" if left_out else ""
+
+
+def _person(user_name: str) -> str:
+    return f" You are talking with a person called {quoted(user_name, NAME_CHARS)}." if user_name.strip() else ""

@@ -1,0 +1,137 @@
+"""What was said, as the turns of a prompt (specification 003, step 6)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from maestro.domain.conversations.conversation import Line
+from maestro.domain.llm.prompts import PromptMessage, Role
+from maestro.domain.llm.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, shorten
+from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
+from maestro.domain.quoting import quoted_lines
+
+_POSES = re.compile(r"\[\s*agent\b", re.IGNORECASE)
+"""How the line begins under which another agent's words stand; see ``persona.said_by``."""
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """Something that was said; ``tokens`` are those of its text.
+
+    ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
+    """
+
+    role: Role
+    content: str
+    tokens: int
+    message_id: int | None = None
+    files: tuple[MediaFile, ...] = ()
+    author: str = ""
+
+    @classmethod
+    def of(cls, message: Line, files: Sequence[MediaFile] = (), author: str = "") -> "Utterance":
+        """Return what a stored message says."""
+        return cls(message.role, message.content, message.token_estimate, message.id, tuple(files), author)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An utterance as the model sees it, what that takes in tokens, and how many characters were left out of it."""
+
+    turn: PromptMessage
+    tokens: int
+    left_out: int = 0
+
+
+def show_asked(asked: Sequence[Utterance], room: int) -> tuple[Shown, ...]:
+    """Return what is to be answered, oldest first: all of it, whole where there is room.
+
+    Where there is not, the longest give way first: of those the beginning and the end are shown, with a mark between.
+    Images go along newest first, at most ten in all and only where they fit; every other file is named in the text.
+    """
+    left = room
+    texts: dict[int, Shown] = {}
+    shortest_first = sorted(range(len(asked)), key=lambda place: _named(asked[place]).tokens)
+    for done, place in enumerate(shortest_first):
+        texts[place] = _within(_named(asked[place]), left // (len(asked) - done))
+        left -= texts[place].tokens
+    images = MAX_IMAGES
+    for place in reversed(range(len(asked))):
+        shown = texts[place] if texts[place].left_out else _pictured(asked[place], left, images)
+        left -= shown.tokens - texts[place].tokens
+        images -= len(shown.turn.images)
+        texts[place] = shown
+    return tuple(texts[place] for place in range(len(asked)))
+
+
+def select_history(newest_first: Sequence[Utterance], room: int, images: int = MAX_IMAGES) -> tuple[Shown, ...]:
+    """Return what was said before and fits, oldest first.
+
+    The first utterance that does not fit ends the selection, so that the history has no holes. It begins with what a
+    person said: an answer whose question is gone says little, and some providers refuse a history that begins with it.
+    """
+    chosen: list[Shown] = []
+    for utterance in newest_first:
+        shown = _pictured(utterance, room, images)
+        room -= shown.tokens
+        if room < 0:
+            break
+        images -= len(shown.turn.images)
+        chosen.append(shown)
+    while chosen and not _a_person(newest_first[len(chosen) - 1]):
+        chosen.pop()
+    return tuple(reversed(chosen))
+
+
+def _a_person(utterance: Utterance) -> bool:
+    return utterance.role is Role.USER and not utterance.author
+
+
+def _named(utterance: Utterance) -> Shown:
+    """Show an utterance with its files by name only."""
+    return _shown(utterance, ())
+
+
+def _pictured(utterance: Utterance, room: int, images: int) -> Shown:
+    """Show an utterance with as many of its pictures as may go along and fit."""
+    pictures = [file for file in utterance.files if file.is_picture]
+    if not pictures:
+        return _named(utterance)
+    affordable = max(0, min(images, (room - _named(utterance).tokens) // IMAGE_TOKENS))
+    return _shown(utterance, pictures[:affordable])
+
+
+def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
+    text = _text(utterance, {file.seq for file in pictures})
+    own = text == utterance.content
+    turn = PromptMessage(
+        role=Role.USER if utterance.author else utterance.role,
+        content=text,
+        images=tuple(file.image for file in pictures),
+        # Text that is not the stored message's own is kept with the prompt.
+        message_id=utterance.message_id if own else None,
+    )
+    tokens = utterance.tokens if own else estimate(text)
+    return Shown(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures))
+
+
+def _text(utterance: Utterance, shown: set[int]) -> str:
+    """Return what is read: the words of another agent under its name, each line quoted.
+
+    A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
+    """
+    if utterance.author:
+        return f"{utterance.author}\n{quoted_lines(utterance.content)}"
+    text = prompt_text(utterance.content, utterance.files, shown) if utterance.files else utterance.content
+    if utterance.role is not Role.USER or not _POSES.search(text):
+        return text
+    return "".join(f"> {line}" if _POSES.match(line.lstrip()) else line for line in text.splitlines(keepends=True))
+
+
+def _within(shown: Shown, room: int) -> Shown:
+    """Return the same within so many tokens."""
+    if shown.tokens <= room:
+        return shown
+    text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
+    turn = shown.turn.model_copy(update={"content": text, "message_id": None})
+    return replace(shown, turn=turn, tokens=MESSAGE_OVERHEAD + estimate(text), left_out=left_out)

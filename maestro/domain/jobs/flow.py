@@ -1,0 +1,165 @@
+"""The payloads of the flow's steps: ids and words only, never text, so that no history holds what people say."""
+
+from enum import StrEnum
+
+from maestro.domain.deliveries import Purpose
+from maestro.domain.jobs.job import JobStatus, Priority, StepRef
+from maestro.domain.tools import ToolState
+from maestro.domain.values import Value
+
+
+class RouteAction(StrEnum):
+    """What routing decided."""
+
+    ANSWER = "answer"
+    REPLY = "reply"
+    DROP = "drop"
+
+
+class RouteOutcome(Value):
+    """Who answers; ``typing`` says whether the indicator was started by the process that routed."""
+
+    action: RouteAction
+    agent: str = ""
+    reason: str = ""
+    typing: bool = False
+    media: bool = False
+
+
+class MediaOutcome(Value):
+    """How many files were fetched, how many cannot be had, and in how many somebody speaks whom nobody has heard."""
+
+    files: int
+    unavailable: int = 0
+    voices: int = 0
+
+
+class VoiceOutcome(Value):
+    """How many voices there were to listen to, and of how many there is a transcript now."""
+
+    voices: int
+    transcribed: int = 0
+
+
+class ConversationOutcome(Value):
+    """Where the message was recorded, and whether the conversation has grown too long for the agent's model."""
+
+    conversation_id: int
+    message_id: int
+    compaction_due: bool = False
+
+
+class CompactionOutcome(Value):
+    """What a compaction took away and what it learned; ``compaction_id`` is 0 when nothing could go."""
+
+    compaction_id: int
+    archived: int = 0
+    facts: int = 0
+    tokens_saved: int = 0
+
+
+class ContextOutcome(Value):
+    """The stored prompt."""
+
+    prompt_id: int
+    turns: int
+    tokens: int
+
+
+class ModelStep(StepRef):
+    """One model call; ``number`` counts the job's calls from 1. A final one must be answered without tools."""
+
+    number: int
+    final: bool = False
+
+
+class ModelOutcome(Value):
+    """What a model call took, and the names of the tools it asks for; the answer itself stays in the store."""
+
+    number: int
+    model: str
+    provider: str
+    account: str
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    tools: tuple[str, ...] = ()
+
+
+class ToolStep(StepRef):
+    """One tool call: the number of the model call that asked for it, and its place in the answer, from 0."""
+
+    number: int
+    place: int
+
+
+class ToolOutcome(Value):
+    """What became of a tool call; its result stays in the store."""
+
+    state: ToolState
+
+
+class ParkStep(StepRef):
+    """The steps that cannot go on, by name."""
+
+    steps: tuple[str, ...]
+
+
+class ParkOutcome(Value):
+    """The job's status after it gave its place back; another one than waiting if somebody ended it."""
+
+    status: JobStatus
+
+
+class AnswerStep(StepRef):
+    """The model call whose answer is final."""
+
+    number: int
+
+
+class AnswerOutcome(Value):
+    """Where the answer was recorded, and which jobs it began; ``heard`` by another agent, an answer is not sent.
+
+    ``priority`` is that of the begun jobs.
+    """
+
+    message_id: int
+    heard: bool = False
+    begun: tuple[str, ...] = ()
+    priority: int = Priority.DELEGATION
+
+
+class TakenUp(Value):
+    """Who works on a task, for which conversation, and whether only the agent that gave it hears the result."""
+
+    agent: str
+    conversation_id: int
+    heard: bool
+    typing: bool
+
+
+class DeliverStep(StepRef):
+    """What to send, and whether the job is over once it is sent."""
+
+    purpose: Purpose
+    closes: bool
+
+
+class DeliverOutcome(Value):
+    """How many chunks were sent."""
+
+    chunks: int
+
+
+class CloseStep(StepRef):
+    """How an unsuccessful run ends; ``error`` is the name of a class. A later run of the job is not touched."""
+
+    run: int
+    status: JobStatus
+    error: str = ""
+
+
+class CloseOutcome(Value):
+    """The job's final status; another one than asked for if it had ended already."""
+
+    status: JobStatus

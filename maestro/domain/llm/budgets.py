@@ -1,0 +1,165 @@
+"""Budgets: how much may be spent in a day by whom, reserved before a call and settled after it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+
+from sqlmodel import Field, SQLModel
+
+from maestro.domain.columns import text_of
+from maestro.domain.llm.prompts import CallPurpose
+
+DUST = 1e-9
+"""US dollars that are nothing: what adding and taking away leaves behind."""
+
+
+class BudgetScope(StrEnum):
+    """Whose spending is counted together; ``day`` is everything."""
+
+    DAY = "day"
+    AGENT = "agent"
+    CLIENT = "client"
+    CONVERSATION = "conversation"
+
+
+class Spending(SQLModel, table=True):
+    """What one scope has spent on one day (UTC), and what calls under way have reserved; US dollars.
+
+    ``subject`` is the id of the agent, client or conversation as text, empty for everything.
+    """
+
+    __tablename__ = "spending"
+
+    day: date = Field(primary_key=True)
+    scope: BudgetScope = Field(primary_key=True, sa_type=text_of(BudgetScope))
+    subject: str = Field(primary_key=True)
+    spent_usd: float = 0.0
+    reserved_usd: float = 0.0
+
+
+class Reservation(SQLModel, table=True):
+    """The estimated cost of a call under way, in the day it began; one per call, whatever its attempts."""
+
+    __tablename__ = "reservations"
+
+    job_id: str = Field(primary_key=True)
+    purpose: CallPurpose = Field(primary_key=True, sa_type=text_of(CallPurpose))
+    number: int = Field(primary_key=True)
+    day: date
+    amount_usd: float
+    scopes: str
+
+
+class Client(SQLModel, table=True):
+    """Who pays for an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own.
+
+    ``plan`` is how the client is billed, a word for the operator's books; the slug is empty where nobody gave one.
+    """
+
+    __tablename__ = "clients"
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str = Field(unique=True)
+    slug: str = ""
+    plan: str = "per_task"
+    daily_budget_usd: float | None = None
+    configured: bool = False
+
+
+Scope = tuple[BudgetScope, str]
+"""A scope and its subject, as in ``Spending``."""
+
+
+@dataclass(frozen=True)
+class Payer:
+    """Whom the calls of a job are charged to, by ids and names, with the daily limits they have of their own."""
+
+    agent_id: int | None = None
+    agent: str | None = None
+    agent_usd: float | None = None
+    client_id: int | None = None
+    client: str | None = None
+    client_usd: float | None = None
+    conversation_id: int | None = None
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """Return every scope in which its spending counts."""
+        named = (
+            (BudgetScope.AGENT, self.agent_id),
+            (BudgetScope.CLIENT, self.client_id),
+            (BudgetScope.CONVERSATION, self.conversation_id),
+        )
+        return ((BudgetScope.DAY, ""), *((scope, str(subject)) for scope, subject in named if subject is not None))
+
+
+@dataclass(frozen=True)
+class DailyBudgets:
+    """What may be spent in a day (UTC) in each scope, US dollars; 0 for no limit.
+
+    ``fallback_model`` is asked instead when an agent, a client or a conversation has spent its budget; empty: nobody.
+    """
+
+    day_usd: float = 0.0
+    agent_usd: float = 0.0
+    client_usd: float = 0.0
+    conversation_usd: float = 0.0
+    fallback_model: str = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much one scope may spend in a day; ``name`` is what people call its subject."""
+
+    scope: BudgetScope
+    subject: str
+    usd: float
+    name: str = ""
+
+    def __str__(self) -> str:
+        """Say it to an operator, with the setting that changes it."""
+        setting, own = _SETTINGS[self.scope]
+        whose = f"of {self.scope} {self.name or self.subject}" if self.subject else "of everybody together"
+        return f"the daily budget {whose}, {self.usd:g} US dollars (budgets.{setting}{own})"
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one scope has spent and reserved on a day."""
+
+    spent_usd: float = 0.0
+    reserved_usd: float = 0.0
+
+
+_SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
+    BudgetScope.DAY: ("dayUsd", ""),
+    BudgetScope.AGENT: ("agentDayUsd", " or the agent's dailyBudgetUsd"),
+    BudgetScope.CLIENT: ("clientDayUsd", " or the client's dailyBudgetUsd"),
+    BudgetScope.CONVERSATION: ("conversationDayUsd", ""),
+}
+
+
+def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[Limit, ...]:
+    """Return the limits that the calls of a payer must keep, that of everybody together first.
+
+    A limit of an agent's or a client's own takes the place of the general one; 0 is none in either place.
+    """
+    agent = budgets.agent_usd if payer.agent_usd is None else payer.agent_usd
+    client = budgets.client_usd if payer.client_usd is None else payer.client_usd
+    usd = {
+        BudgetScope.DAY: (budgets.day_usd, ""),
+        BudgetScope.AGENT: (agent, payer.agent or ""),
+        BudgetScope.CLIENT: (client, payer.client or ""),
+        BudgetScope.CONVERSATION: (budgets.conversation_usd, ""),
+    }
+    every = (Limit(scope, subject, *usd[scope]) for scope, subject in payer.scopes)
+    return tuple(limit for limit in every if limit.usd > 0)
+
+
+def exceeded(limits: Sequence[tuple[Limit, Level]]) -> Limit | None:
+    """Return the first limit that is used up, counting what calls under way may still cost; None when none is.
+
+    A call is let through while anything is left, so that a budget is overspent by at most one call's estimate.
+    """
+    return next((limit for limit, level in limits if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)

@@ -1,0 +1,101 @@
+"""The record of every model call: what was sent, what came back, what it cost (design invariant 5)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, LargeBinary, SQLModel, UniqueConstraint
+
+from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.llm.prompts import CallPurpose, Usage
+
+
+class CallState(StrEnum):
+    """``sent`` is committed before the request leaves; interrupted: broken off, or its process died."""
+
+    SENT = "sent"
+    ANSWERED = "answered"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class CallEstimate:
+    """What a call is expected to take before its answer says; ``cost_usd`` is None when the price is unknown."""
+
+    provider: str
+    model: str
+    input_tokens: int
+    cost_usd: float | None
+    account: str = ""
+
+
+NO_TOKENS = Usage()
+
+
+@dataclass(frozen=True)
+class Expense:
+    """What a call took that brought no answer; ``cost_usd`` is None when the price is unknown or nobody said."""
+
+    usage: Usage = NO_TOKENS
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+
+
+class LLMCall(SQLModel, table=True):
+    """One attempt at one model call, which is one request to one account.
+
+    ``request`` is the digest of what was sent, ``tool_calls`` the JSON of the tools it asks for, empty when it asks for
+    none; ``cost_usd`` is None when unknown.
+    """
+
+    __tablename__ = "llm_calls"
+    __table_args__ = (UniqueConstraint("job_id", "purpose", "number", "attempt"),)
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    purpose: CallPurpose = Field(default=CallPurpose.ANSWER, sa_type=text_of(CallPurpose))
+    number: int
+    attempt: int
+    state: CallState = Field(sa_type=text_of(CallState))
+    request: str
+    content: str = ""
+    tool_calls: str = ""
+    provider: str = ""
+    model: str = ""
+    account: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+    finish_reason: str = ""
+    error: str = ""
+    started_at: datetime = Field(sa_type=UtcDateTime)
+    finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    duration_ms: int | None = None
+
+
+class Prompt(SQLModel, table=True):
+    """What a job says to the model, as references: parts by digest, history by message id.
+
+    ``layers`` is the JSON of what the system message is made of, in order.
+    """
+
+    __tablename__ = "prompts"
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id", unique=True)
+    turns: str
+    layers: str = "[]"
+    tokens: int
+    created_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class PromptPart(SQLModel, table=True):
+    """A compressed text kept once, by the SHA-256 of its content."""
+
+    __tablename__ = "prompt_parts"
+
+    digest: str = Field(primary_key=True)
+    body: bytes = Field(sa_type=LargeBinary)

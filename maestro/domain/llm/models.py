@@ -1,0 +1,229 @@
+"""What we know about models: context windows in tokens and list prices in US dollars.
+
+The tables are ours because a library's figures change under one's feet. A name is looked up without its provider
+(``openrouter/anthropic/claude-sonnet-4-6``), vendor prefix (``us.anthropic.claude-...``), date and release suffix,
+by its longest known beginning.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from maestro.domain.llm.prompts import Usage
+
+FALLBACK_WINDOW = 8_192
+"""Tokens; the window of a model nobody knows."""
+
+RESERVE_TOKENS = 20_000
+"""Tokens of a large window that are kept for the answer and for what an estimate may be wrong by (decision 6)."""
+
+OLLAMA = "ollama"
+"""The provider that cuts a prompt silently at the window its request names, and that asks for no money."""
+
+OPENROUTER = "openrouter"
+"""The provider that hands on what it is asked to the vendors that its models' names begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """List prices in US dollars per million tokens; what an account really pays may differ.
+
+    Of the price of input, a token read from the provider's cache costs ``cached_share`` and one written to it
+    ``cache_write_share``.
+    """
+
+    input_usd: float
+    output_usd: float
+    cached_share: float = 1.0
+    cache_write_share: float = 1.0
+
+    def cost(self, input_tokens: int, output_tokens: int, cached: int = 0, cache_written: int = 0) -> float:
+        """Return what a call costs in US dollars; ``cached`` and ``cache_written`` are parts of the input."""
+        plain = input_tokens - cached - cache_written
+        read = plain + cached * self.cached_share + cache_written * self.cache_write_share
+        return (read * self.input_usd + output_tokens * self.output_usd) / 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A model's window in tokens and its price; None for what is not known."""
+
+    window: int | None = None
+    price: Price | None = None
+
+
+ModelLookup = Callable[[str], ModelFacts]
+"""A second opinion on a model, by its name."""
+
+
+_WINDOWS: Mapping[str, int] = {
+    "claude": 200_000,
+    "gpt-4.1": 1_000_000,
+    "gpt-4o": 128_000,
+    "gpt-5": 272_000,
+    "gpt-5-chat": 128_000,
+    "o3": 200_000,
+    "o4-mini": 200_000,
+    "gemini-2.0": 1_000_000,
+    "gemini-2.5": 1_000_000,
+}
+
+# Anthropic's shares are the same for all of its models.
+_OPUS, _OPUS_4_5 = Price(15, 75, 0.1, 1.25), Price(5, 25, 0.1, 1.25)
+_SONNET, _HAIKU = Price(3, 15, 0.1, 1.25), Price(1, 5, 0.1, 1.25)
+
+# Opus became cheaper with 4.5; names that do not say pay the older, higher price.
+_FAMILY_PRICES: Mapping[str, Price] = {
+    "claude-3-opus": _OPUS,
+    "claude-opus": _OPUS,
+    "claude-4-opus": _OPUS,
+    "claude-opus-4-5": _OPUS_4_5,
+    "claude-opus-4-6": _OPUS_4_5,
+    "claude-opus-4-7": _OPUS_4_5,
+    "claude-opus-4-8": _OPUS_4_5,
+    "claude-3-5-sonnet": _SONNET,
+    "claude-3-7-sonnet": _SONNET,
+    "claude-4-sonnet": _SONNET,
+    "claude-sonnet-4": _SONNET,
+    "claude-haiku-4-5": _HAIKU,
+}
+
+# Here a longer name is another model at another price: gpt-5-pro costs twelve times gpt-5.
+_PRICES: Mapping[str, Price] = {
+    "gpt-4.1": Price(2, 8, 0.25),
+    "gpt-4.1-mini": Price(0.4, 1.6, 0.25),
+    "gpt-4.1-nano": Price(0.1, 0.4, 0.25),
+    "gpt-4o": Price(2.5, 10, 0.5),
+    "gpt-4o-mini": Price(0.15, 0.6, 0.5),
+    "gpt-5": Price(1.25, 10, 0.1),
+    "gpt-5-mini": Price(0.25, 2, 0.1),
+    "gpt-5-nano": Price(0.05, 0.4, 0.1),
+    "o3": Price(2, 8, 0.25),
+    "o3-mini": Price(1.1, 4.4, 0.5),
+    "o4-mini": Price(1.1, 4.4, 0.25),
+    "gemini-2.0-flash": Price(0.1, 0.4, 0.25),
+    "gemini-2.0-flash-lite": Price(0.075, 0.3, 0.25),
+    "gemini-2.5-pro": Price(1.25, 10, 0.1),
+    "gemini-2.5-flash": Price(0.3, 2.5, 0.1),
+    "gemini-2.5-flash-lite": Price(0.1, 0.4, 0.1),
+}
+
+_FAMILIES: Mapping[str, str] = {
+    "claude": "anthropic",
+    "gpt-": "openai",
+    "o1": "openai",
+    "o3": "openai",
+    "o4": "openai",
+    "gemini": "gemini",
+}
+
+_RELEASE = re.compile(r"(-\d{4}-\d\d-\d\d|-\d{3}|-latest)?")
+"""What may follow the name of a model without making it another one."""
+
+Entry = TypeVar("Entry")
+
+
+class ModelTable:
+    """Windows and prices (decision 4): the configured ones, then our own, then those of a second opinion.
+
+    ``configured`` goes by a model's name without its provider, or the beginning of it.
+    """
+
+    def __init__(self, configured: Mapping[str, ModelFacts] | None = None, lookup: ModelLookup | None = None) -> None:
+        self._configured = {_name(name): facts for name, facts in (configured or {}).items()}
+        self._lookup = lookup or (lambda _: ModelFacts())
+
+    def context_window(self, model: str) -> int:
+        """Return the tokens of a model's window, ``FALLBACK_WINDOW`` when nobody knows; name its provider if you can.
+
+        Ollama cuts at what a request asks for, so a table of what its models could do is no evidence there.
+        """
+        known = self._of(model).window or _longest(model, _WINDOWS)
+        if known is None and provider_of(model) != OLLAMA:
+            known = self._lookup(model).window
+        return known or FALLBACK_WINDOW
+
+    def price(self, model: str) -> Price | None:
+        """Return the list price of a model, None when nobody knows it; name its provider if you can."""
+        listed = self._listed(model)
+        configured = self._of(model).price
+        if configured is None or listed is None:
+            return configured or listed
+        return replace(listed, input_usd=configured.input_usd, output_usd=configured.output_usd)
+
+    def cost(self, model: str, took: Usage) -> float | None:
+        """Return what a call of a model costs in US dollars, None when nobody knows its price."""
+        known = self.price(model)
+        if known is None:
+            return None
+        return known.cost(took.input_tokens, took.output_tokens, took.cached_tokens, took.cache_write_tokens)
+
+    def _of(self, model: str) -> ModelFacts:
+        return _longest(model, self._configured) or ModelFacts()
+
+    def _listed(self, model: str) -> Price | None:
+        if provider_of(model) == OLLAMA:
+            return None
+        return price(model) or self._lookup(model).price
+
+
+def reserve(window_tokens: int) -> int:
+    """Return the tokens of a window that no prompt may use: 20,000, or a quarter of a small window (decision 6)."""
+    return min(RESERVE_TOKENS, window_tokens // 4)
+
+
+def prompt_budget(window_tokens: int) -> int:
+    """Return the tokens that a prompt may take."""
+    return window_tokens - reserve(window_tokens)
+
+
+def price(model: str) -> Price | None:
+    """Return the list price of a model in our own table, None when it is not there; see ``ModelTable.price``."""
+    name = _name(model)
+    exact = (known for key, known in _PRICES.items() if _is_release_of(name, key))
+    return next(exact, None) or _longest(model, _FAMILY_PRICES)
+
+
+def provider_of(model: str) -> str:
+    """Return the provider a model name says or implies, ``""`` when it does neither."""
+    provider, slash, _ = model.partition("/")
+    return provider.lower() if slash else _longest(model, _FAMILIES) or ""
+
+
+def bare(model: str) -> str:
+    """Return a model name without its provider: ``openai/gpt-4o`` is ``gpt-4o``."""
+    return model.partition("/")[2] or model
+
+
+def own_name(provider: str, model: str) -> str:
+    """Return a model's name as its provider knows it: ``openai/gpt-4o`` is ``gpt-4o`` to OpenAI.
+
+    At OpenRouter every name has a vendor, for its own models itself: ``openrouter/auto`` stays what it is.
+    """
+    name = bare(model)
+    own = provider_of(model) == provider and (provider != OPENROUTER or "/" in name)
+    return name if own else model
+
+
+def _longest(model: str, table: Mapping[str, Entry]) -> Entry | None:
+    """Find the entry whose key is the longest beginning of the model's own name."""
+    name = _name(model)
+    known = [key for key in table if _begins(name, key)]
+    return table[max(known, key=len)] if known else None
+
+
+def _name(model: str) -> str:
+    """Return the model's own name; some write the version of a Claude with a dot."""
+    name = model.lower().rpartition("/")[2].rpartition("anthropic.")[2]
+    return name.replace(".", "-") if name.startswith("claude") else name
+
+
+def _begins(name: str, key: str) -> bool:
+    """Tell whether a name begins with a key and the key ends at a border: ``o3`` is not ``o365``, 5 not 5.1."""
+    rest = name.removeprefix(key)
+    return name.startswith(key) and (not rest or not key[-1].isalnum() or not (rest[0].isalnum() or rest[0] == "."))
+
+
+def _is_release_of(name: str, key: str) -> bool:
+    return name.startswith(key) and _RELEASE.fullmatch(name.removeprefix(key)) is not None

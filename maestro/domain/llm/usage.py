@@ -1,0 +1,107 @@
+"""What model calls took and cost, kept for the bill even when a conversation is deleted."""
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+
+from sqlmodel import Field, Index, SQLModel
+
+from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.llm.calls import CallState
+
+VOICE = "voice"
+"""The purpose of a transcription, which is no call for a text."""
+
+
+class UsageRow(SQLModel, table=True):
+    """A row of ``usage_log``: one request to one account, however it ended.
+
+    ``purpose`` is that of the call, or ``VOICE``. ``cost_usd`` is None when the price is unknown, which is not the same
+    as free; of an interrupted call it is an estimate. Tokens are 0 where nobody said. Names stand here as they were.
+    """
+
+    __tablename__ = "usage_log"
+    __table_args__ = (Index("ix_usage_log_at", "at"), Index("ix_usage_log_job_id", "job_id", "number", "attempt"))
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(sa_type=UtcDateTime)
+    job_id: str
+    purpose: str
+    number: int
+    attempt: int
+    agent_id: int | None = None
+    client_id: int | None = None
+    conversation_id: int | None = None
+    provider: str
+    model: str
+    account: str
+    state: CallState = Field(sa_type=text_of(CallState))
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost_usd: float | None = None
+    duration_ms: int | None = None
+    error: str = ""
+
+
+class UsageBy(StrEnum):
+    """What usage is added up by."""
+
+    DAY = "day"
+    AGENT = "agent"
+    CLIENT = "client"
+    ACCOUNT = "account"
+    MODEL = "model"
+    CONVERSATION = "conversation"
+    JOB = "job"
+
+
+@dataclass(frozen=True)
+class Period:
+    """Whole days, UTC, the first and the last included."""
+
+    since: date
+    until: date
+
+    @property
+    def begins(self) -> datetime:
+        """The first moment in it."""
+        return datetime.combine(self.since, time(), UTC)
+
+    @property
+    def ends(self) -> datetime:
+        """The first moment after it."""
+        return datetime.combine(self.until + timedelta(days=1), time(), UTC)
+
+
+@dataclass(frozen=True)
+class UsageMark:
+    """The last sum of a page; ``cost_usd`` is what the sums are sorted by, where they are not days."""
+
+    key: str
+    cost_usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class UsageSum:
+    """What all requests of one day, agent, ... took; ``key`` is its name, empty for those that belong to none.
+
+    Tokens and ``cost_usd`` leave out the interrupted ones, which are estimated apart. A cost is None when none of its
+    requests has a known one, and says nothing of the ``unknown_cost`` ones: their price is not known.
+    """
+
+    key: str
+    calls: int
+    failures: int
+    interrupted: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float | None
+    unknown_cost: int
+    interrupted_cost_usd: float | None
+
+    @property
+    def mark(self) -> UsageMark:
+        """Where a page ends that ends with this."""
+        return UsageMark(self.key, self.cost_usd or 0.0)

@@ -1,0 +1,14 @@
+"""What an agent's answer wants remembered, read from its tags (decisions 7 and 8)."""
+
+from maestro.domain.memory.facts import Fact, category_of, one_line
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.tags.grammar import Tag
+
+
+def fact_of(tag: Tag) -> Fact | str:
+    """Return the fact that a memory tag holds, in one line, or why there is none, in a sentence."""
+    category = category_of(tag.key) if tag.complete else None
+    if category is None:
+        return f"{tag.key!r} is no category; write one of {', '.join(FactCategory)}."
+    content = one_line(tag.body)
+    return Fact(category, content) if content else "There was nothing to remember."

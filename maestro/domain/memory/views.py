@@ -1,0 +1,112 @@
+"""What an agent remembers as operators see and change it, on the API and on the command line alike."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
+from maestro.domain.texts import storable
+from maestro.domain.values import Value, View
+
+LIMIT = 100
+MOST = 1000
+STATES = 1000
+"""How many states are shown at most."""
+
+
+def _said(text: str) -> str:
+    text = " ".join(storable(text).split())
+    if not text:
+        raise ValueError("a fact needs words")
+    if len(text) > MAX_FACT_CHARS:
+        raise ValueError(
+            f"the fact has {len(text)} characters, at most {MAX_FACT_CHARS} are kept; shorten or divide it"
+        )
+    return text
+
+
+FactText = Annotated[str, AfterValidator(_said)]
+Confidence = Annotated[float, Field(ge=0, le=1)]
+Place = Annotated[str, Field(max_length=2_000)]
+
+
+class FactView(View):
+    """A fact; ``place`` is the key of the conversation in which alone it is remembered, empty for everywhere."""
+
+    id: int
+    category: FactCategory
+    content: str
+    place: str
+    confidence: float
+    source_conversation_id: int | None
+    created_at: datetime
+    last_accessed: datetime | None
+    access_count: int
+
+
+class StateView(View):
+    """What is kept under a key; ``place`` as for a fact."""
+
+    key: str
+    value: str
+    place: str
+    updated_at: datetime
+
+
+class MemoryPage(View):
+    """Facts, the newest first or those that fit best, and states by key.
+
+    ``next`` is the cursor of the following facts, null at the end and for a search, which shows the best ones only.
+    """
+
+    items: tuple[FactView, ...]
+    states: tuple[StateView, ...]
+    next: str | None
+
+
+class FactFilter(Value):
+    """Which facts to show; ``q`` is what a person remembers of them, ``place`` sees what holds everywhere too."""
+
+    q: str | None = None
+    category: FactCategory | None = None
+    place: str | None = None
+
+
+class NewFact(View):
+    """A fact that an operator tells an agent; it is certain."""
+
+    content: FactText
+    category: FactCategory = FactCategory.USER_PREFERENCE
+    place: Place = ""
+
+    @property
+    def fact(self) -> Fact:
+        """The fact itself."""
+        return Fact(self.category, self.content)
+
+
+class FactChange(View):
+    """What changes of a fact; what is left out stays."""
+
+    content: FactText | None = None
+    category: FactCategory | None = None
+    confidence: Confidence | None = None
+
+
+class StateChange(View):
+    """What to keep under a key."""
+
+    value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARS)]
+    place: Place = ""
+
+
+def memory_page(facts: Sequence[MemoryFact], states: Sequence[MemoryState], following: int | None) -> MemoryPage:
+    """Show facts and states; ``following`` is the id after which the next facts come."""
+    return MemoryPage(
+        items=tuple(map(FactView.model_validate, facts)),
+        states=tuple(map(StateView.model_validate, states)),
+        next=str(following) if following is not None else None,
+    )

@@ -1,0 +1,240 @@
+"""Questions that a job puts to a person: it waits for the answer outside its lane, days if need be (decision 16)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
+
+from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.errors import Conflict, InvalidMessage
+from maestro.domain.people.owners import PersonId
+from maestro.domain.texts import storable
+
+YES = frozenset({"yes", "y", "ok", "approve"})
+NO = frozenset({"no", "n", "deny"})
+_FIRST = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
+_LAST = re.compile(r"(.+?)\s+#([0-9]{1,9})", re.DOTALL)
+
+
+class QuestionKind(StrEnum):
+    """What is asked for: words, or a yes or no to a tool call."""
+
+    QUESTION = "question"
+    APPROVAL = "approval"
+
+
+class QuestionStatus(StrEnum):
+    """Where a question stands; an approval is answered with ``answered`` (yes) or ``denied`` (no)."""
+
+    OPEN = "open"
+    ANSWERED = "answered"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+
+
+class Question(SQLModel, table=True):
+    """One question of one tool call; ``asked_of`` is the user of the job, ``lane`` where an answer counts.
+
+    ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` is written
+    alike, or names the operator; ``inbox_id`` is the message that answered, if one did.
+    """
+
+    __tablename__ = "questions"
+    __table_args__ = (
+        UniqueConstraint("job_id", "number", "place"),
+        Index(
+            "ix_questions_open",
+            "lane",
+            sqlite_where=text("status = 'open'"),
+            postgresql_where=text("status = 'open'"),
+        ),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    number: int
+    place: int
+    agent_id: int | None = Field(default=None, foreign_key="agents.id")
+    kind: QuestionKind = Field(sa_type=text_of(QuestionKind))
+    status: QuestionStatus = Field(default=QuestionStatus.OPEN, sa_type=text_of(QuestionStatus))
+    text: str
+    context: str = ""
+    tool: str = ""
+    lane: str | None = None
+    asked_of: str = ""
+    approvers: str = ""
+    answer: str = ""
+    answered_by: str = ""
+    inbox_id: int | None = Field(default=None, foreign_key="inbox.id")
+    asked_at: datetime = Field(sa_type=UtcDateTime)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+    answered_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+    @property
+    def approval(self) -> bool:
+        """Say whether only yes or no counts."""
+        return self.kind is QuestionKind.APPROVAL
+
+    def standing(self, now: datetime) -> QuestionStatus:
+        """Return where it stands; an open one whose time is over counts as expired before anybody has noted it."""
+        over = self.status is QuestionStatus.OPEN and self.expires_at <= now
+        return QuestionStatus.EXPIRED if over else self.status
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """Who says something that may be an answer."""
+
+    person: PersonId
+    is_owner: bool
+
+
+@dataclass(frozen=True)
+class Said:
+    """A message as an answer would be read: the number it names, the words beside it, and the yes or no they are."""
+
+    text: str
+    number: int | None
+    words: str
+    approves: bool | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person says to a question; ``approves`` is None for one that asks for words."""
+
+    question: Question
+    words: str
+    approves: bool | None = None
+
+    @property
+    def action(self) -> str:
+        """The name of this in the audit log."""
+        return "question." + ("answer" if self.approves is None else "approve" if self.approves else "deny")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A message is meant as an answer and is none: what its sender is told.
+
+    ``withheld`` is the question that the sender may not decide about, if that is why.
+    """
+
+    reply: str
+    withheld: Question | None = None
+
+
+def said(content: str) -> Said:
+    """Read a message: a number may stand before any words, as in ``#7 blue``, and after a yes or no."""
+    whole = content.strip()
+    first, last = _FIRST.match(whole), _LAST.fullmatch(whole)
+    if first is not None:
+        words = whole[first.end() :].strip()
+        return Said(whole, int(first[1]), words, _approves(words))
+    if last is not None and _approves(last[1]) is not None:
+        return Said(whole, int(last[2]), last[1], _approves(last[1]))
+    return Said(whole, None, whole, _approves(whole))
+
+
+def may_answer(question: Question, speaker: Speaker) -> bool:
+    """Say whether this person's answer counts.
+
+    A question is for who was asked, or an owner; an approval for an owner or one of its approvers (decision 16).
+    """
+    if speaker.is_owner:
+        return True
+    if question.approval:
+        return str(speaker.person) in question.approvers.split()
+    return question.asked_of == speaker.person.user_id
+
+
+def meant_for(what: Said, speaker: Speaker, pointed: Question, now: datetime) -> Answer | Refusal | None:
+    """Read a message that names this question of its lane by number or replies to it; None makes it an ordinary one."""
+    meant = what.approves is not None if pointed.approval else bool(what.words)
+    allowed = may_answer(pointed, speaker)
+    standing = pointed.standing(now)
+    if not meant:
+        return None
+    if standing is not QuestionStatus.OPEN:
+        return _late(pointed, standing) if allowed else None
+    if allowed:
+        return Answer(pointed, what.words, what.approves if pointed.approval else None)
+    return _not_allowed(pointed) if pointed.approval else None
+
+
+def meant_from_afar(what: Said, speaker: Speaker, pointed: Question, now: datetime) -> Answer | Refusal | None:
+    """Read a message that names a question of another lane by number: only an approval can be answered from there.
+
+    An approver need not be where the job is. Who may not approve does not learn that there is such a question.
+    """
+    if not pointed.approval or not may_answer(pointed, speaker):
+        return None
+    return meant_for(what, speaker, pointed, now)
+
+
+def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Answer | Refusal | None:
+    """Read a message that points to no question; ``waiting`` are those that people see in its lane, oldest first.
+
+    A yes or no decides the only approval; anything else answers the oldest question that its sender was asked. An owner
+    who was not asked points to a question, so that the owner's own talk is not taken for somebody else's answer.
+    """
+    asked = [one for one in waiting if not one.approval and one.asked_of == speaker.person.user_id]
+    approvals = [one for one in waiting if one.approval]
+    if what.approves is not None and what.number is None and approvals:
+        mine = [one for one in approvals if may_answer(one, speaker)]
+        if mine and len(mine) + len(asked) > 1:
+            return _which([*mine, *asked])
+        if mine:
+            return Answer(mine[0], what.words, what.approves)
+        if not asked:
+            return _not_allowed(approvals[0])
+    return Answer(asked[0], what.text) if asked and what.text else None
+
+
+def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> Answer:
+    """Return the answer of an operator, who counts as an owner: ``words`` for a question, ``approves`` for an approval.
+
+    Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else.
+    """
+    answer, standing = storable(words or "").strip(), question.standing(now)
+    if standing is not QuestionStatus.OPEN:
+        raise Conflict(f"question {question.id} is {standing} already; there is nothing to answer")
+    if question.approval and approves is None:
+        raise InvalidMessage(f"question {question.id} is an approval: approve or deny it")
+    if not question.approval and not answer:
+        raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
+    if question.approval:
+        return Answer(question, "yes" if approves else "no", approves)
+    return Answer(question, answer)
+
+
+def notice_id(question: Question, unique: str) -> str:
+    """Return the id of the job that puts this question to people; ``unique`` tells it from every other job's."""
+    return f"question-{question.id}-{unique}"
+
+
+def _approves(words: str) -> bool | None:
+    word = words.lower().rstrip(".!")
+    return word in YES if word in YES | NO else None
+
+
+def _not_allowed(question: Question) -> Refusal:
+    return Refusal(f"Only an owner or an approver may decide about #{question.id}.", question)
+
+
+def _late(question: Question, standing: QuestionStatus) -> Refusal:
+    ended = {QuestionStatus.EXPIRED: "has expired", QuestionStatus.CANCELLED: "is not asked any more"}
+    why = ended.get(standing, "was answered already")
+    return Refusal(f"#{question.id} {why}. To say this to the agent, send it without the number.")
+
+
+def _which(several: Sequence[Question]) -> Refusal:
+    numbers = sorted(one.id or 0 for one in several)
+    listed = ", ".join(f"#{number}" for number in numbers)
+    return Refusal(
+        f"Several things wait for an answer here: {listed}. Say which one you mean, such as: yes #{numbers[0]}"
+    )

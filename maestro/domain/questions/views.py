@@ -1,0 +1,55 @@
+"""A question as operators see it, on the API and on the command line alike."""
+
+from datetime import datetime
+
+from maestro.domain.jobs.job import Job
+from maestro.domain.people.owners import PersonId
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
+from maestro.domain.values import View
+
+
+class QuestionView(View):
+    """A question of a job; ``asked_of`` and ``approvers`` are ``platform:userId``, and owners may always answer.
+
+    An approval says which tool is to be called, and ``context`` with what. ``answered_by`` may be ``operator``.
+    """
+
+    id: int
+    kind: QuestionKind
+    status: QuestionStatus
+    text: str
+    context: str
+    tool: str
+    agent: str | None
+    job_id: str
+    platform: str
+    account: str
+    channel: str
+    thread: str
+    asked_of: str | None
+    approvers: tuple[str, ...]
+    answer: str
+    answered_by: str
+    asked_at: datetime
+    expires_at: datetime
+    answered_at: datetime | None
+
+
+class QuestionPage(View):
+    """Questions, newest first; ``next`` is the cursor of the following page, null at the end."""
+
+    items: tuple[QuestionView, ...]
+    next: str | None
+
+
+def question_view(question: Question, agent: str | None, job: Job, now: datetime) -> QuestionView:
+    """Show a question, with the slug of the agent that asks and the job that waits for the answer."""
+    asked_of = None if question.approval or not question.asked_of else str(PersonId(job.platform, question.asked_of))
+    return QuestionView(
+        **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status"}),
+        **job.address.model_dump(),
+        status=question.standing(now),
+        agent=agent,
+        asked_of=asked_of,
+        approvers=tuple(question.approvers.split()),
+    )

@@ -1,0 +1,255 @@
+"""The tags in a model's answer: one grammar, read by one pure function (decision 7; contract, Tags)."""
+
+import re
+import textwrap
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from maestro.domain.tags.markdown_code import Span, spans
+from maestro.domain.tags.visible_text import VisibleText
+
+
+class TagName(StrEnum):
+    """Every tag there is."""
+
+    MEMORY = "MEMORY"
+    STATE = "STATE"
+    DELEGATE = "DELEGATE"
+    CREATE_AGENT = "CREATE_AGENT"
+    UPDATE_AGENT = "UPDATE_AGENT"
+    CREATE_CRON = "CREATE_CRON"
+    CREATE_HEARTBEAT = "CREATE_HEARTBEAT"
+    CREATE_CLIENT = "CREATE_CLIENT"
+
+
+CONDUCTOR_TAGS = frozenset(TagName) - {TagName.MEMORY, TagName.STATE, TagName.DELEGATE}
+"""The tags that only a conductor's answer acts on."""
+
+LINE_TAGS = frozenset({TagName.MEMORY, TagName.STATE})
+"""The tags that end with their line when nothing closes them; all others are blocks."""
+
+KEYED_TAGS = LINE_TAGS | {TagName.DELEGATE, TagName.UPDATE_AGENT}
+"""The tags that need a key; the others take none."""
+
+_READINGS = 3
+_START = re.compile(rf"\[(/?)({'|'.join(TagName)})(?=[:\]\s]|\Z)", re.IGNORECASE | re.ASCII)
+_QUOTATION = re.compile(r"^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]++)*+>[^\n]*(?:\n[^\S\n]*+>[^\n]*)*+", re.MULTILINE)
+_TOKEN = re.compile(rf"{_START.pattern}([^\[\]\n]*)(\]?)", _START.flags)
+
+
+@dataclass(frozen=True)
+class Tag:
+    """One tag of an answer: its key (category, key or slug, as written), the words after the key, and what it holds.
+
+    The body has no blanks around it, and no indentation that all of its lines share.
+    ``complete`` is false for a block that was never closed and for a key that is none: reported and not acted on.
+    """
+
+    name: TagName
+    key: str
+    options: tuple[str, ...]
+    body: str
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What people may see of an answer, and its tags in the order they were written."""
+
+    visible: str
+    tags: tuple[Tag, ...]
+
+
+class _Token(NamedTuple):
+    """An opening or closing tag; ``valid``: its key is as it must be, ``exact``: without a blank before it."""
+
+    start: int
+    end: int
+    name: TagName
+    closing: bool
+    words: tuple[str, ...] = ()
+    valid: bool = False
+    exact: bool = False
+
+
+class _Extent(NamedTuple):
+    """Where what a tag holds ends, where the tag itself ends, and whether it is acted on."""
+
+    body_end: int
+    end: int
+    complete: bool
+
+
+_Mark = Span | _Token
+
+
+def parse(answer: str) -> Parsed:
+    """Read an answer: its tags, and the text without them (decision 7).
+
+    ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it; names in any case, keys of letters of any script,
+    digits, ``-``, ``_`` and ``.``, before a slug an ``@`` too. In code (fenced blocks, inline spans) they are text.
+    What is not closed ends at the next tag: MEMORY and STATE at the latest with their line, and are acted on; a block
+    at the latest with the answer, and is not. A block that is closed may hold MEMORY and STATE tags as text; any other
+    tag that opens in it ends it. A closing tag in code counts only where none outside of it does. Without a proper key
+    and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing. What
+    stands in a quotation, be it in a list, is somebody else's: taken out as far as the quotation goes, and no tag of
+    this answer.
+
+    Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
+    """
+    first = _read(answer.strip())
+    return Parsed(_settled(first.visible), first.tags)
+
+
+def _settled(visible: str) -> str:
+    """Take out what has become a tag only because another one is gone, or because what made it code is.
+
+    The few readings are enough for what anybody writes; what they leave is written so that it is no tag.
+    """
+    for _ in range(_READINGS):
+        before, visible = visible, _read(visible).visible
+        if visible == before:
+            return visible
+    return _START.sub(lambda opening: "(" + opening[0][1:], visible)
+
+
+def _read(text: str) -> Parsed:
+    """Read a text once, from the left."""
+    marks: list[_Mark] = sorted((*spans(text), *_tokens(text)))
+    reach, quotations = _Reach(text, marks), [Span(*lines.span()) for lines in _QUOTATION.finditer(text)]
+    page, tags, cut, position, index = VisibleText(), list[Tag](), False, 0, 0
+    while index < len(marks):
+        mark = marks[index]
+        page.write(text[position : mark.start])
+        position = mark.end
+        if isinstance(mark, Span):
+            page.write_code(text[mark.start : mark.end])
+        else:
+            page.cut()
+            cut = True
+            if not mark.closing:
+                extent, quotation = reach.extent(mark), _around(quotations, mark.start)
+                if quotation is None:
+                    tags.append(_tag(mark, text[mark.end : extent.body_end], extent.complete))
+                position = extent.end if quotation is None or extent.end <= quotation.end else mark.end
+        index = reach.index(position)
+    page.write(text[position:])
+    return Parsed(page.finished() if cut else text.strip(), tuple(tags))
+
+
+def _around(stretches: Sequence[Span], position: int) -> Span | None:
+    """Return the stretch that the position is in."""
+    number = bisect_right(stretches, position, key=lambda stretch: stretch.start)
+    return stretches[number - 1] if number > 0 and position < stretches[number - 1].end else None
+
+
+def _tag(token: _Token, body: str, complete: bool) -> Tag:
+    key = token.words[0] if token.words else ""
+    return Tag(token.name, key, token.words[1:], textwrap.dedent(body).strip(), complete)
+
+
+class _Reach:
+    """What a reader who goes on from a place in the text meets first, code passed over."""
+
+    def __init__(self, text: str, marks: Sequence[_Mark]) -> None:
+        self._text = text
+        self._marks = marks
+        self._starts = [mark.start for mark in marks]
+        self._tags = self._firsts(frozenset(TagName))
+        self._blocks = self._firsts(frozenset(TagName) - LINE_TAGS)
+        self._named: dict[TagName, list[_Token]] = {name: [] for name in TagName}
+        for mark in marks:
+            if isinstance(mark, _Token):
+                self._named[mark.name].append(mark)
+
+    def index(self, position: int) -> int:
+        """Return the number of the first mark that begins there or later."""
+        return bisect_left(self._starts, position)
+
+    def extent(self, token: _Token) -> _Extent:
+        """Return how far an opening tag reaches."""
+        in_line = token.name in LINE_TAGS
+        following = self._first(self._tags, token.end)
+        stop = following if in_line else self._first(self._blocks, token.end)
+        if stop is None or not (stop.closing and stop.name is token.name):
+            stop = self._closing_in_code(token, stop.start if stop else len(self._text))
+        if stop is not None:
+            return _Extent(stop.start, stop.end, token.valid)
+        if not (token.valid and token.exact):
+            return _Extent(token.end, token.end, False)
+        end = following.start if following else len(self._text)
+        if in_line:
+            end = self._line_end(token, end)
+        end = token.end + len(self._text[token.end : end].rstrip())
+        return _Extent(end, end, in_line)
+
+    def _closing_in_code(self, token: _Token, limit: int) -> _Token | None:
+        """Return the closing tag that only code hides, unless another tag of the name opens before it."""
+        named = self._named[token.name]
+        number = bisect_left(named, token.end, key=lambda other: other.start)
+        nearest = named[number] if number < len(named) else None
+        last = self._line_end(token, limit) if token.name in LINE_TAGS else limit
+        return nearest if nearest and nearest.closing and nearest.start < last else None
+
+    def _line_end(self, token: _Token, limit: int) -> int:
+        end = self._text.find("\n", token.end, limit)
+        return end if end >= 0 else limit
+
+    def _first(self, firsts: Sequence[int], position: int) -> _Token | None:
+        number = firsts[self.index(position)]
+        mark = self._marks[number] if number < len(self._marks) else None
+        return mark if isinstance(mark, _Token) else None
+
+    def _firsts(self, wanted: frozenset[TagName]) -> list[int]:
+        """Return for each mark the number of the first wanted token that a reader who goes on from it meets."""
+        firsts = [len(self._marks)] * (len(self._marks) + 1)
+        for number in reversed(range(len(self._marks))):
+            mark = self._marks[number]
+            found = isinstance(mark, _Token) and mark.name in wanted
+            firsts[number] = number if found else firsts[self.index(mark.end)]
+        return firsts
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    """Find everything that is written like a tag, in code too.
+
+    A name without a key that other words follow is one only in capitals or with an underscore: people do write
+    ``[state your name]``. One that its line does not end with a bracket ends with its key.
+    """
+    for found in _TOKEN.finditer(text):
+        closing, written, rest, bracket = found.groups()
+        name = TagName(written.upper())
+        if closing:
+            yield _Token(found.start(), found.end() if bracket else found.end(2), name, closing=True)
+        elif rest.startswith(":") or (bracket and not rest.strip()) or written.isupper() or "_" in written:
+            yield _opening(found, name, rest, bool(bracket))
+
+
+def _opening(found: re.Match[str], name: TagName, rest: str, whole: bool) -> _Token:
+    words = tuple(rest.removeprefix(":").split())
+    key = words[0] if words else ""
+    keyed = rest.startswith(":") and _is_key(key if name in LINE_TAGS else key.removeprefix("@"))
+    if name in KEYED_TAGS:
+        valid = whole and keyed and (len(words) == 1 or name is TagName.DELEGATE)
+    else:
+        valid = whole and not rest.strip()
+    end = found.end() if whole else found.end(2) + _key_length(rest)
+    return _Token(found.start(), end, name, False, words if whole else words[:1], valid, not rest[1:2].isspace())
+
+
+def _key_length(rest: str) -> int:
+    if not rest.startswith(":"):
+        return 0
+    return next((number for number, character in enumerate(rest[1:], 1) if not _in_key(character)), len(rest))
+
+
+def _is_key(written: str) -> bool:
+    return bool(written) and all(map(_in_key, written))
+
+
+def _in_key(character: str) -> bool:
+    return character.isalnum() or character in "-_." or unicodedata.category(character).startswith("M")

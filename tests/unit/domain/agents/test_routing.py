@@ -1,0 +1,136 @@
+"""Who answers: first match wins, only active agents (specification 003, step 2; decision 2)."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from maestro.domain.agents.agent import CONDUCTOR
+from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, route
+from maestro.domain.messages import Address, IncomingMessage
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+BOSS = Candidate(1, "boss", "The Boss", CONDUCTOR)
+OWN = Candidate(2, "own", "Own")
+BOUND = Candidate(3, "bound", "Bound")
+MENTIONED = Candidate(4, "mentioned", "C++ Dev (beta)")
+OF_THE_DASHBOARD = Candidate(5, "board", "Board")
+LAST = Candidate(6, "last", "Last")
+SECOND_BOSS = Candidate(7, "boss-2", "Boss 2", CONDUCTOR)
+AGENTS = (BOSS, OWN, BOUND, MENTIONED, OF_THE_DASHBOARD, LAST, SECOND_BOSS)
+
+CHANNEL = "dashboard-agent-5"
+EVERYTHING = Snapshot(
+    AGENTS,
+    account_agent=OWN.id,
+    bound_agent=BOUND.id,
+    rules=RoutingRules(conductor_channels=frozenset({f"web:{CHANNEL}"}), fallback="last"),
+)
+NO_CHANNEL_OF_THE_CONDUCTOR = RoutingRules(fallback="last")
+
+
+def message(
+    content: str = "hello", *, direct: bool = False, channel: str = "c", platform: str = "discord"
+) -> IncomingMessage:
+    """Make a message."""
+    return IncomingMessage(
+        id="m",
+        address=Address(platform=platform, channel=channel),
+        user_id="u",
+        content=content,
+        sent_at=NOW,
+        is_direct=direct,
+    )
+
+
+ALL = message("hi @C++ Dev (beta)!", direct=True, channel=CHANNEL, platform="web")
+"""A message that every rule fits; the table takes the conditions away one at a time."""
+PLAIN = message("hi", direct=True, channel=CHANNEL, platform="web")
+ELSEWHERE = message("hi", direct=True, platform="web")
+UNTIED = replace(EVERYTHING, account_agent=None, bound_agent=None)
+FREE = replace(UNTIED, rules=NO_CHANNEL_OF_THE_CONDUCTOR)
+ALONE = replace(UNTIED, rules=RoutingRules())
+
+
+@pytest.mark.parametrize(
+    ("said", "snapshot", "chosen", "reason"),
+    [
+        (ALL, EVERYTHING, OWN, "all messages of this account are for the agent"),
+        (ALL, replace(EVERYTHING, account_agent=None), BOUND, "the channel is bound to the agent"),
+        (ALL, UNTIED, MENTIONED, "the message mentions the agent"),
+        (PLAIN, UNTIED, BOSS, "the channel is the conductor's"),
+        (PLAIN, FREE, OF_THE_DASHBOARD, "the channel is the agent's own on the dashboard"),
+        (ELSEWHERE, FREE, BOSS, "a direct message goes to the conductor"),
+        (message("hi"), FREE, LAST, "no rule names an agent, so the fallback agent answers"),
+        (message("hi"), ALONE, None, "no agent is bound to the channel and none is mentioned"),
+    ],
+)
+def test_the_rules_with_their_conditions_taken_away_one_at_a_time(
+    said: IncomingMessage, snapshot: Snapshot, chosen: Candidate | None, reason: str
+) -> None:
+    found = route(said, snapshot)
+    assert (found.agent, found.reason) == (chosen, reason)
+
+
+@pytest.mark.parametrize(
+    ("inactive", "chosen"),
+    [
+        ({OWN}, BOUND),
+        ({OWN, BOUND}, MENTIONED),
+        ({OWN, BOUND, MENTIONED}, BOSS),
+        ({OWN, BOUND, MENTIONED, BOSS}, SECOND_BOSS),
+        ({OWN, BOUND, MENTIONED, BOSS, SECOND_BOSS}, OF_THE_DASHBOARD),
+        ({OWN, BOUND, MENTIONED, BOSS, SECOND_BOSS, OF_THE_DASHBOARD}, LAST),
+        (set(AGENTS), None),
+    ],
+)
+def test_a_rule_whose_agent_is_not_active_gives_way_to_the_next(
+    inactive: set[Candidate], chosen: Candidate | None
+) -> None:
+    active = tuple(agent for agent in AGENTS if agent not in inactive)
+    assert route(ALL, replace(EVERYTHING, agents=active)).agent is chosen
+
+
+@pytest.mark.parametrize(
+    ("platform", "channel", "chosen"),
+    [
+        ("web", "dashboard-agent-5", OF_THE_DASHBOARD),
+        ("web", "dashboard-agent-99", None),
+        ("web", "dashboard-agent-", None),
+        ("web", "dashboard-agent-5x", None),
+        ("web", "dashboard-agent-" + "9" * 40, None),
+        ("web", "dashboard-agent-٥", None),
+        ("web", "5", None),
+        ("discord", "dashboard-agent-5", None),
+    ],
+)
+def test_the_dashboard_has_a_channel_for_each_agent(platform: str, channel: str, chosen: Candidate | None) -> None:
+    assert route(message(platform=platform, channel=channel), ALONE).agent is chosen
+
+
+def test_the_conductors_channel_is_one_of_its_platform_alone() -> None:
+    rules = RoutingRules(conductor_channels=frozenset({"slack:c"}))
+    assert route(message(platform="slack"), Snapshot(AGENTS, rules=rules)).agent is BOSS
+    assert route(message(platform="discord"), Snapshot(AGENTS, rules=rules)).agent is None
+
+
+def test_the_fallback_is_named_by_its_slug_and_must_be_active() -> None:
+    assert route(message(), Snapshot(AGENTS, rules=RoutingRules(fallback="nobody"))).agent is None
+    assert route(message(), Snapshot((BOSS,), rules=RoutingRules(fallback="last"))).agent is None
+
+
+@pytest.mark.parametrize(
+    ("said", "snapshot", "reason"),
+    [
+        (message(direct=True), Snapshot((OWN,)), "there is no active conductor"),
+        (
+            message(),
+            Snapshot((OWN,), bound_agent=BOUND.id),
+            "the agent that is meant to answer here is not active, and no other rule names one",
+        ),
+    ],
+)
+def test_a_drop_has_its_reason(said: IncomingMessage, snapshot: Snapshot, reason: str) -> None:
+    found = route(said, snapshot)
+    assert (found.agent, found.reason) == (None, reason)

@@ -1,0 +1,52 @@
+"""What agents are taught is what there is (decision 7)."""
+
+import re
+
+import pytest
+
+from maestro.domain.agents.edits import AgentFields
+from maestro.domain.conducting.conductor import without_tags
+from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT, rules, with_prompt
+from maestro.domain.conducting.wishes import FIELDS
+from maestro.domain.llm.tokens import estimate
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse
+
+NAMES = re.compile(r"\b[A-Z]+_[A-Z]+\b|(?<=\[)[A-Z]+\b")
+
+
+def named(text: str) -> set[str]:
+    return set(NAMES.findall(text))
+
+
+@pytest.mark.parametrize("text", [CONDUCTOR_PROMPT, rules("conductor", delegates=True)])
+def test_a_conductor_is_taught_exactly_the_tags_that_exist(text: str) -> None:
+    assert named(text) == set(TagName)
+    assert estimate(text) < 900
+
+
+@pytest.mark.parametrize(("role", "delegates"), [("assistant", True), ("coder", False), ("conductor", False)])
+def test_an_agent_is_taught_the_tags_that_it_may_use(role: str, delegates: bool) -> None:
+    missing = set() if delegates else {TagName.DELEGATE}
+    others = set(CONDUCTOR_TAGS) if role != "conductor" else set()
+    assert named(rules(role, delegates=delegates)) == set(TagName) - missing - others
+
+
+def test_every_category_and_every_field_is_taught() -> None:
+    text = rules("conductor", delegates=True)
+    for word in (*FactCategory, *(field for fields in FIELDS.values() for field in fields)):
+        assert re.search(rf"\b{word}\b", text), word
+
+
+def test_what_is_taught_can_be_read() -> None:
+    [example] = [tag for tag in parse(rules("conductor", delegates=True)).tags if tag.body.startswith("slug:")]
+    assert example.complete
+    assert parse(without_tags(CONDUCTOR_PROMPT)).tags == ()
+
+
+@pytest.mark.parametrize(
+    ("role", "prompt", "instructions"),
+    [("conductor", "", CONDUCTOR_PROMPT), ("conductor", "My own.", "My own."), ("assistant", "", "")],
+)
+def test_a_new_conductor_without_instructions_is_told_what_it_is(role: str, prompt: str, instructions: str) -> None:
+    assert with_prompt(AgentFields(role=role, system_prompt=prompt)).system_prompt == instructions

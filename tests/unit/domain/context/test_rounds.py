@@ -1,0 +1,55 @@
+"""The rounds of tool calls as the model reads them."""
+
+from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, made, round_of, turns
+from maestro.domain.llm.prompts import Role, ToolCall
+from maestro.domain.llm.tokens import estimate_messages
+from maestro.domain.tools import call_id
+
+LONG = "A sentence of the result. " * 400
+
+
+def asked(number: int, *results: str) -> Round:
+    calls = tuple(
+        ToolCall(id=call_id(number, place), name="web_search", arguments='{"query": "x"}')
+        for place, _ in enumerate(results)
+    )
+    return Round("let me look", calls, results)
+
+
+def test_each_round_is_an_answer_with_its_calls_and_a_result_for_each_of_them() -> None:
+    found = turns([asked(1, "one", "two"), asked(2, "three")], room=10_000)
+    assert [turn.role for turn in found] == [Role.ASSISTANT, Role.TOOL, Role.TOOL, Role.ASSISTANT, Role.TOOL]
+    assert [turn.content for turn in found if turn.role is Role.TOOL] == ["one", "two", "three"]
+    assert [turn.call_id for turn in found if turn.role is Role.TOOL] == ["call_1_0", "call_1_1", "call_2_0"]
+    assert [call.id for call in found[0].tool_calls] == ["call_1_0", "call_1_1"]
+    assert found[0].content == "let me look"
+
+
+def test_the_newest_results_keep_their_length_and_older_ones_are_cut() -> None:
+    rounds = [asked(1, LONG), asked(2, LONG)]
+    everything = estimate_messages(turns(rounds, room=100_000))
+    found = turns(rounds, room=everything - 800)
+    assert found[3].content == LONG
+    assert found[1].content.endswith(CUT_MARK)
+    assert estimate_messages(found) <= everything - 800
+
+
+def test_a_result_without_room_is_named_as_left_out() -> None:
+    found = turns([asked(1, LONG), asked(2, LONG)], room=100)
+    assert found[1].content == LEFT_OUT
+    assert estimate_messages(found) < 200
+
+
+def test_parallel_results_share_the_room_fairly() -> None:
+    found = turns([asked(1, "short", LONG, LONG)], room=1_500)
+    assert found[1].content == "short"
+    assert found[2].content.endswith(CUT_MARK)
+    assert abs(len(found[2].content) - len(found[3].content)) < 0.1 * len(found[2].content)
+
+
+def test_an_answer_that_asks_for_too_much_at_once_gets_the_first_of_it() -> None:
+    calls = [ToolCall(id=call_id(1, place), name="t", arguments="{}") for place in range(MOST_CALLS + 5)]
+    assert made(calls) == tuple(calls[:MOST_CALLS])
+    one = round_of("", calls, ["fine"] * MOST_CALLS)
+    assert (one.calls, one.results[0]) == (tuple(calls[:MOST_CALLS]), "fine")
+    assert "5 further calls of this answer were not made" in one.results[-1]

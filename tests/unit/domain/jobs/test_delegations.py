@@ -1,0 +1,97 @@
+"""Who may hand which task to whom, and what they hear (decision 13)."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.jobs.delegations import (
+    MAX_DEPTH,
+    TASK_CHARS,
+    Delegator,
+    Handover,
+    Result,
+    refusal,
+    results_text,
+    task_text,
+    unheard_of,
+)
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.tags.grammar import Tag, TagName
+
+NOW = datetime(2026, 11, 20, tzinfo=UTC)
+
+
+def agent(number: int, slug: str, status: AgentStatus = AgentStatus.ACTIVE) -> Agent:
+    return Agent(id=number, slug=slug, name=slug, status=status, created_at=NOW, updated_at=NOW)
+
+
+ADA, BOB = agent(1, "ada"), agent(2, "bob")
+FIRST = Delegator(ADA, depth=0, chain={1})
+
+
+def tag(key: str = "bob", body: str = "count", *options: str, complete: bool = True) -> Tag:
+    return Tag(TagName.DELEGATE, key, options, body, complete)
+
+
+@pytest.mark.parametrize(("key", "slug"), [("bob", "bob"), ("Bob", "bob"), ("@bob", "bob")])
+def test_a_task_names_its_agent_in_any_case_and_like_a_mention(key: str, slug: str) -> None:
+    assert Handover.of(tag(key, " count \n")) == Handover(slug, "count", hears=False)
+
+
+@pytest.mark.parametrize(("options", "hears"), [((), False), (("wait",), True), (("WAIT",), True), (("later",), False)])
+def test_the_word_wait_asks_to_hear_the_result(options: tuple[str, ...], hears: bool) -> None:
+    assert Handover.of(tag("bob", "count", *options)).hears is hears
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (tag(complete=False), "end was not marked"),
+        (tag(key="@"), "names no agent"),
+        (tag(body=" \n"), "was empty"),
+        (tag(body="x" * (TASK_CHARS + 1)), f"more than {TASK_CHARS}"),
+    ],
+)
+def test_what_is_no_task_is_told(wrong: Tag, why: str) -> None:
+    assert why in (unheard_of(Handover.of(wrong), wrong) or "")
+    assert unheard_of(Handover.of(tag()), tag()) is None
+
+
+@pytest.mark.parametrize(
+    ("target", "by", "why"),
+    [
+        (None, FIRST, "there is no agent @bob"),
+        (agent(2, "bob", AgentStatus.ARCHIVED), FIRST, "there is no agent @bob"),
+        (agent(2, "bob", AgentStatus.PAUSED), FIRST, "is paused"),
+        (ADA, FIRST, "to itself"),
+        (BOB, Delegator(agent(3, "cleo"), depth=2, chain={1, 2, 3}), "circle"),
+        (BOB, Delegator(ADA, depth=MAX_DEPTH, chain={1}), "3 times already"),
+    ],
+)
+def test_a_task_is_refused_with_its_reason(target: Agent | None, by: Delegator, why: str) -> None:
+    assert why in (refusal(Handover("bob", "count", hears=False), target, by) or "")
+
+
+def test_a_task_that_may_be_given_is_not_refused() -> None:
+    assert refusal(Handover("bob", "count", hears=False), BOB, FIRST) is None
+    assert refusal(Handover("bob", "count", hears=False), BOB, Delegator(ADA, MAX_DEPTH - 1, {1, 3})) is None
+
+
+def test_a_delegate_hears_whose_task_it_is_and_who_reads_the_answer() -> None:
+    job = Job(id="d", platform="web", account="default", channel="c", task="count\n[user] as me", created_at=NOW)
+    told = task_text(ADA, 'Grace "the boss"', job)
+    assert "@ada" in told
+    assert r"Grace \"the boss\"" in told
+    assert "\n> count\n> [user] as me\n" in told
+    assert "posted in the channel" in told
+    job.hears = True
+    assert "Only @ada reads" in task_text(ADA, "", job)
+
+
+def test_a_delegator_hears_every_result_and_every_failure() -> None:
+    told = results_text(
+        [Result("bob", "count", "4\nor 5", JobStatus.COMPLETED), Result("cleo", "sing", None, JobStatus.FAILED)]
+    )
+    assert "@bob was asked:\n> count\nIt answered:\n> 4\n> or 5" in told
+    assert "@cleo was asked:\n> sing\nIt could not finish this (failed)." in told

@@ -1,0 +1,56 @@
+"""The rules of budgets: which limits hold for whom, and when one is used up."""
+
+import pytest
+
+from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Level, Limit, Payer, exceeded, limits_of
+
+EVERY = DailyBudgets(day_usd=10, agent_usd=4, client_usd=3, conversation_usd=1)
+PAYER = Payer(agent_id=7, agent="ada", client_id=8, client="Acme", conversation_id=9)
+DAY, AGENT = Limit(BudgetScope.DAY, "", 10), Limit(BudgetScope.AGENT, "7", 4, "ada")
+
+
+def shown(payer: Payer, budgets: DailyBudgets) -> dict[str, float]:
+    return {f"{limit.scope}:{limit.subject}": limit.usd for limit in limits_of(payer, budgets)}
+
+
+def test_a_job_keeps_the_limit_of_each_scope_it_belongs_to_everybody_first() -> None:
+    assert list(shown(PAYER, EVERY).items()) == [("day:", 10), ("agent:7", 4), ("client:8", 3), ("conversation:9", 1)]
+
+
+def test_a_job_without_client_or_conversation_has_no_limit_there() -> None:
+    assert shown(Payer(agent_id=7), EVERY) == {"day:": 10, "agent:7": 4}
+
+
+@pytest.mark.parametrize(
+    ("own", "holds"), [({"agent_usd": 9}, {"agent:7": 9}), ({"client_usd": 0.5}, {"agent:7": 4, "client:8": 0.5})]
+)
+def test_a_limit_of_its_own_takes_the_place_of_the_general_one(own: dict[str, float], holds: dict[str, float]) -> None:
+    payer = Payer(agent_id=7, client_id=8 if "client_usd" in own else None, **own)  # type: ignore[arg-type]
+    assert shown(payer, DailyBudgets(agent_usd=4, client_usd=3)) == holds
+
+
+def test_zero_is_no_limit_in_either_place() -> None:
+    assert shown(Payer(agent_id=7, agent_usd=0), DailyBudgets(agent_usd=4)) == {}
+    assert shown(PAYER, DailyBudgets()) == {}
+
+
+@pytest.mark.parametrize(
+    ("levels", "found"),
+    [
+        ([(DAY, Level()), (AGENT, Level())], None),
+        ([(DAY, Level(9.99)), (AGENT, Level(3, 0.99))], None),
+        ([(DAY, Level(10)), (AGENT, Level(4))], DAY),
+        ([(DAY, Level(1)), (AGENT, Level(3, 1))], AGENT),
+        ([(DAY, Level(0, 11))], DAY),
+        ([], None),
+    ],
+)
+def test_a_limit_is_used_up_when_nothing_is_left_of_it(levels: list[tuple[Limit, Level]], found: Limit | None) -> None:
+    assert exceeded(levels) is found
+
+
+def test_an_operator_reads_whose_budget_it_is_and_where_it_is_set() -> None:
+    assert str(DAY) == "the daily budget of everybody together, 10 US dollars (budgets.dayUsd)"
+    assert (
+        str(AGENT) == "the daily budget of agent ada, 4 US dollars (budgets.agentDayUsd or the agent's dailyBudgetUsd)"
+    )

@@ -1,0 +1,54 @@
+"""The strict reader of what a model wants remembered."""
+
+import pytest
+
+from maestro.domain.memory.facts import Fact, parse_facts
+from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
+
+
+def test_every_category_is_read() -> None:
+    answer = "\n".join(f"[MEMORY:{category}] about {category} [/MEMORY]" for category in FactCategory)
+    assert parse_facts(answer) == tuple(Fact(category, f"about {category}") for category in FactCategory)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[MEMORY:sticky] One fact. [/MEMORY]",
+        "  - [memory:STICKY]One   fact.[/memory]  ",
+        "12. [MEMORY:sticky] One fact. [/MEMORY]",
+        "[MEMORY:user-preference] One fact. [/MEMORY]",
+    ],
+)
+def test_small_liberties_are_taken(line: str) -> None:
+    assert [fact.content for fact in parse_facts(f"Here they are:\n{line}\nThat is all.")] == ["One fact."]
+
+
+def test_several_on_one_line_are_read() -> None:
+    answer = "[MEMORY:sticky] a [/MEMORY] [MEMORY:learned_pattern] b [/MEMORY]"
+    assert parse_facts(answer) == (Fact(FactCategory.STICKY, "a"), Fact(FactCategory.LEARNED_PATTERN, "b"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "NONE",
+        "> [MEMORY:sticky] quoted from the conversation [/MEMORY]",
+        "The user wrote [MEMORY:sticky] x [/MEMORY]",
+        "[MEMORY:sticky] never closed",
+        "[MEMORY:sticky] one [MEMORY:sticky] inside [/MEMORY] another [/MEMORY]",
+        "[MEMORY:secret_plan] no such category [/MEMORY]",
+        "[MEMORY:sticky]   [/MEMORY]",
+        "[MEMORY:sticky] over\ntwo lines [/MEMORY]",
+    ],
+)
+def test_everything_else_is_no_fact(answer: str) -> None:
+    assert parse_facts(answer) == ()
+
+
+def test_the_same_fact_counts_once_and_a_long_one_is_cut() -> None:
+    answer = "[MEMORY:sticky] Tea. [/MEMORY]\n[MEMORY:sticky] tea [/MEMORY]\n[MEMORY:project_context] tea [/MEMORY]"
+    assert [fact.category for fact in parse_facts(answer)] == [FactCategory.STICKY, FactCategory.PROJECT_CONTEXT]
+    [long] = parse_facts(f"[MEMORY:sticky] {'x' * 10_000} [/MEMORY]")
+    assert len(long.content) == MAX_FACT_CHARS

@@ -1,0 +1,40 @@
+"""What a memory tag asks an agent to remember (decisions 7 and 8)."""
+
+import pytest
+
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
+from maestro.domain.memory.remembering import fact_of
+from maestro.domain.tags.grammar import parse
+
+
+@pytest.mark.parametrize(
+    ("answer", "fact"),
+    [
+        ("[MEMORY:sticky]\n likes\n  tea [/MEMORY]", Fact(FactCategory.STICKY, "likes tea")),
+        ("[memory:User-Preference] tea", Fact(FactCategory.USER_PREFERENCE, "tea")),
+    ],
+)
+def test_a_fact_is_one_line_of_a_known_category(answer: str, fact: Fact) -> None:
+    [tag] = parse(answer).tags
+    assert fact_of(tag) == fact
+
+
+def test_a_long_fact_is_cut() -> None:
+    [tag] = parse(f"[MEMORY:sticky] {'x' * 600} [/MEMORY]").tags
+    fact = fact_of(tag)
+    assert isinstance(fact, Fact)
+    assert len(fact.content) == MAX_FACT_CHARS
+
+
+@pytest.mark.parametrize("key", [":preference", ":sticky note", "", ":"])
+def test_any_other_category_is_told_the_ones_there_are(key: str) -> None:
+    [tag] = parse(f"[MEMORY{key}] tea [/MEMORY]").tags
+    reason = fact_of(tag)
+    assert isinstance(reason, str)
+    assert all(category in reason for category in FactCategory)
+
+
+def test_an_empty_fact_is_none() -> None:
+    [tag] = parse("[MEMORY:sticky] [/MEMORY]").tags
+    assert fact_of(tag) == "There was nothing to remember."
