@@ -38,6 +38,7 @@ Slug = Annotated[
 OptionalSlug = Annotated[str, matching(r"(|[a-z0-9][a-z0-9-]{0,62})", "a slug, or nothing")]
 Word = Annotated[str, matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, such as assistant or web")]
 Name = Annotated[str, matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
+OptionalIdentifier = Annotated[str, matching(r"\S{0,256}", "an id without blanks, or nothing")]
 Identifier = Annotated[str, matching(r"\S{1,256}", "an id without blanks")]
 OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
 SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_without_nul)]

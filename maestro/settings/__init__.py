@@ -1,6 +1,7 @@
 """Everything that can be set, and the only place that reads the environment."""
 
 from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
+from maestro.settings.chat import ChatSettings, ScannerSettings, SessionSettings
 from maestro.settings.checks import is_loopback
 from maestro.settings.entries import (
     DEFAULT_CLI_MODEL,
@@ -36,6 +37,7 @@ __all__ = [
     "AgentSettings",
     "BudgetSettings",
     "ChannelSettings",
+    "ChatSettings",
     "ClientSettings",
     "ConductorSettings",
     "JobSettings",
@@ -48,6 +50,8 @@ __all__ = [
     "PairingSettings",
     "QuestionSettings",
     "RoutingSettings",
+    "ScannerSettings",
+    "SessionSettings",
     "Settings",
     "SkillSettings",
     "StoreSettings",

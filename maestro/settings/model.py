@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from maestro.domain.words import Identifier, OptionalSlug, OwnerId
 from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
+from maestro.settings.chat import ChatSettings, SessionSettings
 from maestro.settings.checks import (
     DatabaseUrl,
     Folder,
@@ -261,6 +262,8 @@ class Settings(Section):
     conductor: ConductorSettings = ConductorSettings()
     memory: MemorySettings = MemorySettings()
     skills: SkillSettings = SkillSettings()
+    chat: ChatSettings = ChatSettings()
+    session: SessionSettings = SessionSettings()
 
     @property
     def database(self) -> Path:

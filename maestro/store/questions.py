@@ -54,7 +54,7 @@ class Questions(Repository):
 
     def ask(self, question: Question) -> Question:
         """Add a question; one that was cancelled with its job is asked again under its old id when that is resumed."""
-        before = self.of(question.job_id, question.number, question.place)
+        before = self.of(question.job_id, question.number, question.place) if question.job_id is not None else None
         if before is not None:
             for name, value in question.model_dump(exclude={"id"}).items():
                 setattr(before, name, value)

@@ -3,12 +3,16 @@
 from sqlmodel import SQLModel
 
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentVersion, BotInstance
+from maestro.domain.agents.tokens import AgentToken
+from maestro.domain.chat.message import ChatCursor, ChatMessage, ChatReminder
+from maestro.domain.chat.session import ChatSession
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovedConversation
 from maestro.domain.deliveries import Delivery, OutboundLane
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job, JobStep
+from maestro.domain.live import SettingsVersion
 from maestro.domain.llm.accounts import AccountLimit, ModelAccount
 from maestro.domain.llm.budgets import Client, Reservation, Spending
 from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
@@ -29,11 +33,16 @@ TABLES = (
     Action,
     Agent,
     AgentChannel,
+    AgentToken,
     AgentVersion,
     ArchivedMessage,
     AuditEntry,
     BotInstance,
     ChannelOwner,
+    ChatCursor,
+    ChatMessage,
+    ChatReminder,
+    ChatSession,
     Client,
     Compaction,
     ConnectorStatus,
@@ -62,6 +71,7 @@ TABLES = (
     Question,
     RemovedConversation,
     Reservation,
+    SettingsVersion,
     SkillProblem,
     SkillRow,
     Spending,

@@ -66,7 +66,7 @@ class Door:
         """Say whether the job that waits for this question would go on now."""
         with self.rows.store.begin() as tx:
             tx.jobs.go_on()
-            return tx.jobs.status(question.job_id) is JobStatus.PENDING
+            return tx.jobs.status(question.job_id or "") is JobStatus.PENDING
 
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
@@ -99,7 +99,7 @@ class Door:
     def show(self, question: Question) -> None:
         """Send the message that puts a question, in two chunks: the second is ``put-1`` for the first question."""
         with self.rows.store.begin() as tx:
-            at = tx.jobs.get(question.job_id).address.model_dump()
+            at = tx.jobs.get(question.job_id or "").address.model_dump()
             notice = tx.jobs.add(Job(id=notice_id(question, "01K"), notice="?", created_at=tx.now, **at))
             for seq, known_as in enumerate((f"head-{question.id}", f"put-{question.id}")):
                 purpose = Purpose.NOTICE
@@ -316,7 +316,7 @@ def test_a_yes_to_what_was_decided_already_changes_nothing(door: Door) -> None:
 def test_a_stop_ends_the_job_that_waits_and_its_question(door: Door) -> None:
     question = door.asks()
     assert door.say("/stop").notice == "Stopped."
-    job = door.job(question.job_id)
+    job = door.job(question.job_id or "")
     assert (job.status, job.reason) == (JobStatus.CANCELLED, "stopped while it waited")
     assert door.question(question).status is QuestionStatus.CANCELLED
     assert door.say("blue").lane is not None
@@ -327,7 +327,7 @@ def test_a_stop_takes_what_is_being_answered_first_and_then_the_newest_that_wait
     head = door.say("hello", "alan")
     stopped = []
     for _ in range(3):
-        before = {job_id: door.job(job_id).status for job_id in (older.job_id, newer.job_id, head.id)}
+        before = {job_id: door.job(job_id).status for job_id in (older.job_id or "", newer.job_id or "", head.id)}
         door.say("/stop")
         stopped += [job_id for job_id, status in before.items() if door.job(job_id).status is not status]
     assert stopped == [head.id, newer.job_id, older.job_id]
@@ -344,6 +344,6 @@ def test_the_status_tells_what_waits_for_an_answer(door: Door) -> None:
 def test_a_job_that_ends_asks_nobody_any_more(door: Door) -> None:
     question = door.asks()
     with door.rows.store.begin() as tx:
-        tx.close_job(question.job_id, Ending(status=JobStatus.FAILED, error="Bug"))
+        tx.close_job(question.job_id or "", Ending(status=JobStatus.FAILED, error="Bug"))
     assert door.question(question).status is QuestionStatus.CANCELLED
     assert door.say(f"#{question.id} blue").notice.startswith(f"#{question.id} is not asked any more.")

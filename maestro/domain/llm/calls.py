@@ -46,7 +46,7 @@ class LLMCall(SQLModel, table=True):
     """One attempt at one model call, which is one request to one account.
 
     ``request`` is the digest of what was sent, ``tool_calls`` the JSON of the tools it asks for, empty when it asks for
-    none; ``cost_usd`` is None when unknown.
+    none; ``cost_usd`` is None when unknown. It was told the posts of #maestro after ``chat_after`` up to ``chat_upto``.
     """
 
     __tablename__ = "llm_calls"
@@ -70,6 +70,8 @@ class LLMCall(SQLModel, table=True):
     cache_write_tokens: int = 0
     cost_usd: float | None = None
     finish_reason: str = ""
+    chat_after: int = 0
+    chat_upto: int = 0
     error: str = ""
     started_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

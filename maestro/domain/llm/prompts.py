@@ -115,7 +115,8 @@ class LLMRequest(Value):
     wish, then come its ``fallbacks``; who chooses the account puts its name in ``account`` and its model in ``model``.
     ``final`` forbids tool calls: the model must answer now; with ``never_empty`` a fixed sentence stands in for an
     answer of nothing. ``background`` is work that no person waits for; with ``exact`` nobody stands in with another
-    model.
+    model. ``agent`` is the slug of who asks and ``role`` its role; it is told the posts of #maestro after
+    ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask (specification 002, 5 and 6).
     """
 
     key: CallKey
@@ -131,6 +132,11 @@ class LLMRequest(Value):
     conversation_id: int = 0
     background: bool = False
     exact: bool = False
+    agent: str = ""
+    role: str = ""
+    chat_after: int = 0
+    chat_upto: int = 0
+    reminded: bool = False
 
 
 class KeptRequest(Value):
@@ -144,6 +150,9 @@ class KeptRequest(Value):
     tools: str = ""
     final: bool = False
     never_empty: bool = False
+    chat_after: int = 0
+    chat_upto: int = 0
+    reminded: bool = False
 
 
 TOOL_SPECS = TypeAdapter(tuple[ToolSpec, ...])

@@ -37,7 +37,9 @@ class QuestionStatus(StrEnum):
 
 
 class Question(SQLModel, table=True):
-    """One question of one tool call; ``asked_of`` is the user of the job, ``lane`` where an answer counts.
+    """One question of one tool call, or of an agent outside, which has no job: operators answer that one.
+
+    ``asked_of`` is the user of the job, ``lane`` where an answer counts.
 
     ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` is written
     alike, or names the operator; ``inbox_id`` is the message that answered, if one did.
@@ -55,9 +57,9 @@ class Question(SQLModel, table=True):
     )
 
     id: int | None = Field(default=None, primary_key=True)
-    job_id: str = Field(foreign_key="queue.id")
-    number: int
-    place: int
+    job_id: str | None = Field(default=None, foreign_key="queue.id")
+    number: int = 0
+    place: int = 0
     agent_id: int | None = Field(default=None, foreign_key="agents.id")
     kind: QuestionKind = Field(sa_type=text_of(QuestionKind))
     status: QuestionStatus = Field(default=QuestionStatus.OPEN, sa_type=text_of(QuestionStatus))

@@ -77,7 +77,7 @@ async def test_an_answer_is_kept_and_lets_the_job_go_on(
             ("operator", action, str(asked.id))
         ]
         tx.jobs.go_on()
-        assert tx.jobs.status(asked.job_id) is JobStatus.PENDING
+        assert tx.jobs.status(asked.job_id or "") is JobStatus.PENDING
     again = await http.post(f"/api/questions/{asked.id}/answer", json=body)
     assert (again.status_code, again.json()["error"]) == (409, "Conflict")
     assert again.json()["message"].startswith(f"question {asked.id} is {status} already")

@@ -16,7 +16,7 @@ def goes_on(rows: JobRows, question: Question) -> bool:
     rows.clock.now = datetime.now(UTC)
     with rows.store.begin() as tx:
         tx.jobs.go_on()
-        return tx.jobs.status(question.job_id) is JobStatus.PENDING
+        return tx.jobs.status(question.job_id or "") is JobStatus.PENDING
 
 
 def log(rows: JobRows) -> list[tuple[str, str, str]]:

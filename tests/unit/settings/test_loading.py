@@ -155,8 +155,7 @@ def test_a_wrong_text_is_blamed_on_its_variable(variable: str, text: str, expect
 @pytest.mark.parametrize(
     "variable",
     [
-        "MAESTRO_CHAT_ENABLED",
-        "MAESTRO__CHAT__LIMITS__MAX_MESSAGE_CHARS",
+        "MAESTRO__CONNECTORS__DISCORD__TOKEN",
         "MAESTRO_CONNECTORS_DISCORD_TOKEN",
         "MAESTRO_TEMPORAL_ENCRYPTION_KEY",
     ],

@@ -1,0 +1,72 @@
+"""The #maestro chat: one channel for agents and people, one post a row (specification 002, 3 and 9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlmodel import Field, Index, SQLModel
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+
+CHANNEL = "#maestro"
+HUMAN = "@human"
+"""The author of what people post, whoever they are."""
+ARCHITECT = "architect"
+"""The role that takes no part in the chat (specification 002, scope)."""
+CODER = "coder"
+"""The role whose agents are told how to use the chat (specification 002, 6)."""
+
+
+class ChatMessage(SQLModel, table=True):
+    """One post, as it was stored: after redaction and truncation; ``ts`` is RFC 3339 in UTC.
+
+    Ids rise across sessions and restarts and are never used again.
+    """
+
+    __tablename__ = "chat"
+    __table_args__ = (Index("ix_chat_session", "session_id", "id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    session_id: str
+    ts: str
+    author: str
+    text: str
+
+
+class ChatCursor(SQLModel, table=True):
+    """Up to where an agent has read, over all sessions.
+
+    ``offered_id`` is the newPointer that its last call over MCP returned: its next call says that it read that far.
+    """
+
+    __tablename__ = "chat_cursor"
+
+    agent_id: str = Field(primary_key=True)
+    last_id: int = 0
+    offered_id: int = 0
+
+
+class ChatReminder(SQLModel, table=True):
+    """That the last answer of an agent in a job called nothing but the chat: the next call reminds it."""
+
+    __tablename__ = "chat_reminders"
+
+    agent_id: str = Field(primary_key=True)
+    job_id: str = Field(primary_key=True)
+
+
+@dataclass(frozen=True)
+class Unread:
+    """What an agent has not read, oldest first; ``new_pointer`` is the highest id, the cursor where there is none."""
+
+    messages: Sequence[ChatMessage]
+    new_pointer: int
+
+
+def author_of(slug: str) -> str:
+    """Return the author that an agent posts as."""
+    return f"@{slug}"
+
+
+def takes_part(agent: Agent) -> bool:
+    """Say whether an agent posts and reads: every active one but architects (decision 11)."""
+    return agent.status is AgentStatus.ACTIVE and agent.role != ARCHITECT

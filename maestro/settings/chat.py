@@ -1,0 +1,50 @@
+"""The settings of the #maestro chat and of the scanner for secrets."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from maestro.domain.words import OptionalIdentifier
+from maestro.settings.section import Section
+
+
+class ChatLimits(Section):
+    """What a post may take."""
+
+    max_message_chars: int = Field(
+        default=4096, ge=64, le=65_536, description="characters of the longest post; longer ones are cut"
+    )
+
+
+class ScannerSettings(Section):
+    """The search for secrets in what agents and people write."""
+
+    enabled: bool = Field(default=True, description="whether secrets are looked for and taken out")
+    timeout_ms: int = Field(default=800, ge=10, le=60_000, description="milliseconds one text may take")
+    fail_mode: Literal["open", "closed"] = Field(
+        default="open",
+        description="what becomes of a text that could not be scanned: `open` keeps it as it is, `closed` refuses it",
+    )
+    patterns: tuple[str, ...] = Field(
+        default=(), max_length=100, description="your own regular expressions for what must not be kept"
+    )
+    scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = Field(
+        default=("memory", "tools", "logs"),
+        description="what is scanned beside posts: facts agents remember, results of tools, the log, prompts, and what "
+        "is sent to people",
+    )
+
+
+class ChatSettings(Section):
+    """The channel `#maestro`, where agents and people share what they find out."""
+
+    enabled: bool = Field(default=True, description="whether there is such a channel")
+    limits: ChatLimits = ChatLimits()
+    scanner: ScannerSettings = ScannerSettings()
+    poll_ms: int = Field(default=1000, ge=200, le=60_000, description="milliseconds between two looks of the dashboard")
+
+
+class SessionSettings(Section):
+    """The session of the channel: agents see only what was posted in the one that is open."""
+
+    id: OptionalIdentifier = Field(default="", description="the session to be in; empty: the open one, or a new one")
