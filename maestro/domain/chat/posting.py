@@ -1,0 +1,62 @@
+"""How a post becomes what is stored: secrets out first, then cut to size (specification 002, 4 and 8; decision 11)."""
+
+import unicodedata
+from dataclasses import dataclass
+
+from maestro.domain.scanning import ScanRules, SecretScanner, Span, redact
+
+TRUNCATED = " … [truncated]"
+NOTE = " (Note: content redacted by scanner)"
+LOOK_AHEAD = 16_384
+"""Characters beyond the limit that are scanned: a secret that is cut by it must be seen as a whole to be known."""
+_STEPS_BACK = 32
+_JOINER = "\u200d"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A text that may be stored, what was done to it, and why it could not all be scanned, if so."""
+
+    text: str
+    redacted: bool = False
+    truncated: bool = False
+    error: str = ""
+
+
+def prepare(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -> Prepared:
+    """Return a post as it is stored.
+
+    Secrets are found in the whole text, which is then cut to ``limit`` characters, suffix included, without cutting a
+    redaction, and scanned again; the note comes last, once. A redaction may make the text longer than the limit.
+    """
+    truncated = len(text) > limit
+    kept = _edge(text, limit - len(TRUNCATED)) if truncated else len(text)
+    first = scanner.scan(text[: limit + LOOK_AHEAD], rules)
+    spans = [Span(span.start, min(span.end, kept)) for span in first.spans if span.start < kept]
+    second = scanner.scan(redact(text[:kept], spans), rules)
+    redacted = bool(spans) or second.redacted
+    cut = second.text + TRUNCATED if truncated else second.text
+    return Prepared(noted(cut) if redacted else cut, redacted, truncated, first.error or second.error)
+
+
+def noted(text: str) -> str:
+    """Return the text with the note that something was taken out of it at its end, once."""
+    return text if text.endswith(NOTE) else text + NOTE
+
+
+def _edge(text: str, at: int) -> int:
+    """Return the place to cut at: not within what people see as one character."""
+    for place in range(at, max(at - _STEPS_BACK, 0), -1):
+        if not _goes_on(text[place]) and text[place - 1] != _JOINER:
+            return place
+    return at
+
+
+def _goes_on(character: str) -> bool:
+    """Say whether a character is part of the one before: an accent, a joiner, a variant, a tone of skin."""
+    return (
+        unicodedata.combining(character) > 0
+        or unicodedata.category(character) in ("Mn", "Me")
+        or character == _JOINER
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )

@@ -1,0 +1,5 @@
+"""Finds secrets in texts: keys, tokens, passwords, private keys (specification 002, 8)."""
+
+from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, SecretScanner, Span
+
+__all__ = ["REDACTED", "ScanResult", "ScanRules", "SecretScanner", "Span"]
