@@ -46,6 +46,11 @@ def configure_logs(level: str, style: Literal["text", "json"]) -> None:
     )
 
 
+def set_level(level: str) -> None:
+    """Write everything from ``level`` up from now on."""
+    logging.getLogger().setLevel(level.upper())
+
+
 def _for_people() -> structlog.dev.ConsoleRenderer:
     # The default traceback shows local variables, and with them what people wrote.
     return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)

@@ -12,7 +12,8 @@ from typing import ClassVar
 
 from maestro.bootstrap.conversation_control import remove_discarded
 from maestro.bootstrap.data_folder import DataFolder
-from maestro.bootstrap.logs import configure_logs
+from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.logs import configure_logs, set_level
 from maestro.bootstrap.migration import migrate
 from maestro.bootstrap.storage import open_store, sweep
 from maestro.domain.errors import ConfigurationError
@@ -39,7 +40,7 @@ Say = Callable[[str], None]
 
 def run(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
-    configure_logs(process.settings.logs.level, process.settings.logs.format)
+    configure_logs(process.live.current().logs.level, process.settings.logs.format)
     quieten()
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(process.until_stopped())
@@ -47,10 +48,14 @@ def run(process: "Process") -> int:
 
 
 class Process(ABC):
-    """The composition of one process; a subclass says what its parts are."""
+    """The composition of one process; a subclass says what its parts are.
+
+    Keys that need a restart are read from ``settings``, the others from ``live``, at each use.
+    """
 
     def __init__(self, loaded: Loaded, say: Say) -> None:
         self.settings: Settings = loaded.settings
+        self.live = LiveSettings(loaded)
         self.say = say
 
     @property
@@ -81,11 +86,17 @@ class Process(ABC):
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
                 await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
-                await self.work(store, stop)
+                async with self.live.watching(store, _apply):
+                    await self.work(store, stop)
 
     @abstractmethod
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Run the parts of this kind of process until the event is set."""
+
+
+def _apply(settings: Settings) -> None:
+    """Do what nobody asks for: everything else is read where it is used."""
+    set_level(settings.logs.level)
 
 
 class SeparateProcess(Process):

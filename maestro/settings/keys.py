@@ -11,6 +11,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from maestro.settings.model import Settings
+from maestro.settings.section import LIVE
 
 Location = tuple[str | int, ...]
 
@@ -32,6 +33,11 @@ class Key:
     def location(self) -> Location:
         """Where the value stands in the file."""
         return tuple(self.path.split("."))
+
+    @property
+    def live(self) -> bool:
+        """Whether it may be set while Maestro runs."""
+        return self.field.json_schema_extra == LIVE
 
     @property
     def variables(self) -> tuple[str, ...]:

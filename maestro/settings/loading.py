@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
@@ -28,11 +28,15 @@ _ABSENT = object()
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings, who gave each of them (by key, such as ``webui.port``), and the file that was read."""
+    """The settings, who gave each of them (by key, such as ``webui.port``), and the file that was read.
+
+    ``tree`` is what they were read from, as the file would say it; values set while Maestro runs are laid over it.
+    """
 
     settings: Settings
     origins: Mapping[str, ValueOrigin]
     file: Path | None
+    tree: Mapping[str, object] = field(default_factory=dict, repr=False)
 
 
 def load(
@@ -55,7 +59,7 @@ def load(
             draft.add_file(file, environment)
         draft.add_environment(environment)
         draft.add_overrides(overrides, environment)
-        return Loaded(draft.settings(), MappingProxyType(draft.origins), file)
+        return Loaded(draft.settings(), MappingProxyType(draft.origins), file, draft.tree)
     except RecursionError:
         raise ConfigurationError("the configuration is nested too deeply; no key needs more than four levels") from None
 
@@ -68,7 +72,8 @@ class Draft:
         self.origins: dict[str, ValueOrigin] = {key.path: "default" for key in LEAVES}
         self.written: dict[str, object] = {}
         """The file as it stands, with the references in it."""
-        self._tree: dict[str, object] = {}
+        self.tree: dict[str, object] = {}
+        """All layers so far, references read."""
         self._sources: dict[Location, str] = {}
         self._referred: frozenset[str] = frozenset()
         self._problems: list[str] = []
@@ -83,7 +88,7 @@ class Draft:
         needed = tree if self._accounts else without_accounts(tree)
         resolved = resolve(needed, (), References(environment, file.parent), self._report)
         assert isinstance(resolved, dict)
-        self._tree = resolved
+        self.tree = resolved
         self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
@@ -94,7 +99,7 @@ class Draft:
             key = KEYS[".".join(map(str, location))]
             if key is ACCOUNTS and not self._accounts:
                 continue
-            if key is PASSWORD and _lookup(self._tree, PASSWORD.location) not in (_ABSENT, ""):
+            if key is PASSWORD and _lookup(self.tree, PASSWORD.location) not in (_ABSENT, ""):
                 continue
             self._sources[location] = variable
             self._place(key, resolve(self._parsed(key, text), location, references, self._report), "environment")
@@ -114,7 +119,7 @@ class Draft:
     def settings(self) -> Settings:
         """The settings, if nothing is wrong with them."""
         try:
-            settings = validated(self._tree)
+            settings = validated(self.tree)
         except ValidationError as error:
             self._problems += translate(error, self._failed, self._sources)
         if self._problems:
@@ -126,10 +131,10 @@ class Draft:
         problems: list[str] = []
         while True:
             try:
-                return validated(self._tree), [*self._problems, *problems]
+                return validated(self.tree), [*self._problems, *problems]
             except ValidationError as error:
                 problems = problems or translate(error, self._failed, self._sources)
-                leave_out(self._tree, [found["loc"] for found in error.errors(include_url=False)])
+                leave_out(self.tree, [found["loc"] for found in error.errors(include_url=False)])
 
     def _report(self, location: Location, sentence: str) -> None:
         self._failed.add(location)
@@ -145,7 +150,7 @@ class Draft:
             return None
 
     def _place(self, key: Key, value: object, origin: ValueOrigin) -> None:
-        section: object = self._tree
+        section: object = self.tree
         *above, last = key.location
         for name in above:
             # Where the file has no object, the value has no place; validation reports the file.

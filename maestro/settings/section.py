@@ -2,10 +2,15 @@
 
 from pydantic import ConfigDict, SecretStr
 from pydantic.alias_generators import to_camel
+from pydantic.config import JsonDict
 
 from maestro.domain.values import Value
 
 NO_SECRET = SecretStr("")
+
+LIVE: JsonDict = {"live": True}
+"""Marks a key that may be set while Maestro runs: whoever needs the value asks for it at each use (design invariant
+12). Every other key is read once, at the start."""
 
 
 class Section(Value):

@@ -1,0 +1,88 @@
+"""The settings as they are now: what Maestro was started with, and over it what operators set while it runs."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeVar
+
+import structlog
+
+from maestro.bootstrap.supervision import end
+from maestro.domain.errors import StoreBusy
+from maestro.settings import Loaded, Settings
+from maestro.settings.overlay import Overlaid, overlay
+from maestro.store.store import Store
+
+LOOK_SECONDS = 0.5
+"""How often a process asks the store whether another one changed a setting: two reads of one number a second."""
+
+Rules = TypeVar("Rules")
+
+log = structlog.get_logger(__name__)
+
+
+class LiveSettings:
+    """Gives every part of a process the settings that hold now (design invariant 12).
+
+    To ask costs nothing: the store is read only while looking, which happens beside everything else. ``start`` is what
+    Maestro was started with; only keys that need a restart may be read from it.
+    """
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.start: Settings = loaded.settings
+        self.loaded = loaded
+        self.version = 0
+        self._overlaid = Overlaid(loaded.settings, {}, {})
+        self._told: Callable[[Settings], None] = lambda _: None
+
+    @classmethod
+    def unchanging(cls, settings: Settings) -> "LiveSettings":
+        """Return settings that nobody changes."""
+        return cls(Loaded(settings, {}, None))
+
+    def current(self) -> Settings:
+        """Return the settings that hold now; any thread may ask, and nobody may keep them."""
+        return self._overlaid.settings
+
+    def of(self, rules: Callable[[Settings], Rules]) -> Callable[[], Rules]:
+        """Return what a part asks at each use for the rules that it works by."""
+        return lambda: rules(self.current())
+
+    @property
+    def overlaid(self) -> Overlaid:
+        """What was set while Maestro runs, as far as this process has seen it."""
+        return self._overlaid
+
+    def look(self, store: Store) -> None:
+        """Take over what was set since the last look; raises ``StoreBusy``."""
+        with store.view() as tx:
+            newest = tx.live_settings.version()
+            values = tx.live_settings.values() if newest != self.version else None
+        if values is not None:
+            self._take(newest, values)
+
+    def _take(self, version: int, values: Mapping[str, object]) -> None:
+        overlaid = overlay(self.loaded, values)
+        self.version, self._overlaid = version, overlaid
+        for key, problem in overlaid.refused.items():
+            log.warning("a value that was set at run time does not count", key=key, problem=problem)
+        self._told(overlaid.settings)
+
+    @contextlib.asynccontextmanager
+    async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
+        """Look at once, and now and then during the block; ``tell`` is called with what holds from each change on."""
+        self._told = tell
+        await asyncio.to_thread(self.look, store)
+        watch = asyncio.create_task(self._watch(store))
+        try:
+            yield
+        finally:
+            await end([watch])
+
+    async def _watch(self, store: Store) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await asyncio.to_thread(self.look, store)
+            except StoreBusy as error:
+                log.warning("settings.postponed", reason=str(error))
