@@ -1,7 +1,80 @@
 """The posts of #maestro: the session is added and filtered here, and nowhere else (specification 002, 9)."""
 
-from maestro.store.chat_sessions import ChatSessions
+from collections.abc import Sequence
+from datetime import UTC
+
+from sqlalchemy import bindparam, func
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Unread, author_problem
+from maestro.domain.errors import Forbidden
+from maestro.store.chat_sessions import CURRENT, ChatSessions
 
 
 class Chat(ChatSessions):
-    """Posts, cursors and reminders."""
+    """Posts and cursors."""
+
+    _AGENT = select(Agent).where(Agent.slug == bindparam("slug"))
+    _POST = insert(ChatMessage)
+    _POSTS = (
+        select(ChatMessage).where(ChatMessage.session_id == CURRENT.scalar_subquery()).order_by(col(ChatMessage.id))
+    )
+    _UNREAD = _POSTS.where(col(ChatMessage.id) > bindparam("after"))
+    _NEWEST = select(func.max(ChatMessage.id)).where(ChatMessage.session_id == CURRENT.scalar_subquery())
+    _CURSOR = select(ChatCursor.last_id, ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent"))
+    _MOVE = insert(ChatCursor)
+    _READ = _MOVE.on_conflict_do_update(
+        index_elements=["agent_id"],
+        set_={
+            "last_id": func.max(ChatCursor.last_id, _MOVE.excluded.last_id),
+            "offered_id": func.max(ChatCursor.offered_id, _MOVE.excluded.offered_id),
+        },
+    )
+
+    def post(self, author: str, text: str) -> int:
+        """Add a post, already scanned and cut, to the open session, which is opened if there is none; return its id.
+
+        Raises ``Forbidden`` for an author that does not take part.
+        """
+        problem = author_problem(author, None if author == HUMAN else self._agent(author))
+        if problem:
+            raise Forbidden(problem)
+        moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        added = self._run(self._POST, session_id=self.join(), ts=moment, author=author, text=text)
+        assert added.inserted_primary_key is not None, "every row has an id"
+        return int(added.inserted_primary_key[0])
+
+    def unread(self, slug: str) -> Unread:
+        """Return what an agent has not read of the open session, its own posts too."""
+        return self._after(self._cursor(slug)[0])
+
+    def mark_read(self, slug: str, pointer: int) -> None:
+        """Note that an agent has read up to a post; a cursor never goes back."""
+        self._run(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
+
+    def offer(self, slug: str) -> Unread:
+        """Return what an agent outside has not read: by asking again it says that it read what it got before."""
+        unread = self._after(max(self._cursor(slug)))
+        self._run(self._READ, agent_id=slug, last_id=max(self._cursor(slug)), offered_id=unread.new_pointer)
+        return unread
+
+    def timeline(self) -> Sequence[ChatMessage]:
+        """Return all posts of the open session, oldest first."""
+        return self._session.exec(self._POSTS).all()
+
+    def newest(self) -> int:
+        """Return the id of the last post of the open session, 0 when there is none."""
+        return int(self._run(self._NEWEST).scalar() or 0)
+
+    def _agent(self, author: str) -> Agent | None:
+        return self._session.exec(self._AGENT, params={"slug": author.removeprefix("@")}).first()
+
+    def _after(self, pointer: int) -> Unread:
+        messages = self._session.exec(self._UNREAD, params={"after": pointer}).all()
+        return Unread(messages, max((message.id or 0 for message in messages), default=pointer))
+
+    def _cursor(self, slug: str) -> tuple[int, int]:
+        row = self._run(self._CURSOR, agent=slug).first()
+        return (row[0], row[1]) if row else (0, 0)

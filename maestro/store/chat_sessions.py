@@ -1,7 +1,51 @@
 """The sessions of #maestro (decision 12)."""
 
+from uuid import uuid4
+
+from sqlalchemy import bindparam
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, select, update
+
+from maestro.domain.chat.session import ChatSession
 from maestro.store.repository import Repository
+
+OPEN = col(ChatSession.ended_at).is_(None)
+CURRENT = select(ChatSession.id).where(OPEN)
 
 
 class ChatSessions(Repository):
-    """Opens and ends sessions; at most one is open."""
+    """Opens and ends sessions; at most one is open, which an index of the table sees to as well."""
+
+    _OPENED = insert(ChatSession)
+    _OPEN = _OPENED.on_conflict_do_update(index_elements=["id"], set_={"ended_at": None})
+    _END_OTHERS = (
+        update(ChatSession).where(OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
+    )
+
+    def current(self) -> str | None:
+        """Return the id of the open session, None when there is none."""
+        found: str | None = self._run(CURRENT).scalar()
+        return found
+
+    def join(self, pinned: str = "") -> str:
+        """Return the id of the open session, which is ``pinned`` where one is given; opens it if it is not open."""
+        current = self.current()
+        if current is not None and pinned in ("", current):
+            return current
+        return self.open(pinned or str(uuid4()))
+
+    def open(self, session_id: str) -> str:
+        """Let just this session be open: a new one, or an earlier one that goes on; return its id."""
+        self._run(self._END_OTHERS, but=session_id, at=self._now)
+        self._run(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
+        return session_id
+
+    def end(self) -> str | None:
+        """End the open session and return its id, None when there was none; the next post opens another."""
+        current = self.current()
+        self._run(self._END_OTHERS, but="", at=self._now)
+        return current
+
+    def session(self, session_id: str) -> ChatSession | None:
+        """Return a session, if there is one of this id."""
+        return self._session.get(ChatSession, session_id)

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from sqlmodel import Field, Index, SQLModel
 
 from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.quoting import NAME_CHARS, quoted
 
 CHANNEL = "#maestro"
 HUMAN = "@human"
 """The author of what people post, whoever they are."""
 ARCHITECT = "architect"
 """The role that takes no part in the chat (specification 002, scope)."""
+RESERVED = frozenset({"human", ARCHITECT})
+"""Names that no agent can speak by: people's own, and one that is kept for later (specification 002, 1)."""
 CODER = "coder"
 """The role whose agents are told how to use the chat (specification 002, 6)."""
 
@@ -69,4 +72,20 @@ def author_of(slug: str) -> str:
 
 def takes_part(agent: Agent) -> bool:
     """Say whether an agent posts and reads: every active one but architects (decision 11)."""
-    return agent.status is AgentStatus.ACTIVE and agent.role != ARCHITECT
+    return agent.status is AgentStatus.ACTIVE and hears(agent.slug, agent.role)
+
+
+def hears(slug: str, role: str) -> bool:
+    """Say whether an agent of this name and role is told what others post; nobody may have a reserved name."""
+    return bool(slug) and role != ARCHITECT and slug not in RESERVED
+
+
+def author_problem(author: str, agent: Agent | None) -> str:
+    """Return why nobody may post as this author, and nothing when somebody may; ``agent`` is whose name it has."""
+    if author == HUMAN:
+        return ""
+    if agent is None or author != author_of(agent.slug):
+        return f"{quoted(author, NAME_CHARS)} is no author: posts are from {HUMAN} or an agent, as @coder-1"
+    if not takes_part(agent):
+        return f"{author} takes no part in {CHANNEL}: architects, agents that are not active and reserved names do not"
+    return ""

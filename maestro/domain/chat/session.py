@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlmodel import Field, SQLModel
+from sqlmodel import Field, Index, SQLModel, text
 
 from maestro.domain.columns import UtcDateTime
 
@@ -11,6 +11,9 @@ class ChatSession(SQLModel, table=True):
     """One session; ``ended_at`` is None while it is open, and at most one is."""
 
     __tablename__ = "sessions"
+    __table_args__ = (
+        Index("ux_sessions_open", text("(ended_at IS NULL)"), unique=True, sqlite_where=text("ended_at IS NULL")),
+    )
 
     id: str = Field(primary_key=True)
     started_at: datetime = Field(sa_type=UtcDateTime)

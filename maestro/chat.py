@@ -1,0 +1,76 @@
+"""The #maestro chat as everybody uses it: posts are scanned and cut before they are kept (specification 002, 4)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from maestro.domain.chat.message import ChatMessage, Unread
+from maestro.domain.chat.posting import prepare
+from maestro.domain.errors import InvalidEdit
+from maestro.domain.scanning import ScanRules, SecretScanner
+from maestro.domain.texts import storable
+from maestro.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRules:
+    """What holds for a post: the characters of the longest one, and how secrets are looked for."""
+
+    max_message_chars: int
+    scan: ScanRules
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The id of a new post."""
+
+    id: int
+    success: bool = True
+
+
+class ChatService:
+    """One channel for agents and people; the rules are asked for at each use, because they may change meanwhile."""
+
+    def __init__(self, store: Store, scanner: SecretScanner, rules: Callable[[], ChatRules]) -> None:
+        self._store = store
+        self._scanner = scanner
+        self._rules = rules
+
+    def post(self, author: str, text: str) -> Posted:
+        """Keep a post; ``author`` is ``@human`` or ``@`` and the slug of an agent.
+
+        Raises ``InvalidEdit`` when there is nothing to say, ``Forbidden`` for an author that does not take part.
+        """
+        prepared = self.prepared(text)
+        with self._store.begin() as tx:
+            return Posted(tx.chat.post(author, prepared))
+
+    def prepared(self, text: str) -> str:
+        """Return a text as it may be kept: without secrets and not too long; takes as long as the scanner may.
+
+        Who keeps it in a transaction of its own calls this before. Raises ``InvalidEdit`` when there is nothing to say.
+        """
+        text = storable(text)
+        if not text.strip():
+            raise InvalidEdit("a post must say something: give it a text that is not empty")
+        rules = self._rules()
+        return prepare(text, rules.max_message_chars, self._scanner, rules.scan).text
+
+    def get_new(self, slug: str) -> Unread:
+        """Return every post of the session that an agent has not read, its own too; its cursor stays."""
+        with self._store.view() as tx:
+            return tx.chat.unread(slug)
+
+    def mark_read(self, slug: str, pointer: int) -> None:
+        """Note that an agent has read up to the post ``pointer``."""
+        with self._store.begin() as tx:
+            tx.chat.mark_read(slug, pointer)
+
+    def get_new_outside(self, slug: str) -> Unread:
+        """Return what an agent outside has not read; asking again says that it read what it got before (decision 11)."""
+        with self._store.begin() as tx:
+            return tx.chat.offer(slug)
+
+    def timeline(self) -> Sequence[ChatMessage]:
+        """Return all posts of the session, oldest first."""
+        with self._store.view() as tx:
+            return tx.chat.timeline()
