@@ -32,8 +32,8 @@ HISTORY_ROWS = 500
 class Toolbox(Protocol):
     """The tools there are."""
 
-    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
-        """Return what a model is told of the allowed tools; None for those that everybody may call."""
+    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
+        """Return what a model is told of the tools that an agent may call, by name."""
         ...
 
 
@@ -78,7 +78,7 @@ class ContextActivities:
 
     def _composed(self, tx: Transaction, job: Job, agent: Agent) -> Composition:
         matter, place = _matter(tx, job), memory_place(tx, job, self._rules.scope)
-        specs = self._rules.toolbox.specs(agent.tool_names)
+        specs = self._rules.toolbox.specs(agent)
         tools = frozenset(spec.name for spec in specs)
         known = Knowledge(
             tools=tools,

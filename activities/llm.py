@@ -1,7 +1,7 @@
 """Step 9 of a message: one model call, the rounds of tool calls before it included."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,8 +40,8 @@ class Toolbox(Protocol):
         """Return when it is known what there is, or when that takes too long."""
         ...
 
-    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
-        """Return what a model is told of the allowed tools, by name; None for those that everybody may call."""
+    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
+        """Return what a model is told of the tools that an agent may call, by name."""
         ...
 
 
@@ -88,7 +88,7 @@ class LLMActivities:
                 model=agent.model,
                 fallbacks=tuple(agent.fallbacks.split()),
                 messages=self._messages(tx, job, agent, step),
-                tools=self._rules.toolbox.specs(agent.tool_names),
+                tools=self._rules.toolbox.specs(agent),
                 final=step.final,
                 max_output_tokens=self._rules.max_output_tokens,
                 conversation_id=job.conversation_id or 0,
@@ -101,7 +101,7 @@ class LLMActivities:
         if step.number == 1:
             return prompt
         window = self._rules.window(agent.model or tx.accounts.default_model())
-        tools = estimate_tools(self._rules.toolbox.specs(agent.tool_names))
+        tools = estimate_tools(self._rules.toolbox.specs(agent))
         room = window - estimate_messages(prompt) - tools - self._rules.max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))
 

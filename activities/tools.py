@@ -111,7 +111,7 @@ class ToolActivities:
         """Read what the model wrote; checking it by somebody's schema may take long, so it holds no transaction."""
         with self._store.view() as tx:
             call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
-        return understand(self._toolbox, call, agent.tool_names)
+        return understand(self._toolbox, call, agent)
 
     def _begin(self, step: ToolStep, wanted: Understood | Said) -> Begun:
         with self._store.begin() as tx:

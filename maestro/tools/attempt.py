@@ -1,12 +1,12 @@
 """Understanding and making one tool call: whatever goes wrong is a sentence for the model, never an exception."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
+from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall
 from maestro.store.transaction import Transaction
@@ -25,8 +25,8 @@ class Toolbox(Protocol):
         """Wait a short while for tools that are still being looked for."""
         ...
 
-    def find(self, name: str, allowed: Sequence[str] | None) -> Tool:
-        """Return a tool that may be called, None for those that everybody may call; raises ``ToolFailure``."""
+    def find(self, name: str, agent: Agent) -> Tool:
+        """Return a tool that the agent may call; raises ``ToolFailure``."""
         ...
 
     def parse(self, tool: Tool, arguments: str) -> Arguments:
@@ -50,10 +50,10 @@ class Understood:
     arguments: Arguments
 
 
-def understand(toolbox: Toolbox, call: ToolCall, allowed: Sequence[str] | None) -> Understood | Said:
+def understand(toolbox: Toolbox, call: ToolCall, agent: Agent) -> Understood | Said:
     """Return the tool and its arguments, or what is wrong with the call."""
     try:
-        tool = toolbox.find(call.name, allowed)
+        tool = toolbox.find(call.name, agent)
         return Understood(tool, toolbox.parse(tool, call.arguments))
     except ToolFailure as failure:
         return Said(str(failure), failed=True)

@@ -12,6 +12,8 @@ from jsonschema.validators import extend
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import EMPTY_REGISTRY
 
+from maestro.domain.agents.agent import Agent
+from maestro.domain.chat.message import takes_part
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.texts import storable
 from maestro.tools.base import Acts, Arguments, Asks, Runs, Tool, ToolFailure
@@ -42,9 +44,20 @@ class ToolSource(Protocol):
 class Tools:
     """All tools of a process."""
 
-    def __init__(self, fixed: Iterable[Tool], default: Iterable[str], source: ToolSource | None = None) -> None:
-        """``default`` names the tools of agents that list none."""
-        self._fixed = {tool.spec.name: tool for tool in fixed}
+    def __init__(
+        self,
+        fixed: Iterable[Tool],
+        default: Iterable[str],
+        source: ToolSource | None = None,
+        *,
+        chat: Iterable[Tool] = (),
+    ) -> None:
+        """``default`` names the tools of agents that list none.
+
+        Those of the ``chat`` have all agents that take part in it, whatever they list, and nobody else.
+        """
+        self._chat = {tool.spec.name: tool for tool in chat}
+        self._fixed = {tool.spec.name: tool for tool in fixed} | self._chat
         self._default = frozenset(default)
         self._source = source
 
@@ -60,20 +73,20 @@ class Tools:
         else:
             await self._source.serve()
 
-    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
-        """Return what a model is told, by name: the tools of an agent that may call these, or the default ones.
+    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
+        """Return what an agent's model is told, by name: the tools that it lists, or the default ones, and the chat.
 
         Names nobody has are left out: a server may be away, and a tool may be switched off.
         """
-        names = self._names(allowed)
+        names = self._names(agent)
         return tuple(tool.spec for name, tool in sorted(self._all().items()) if name in names)
 
-    def find(self, name: str, allowed: Sequence[str] | None) -> Tool:
+    def find(self, name: str, agent: Agent) -> Tool:
         """Return the tool a model asked for; raises ``ToolFailure`` for one that the agent may not call now."""
-        names = self._names(allowed)
+        names = self._names(agent)
         tool = self._all().get(name) if name in names else None
         if tool is None:
-            usable = ", ".join(spec.name for spec in self.specs(allowed)) or "none"
+            usable = ", ".join(spec.name for spec in self.specs(agent)) or "none"
             trouble = "is not available at the moment" if name in names else "does not exist"
             raise ToolFailure(f"The tool {name[:64]} {trouble}. You can call: {usable}.")
         return tool
@@ -82,8 +95,9 @@ class Tools:
         """Return the arguments a model wrote; raises ``ToolFailure`` that tells it what is wrong with them."""
         return parse(tool.spec, arguments)
 
-    def _names(self, allowed: Sequence[str] | None) -> frozenset[str]:
-        return self._default if allowed is None else frozenset(allowed)
+    def _names(self, agent: Agent) -> frozenset[str]:
+        listed = self._default if agent.tool_names is None else frozenset(agent.tool_names)
+        return listed | self._chat.keys() if takes_part(agent) else listed - self._chat.keys()
 
     def _all(self) -> Mapping[str, Tool]:
         """Return every tool by its name; what is built in cannot be replaced by what comes from elsewhere."""

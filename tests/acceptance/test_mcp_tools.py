@@ -21,6 +21,7 @@ from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServer
 from maestro.tools.registry import Tools
 from tests.support.instance import free_port, running_instance, until
+from tests.support.tool_agents import agent_with
 from tests.unit.architecture.source import ROOT
 
 CALLER = Caller("job", 1, 1, Path())
@@ -57,13 +58,13 @@ async def tools_of(*servers: McpServer) -> AsyncIterator[Tools]:
 
 async def call(tools: Tools, name: str, arguments: str = "{}") -> str:
     """Call a tool the way a model does."""
-    tool = tools.find(name, [name])
+    tool = tools.find(name, agent_with([name]))
     assert isinstance(tool, Runs)
     return await tool.run(tools.parse(tool, arguments), CALLER)
 
 
 def offers(tools: Tools, name: str) -> bool:
-    return bool(tools.specs([name]))
+    return bool(tools.specs(agent_with([name])))
 
 
 def alive(pid: int) -> bool:
@@ -81,7 +82,7 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
     with capture_logs() as logs:
         async with tools_of(program(notes, idempotent=["note"])) as tools:
             await until(lambda: offers(tools, "test_add"))
-            (spec,) = tools.specs(["test_add"])
+            (spec,) = tools.specs(agent_with(["test_add"]))
             assert spec.description == "Add two whole numbers.\nThey may be negative."
             assert '"required":["a","b"]' in spec.parameters
             assert await call(tools, "test_add", '{"a": 2, "b": -5}') == "-3"
@@ -92,7 +93,10 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
             assert await call(tools, "test_picture") == "[image, image/png: cannot be shown]\na word"
             assert await call(tools, "test_odd_name") == "odd"
 
-            flags = {name: tools.find(f"test_{name}", [f"test_{name}"]) for name in ("add", "note", "setting", "fail")}
+            flags = {
+                name: tools.find(f"test_{name}", agent_with([f"test_{name}"]))
+                for name in ("add", "note", "setting", "fail")
+            }
             assert {name: (tool.read_only, tool.idempotent) for name, tool in flags.items()} == {
                 "add": (True, True),
                 "note": (False, True),
@@ -161,7 +165,7 @@ async def test_a_server_that_is_none_is_reported_with_the_reason_and_stops_nothi
     with capture_logs() as logs:
         servers = [program(notes, "no-such-program", name="a"), program(notes, "/bin/echo", "hello", name="b")]
         async with tools_of(*servers, McpServer("c", url="http://127.0.0.1:9/mcp")) as tools:
-            assert tools.specs(["a_x", "b_x", "c_x"]) == ()
+            assert tools.specs(agent_with(["a_x", "b_x", "c_x"])) == ()
     away = {entry["server"]: entry["reason"] for entry in logs if "away" in entry["event"]}
     assert "no-such-program" in away["a"]
     assert "closed" in away["b"]
@@ -265,7 +269,7 @@ async def test_a_program_that_stands_still_holds_up_neither_a_call_nor_our_end(n
     async with tools_of(program(notes)) as tools:
         pid = int(await call(tools, "test_pid"))
         os.kill(pid, signal.SIGSTOP)
-        tool = tools.find("test_note", ["test_note"])
+        tool = tools.find("test_note", agent_with(["test_note"]))
         assert isinstance(tool, Runs)
         async with asyncio.timeout(10):
             said = await asyncio.gather(*(run(tool, {"text": "x" * 200_000}, CALLER, 1) for _ in range(3)))

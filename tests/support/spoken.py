@@ -1,6 +1,5 @@
 """Messages that go through the real steps up to the model's answer, in a store without Temporal."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from activities.acting import ActingRules
@@ -8,7 +7,7 @@ from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities
 from activities.llm import LLMActivities, ModelRules
 from activities.tags import TagActivities
-from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.jobs.flow import AnswerStep, ModelStep
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.calls import Prompt
@@ -30,9 +29,9 @@ class OneTool:
     async def settled(self) -> None:
         """It is there at once."""
 
-    def specs(self, allowed: Sequence[str] | None) -> tuple[ToolSpec, ...]:
+    def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
         """Offer it to everybody who does not go without."""
-        return (TIME,) if allowed is None else ()
+        return (TIME,) if agent.tool_names is None else ()
 
 
 class NoTyping:

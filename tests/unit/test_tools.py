@@ -6,12 +6,13 @@ from structlog.testing import capture_logs
 from maestro.bootstrap.tools import build_tools, missing
 from maestro.settings import AgentSettings, McpServerSettings, Settings, ToolSettings
 from maestro.settings.tools import DEFAULT_TOOLS
+from tests.support.tool_agents import agent_with
 
 FILES = ("read_file", "write_file", "list_files")
 
 
 def there(settings: Settings, *names: str) -> list[str]:
-    return [spec.name for spec in build_tools(settings).specs(names or None)]
+    return [spec.name for spec in build_tools(settings).specs(agent_with(names or None))]
 
 
 def test_without_a_configuration_there_are_the_default_tools() -> None:
@@ -35,14 +36,14 @@ def test_files_and_shell_are_there_when_they_are_switched_on(tools: ToolSettings
 def test_every_tool_says_truly_whether_a_repeat_does_harm() -> None:
     settings = Settings(tools=ToolSettings(files=True, shell=True))
     everything = [*DEFAULT_TOOLS, *FILES, "run_shell"]
-    found = [build_tools(settings).find(name, everything) for name in everything]
+    found = [build_tools(settings).find(name, agent_with(everything)) for name in everything]
     assert {tool.spec.name for tool in found if not tool.idempotent} == {"run_shell"}
     assert {tool.spec.name for tool in found if not tool.read_only} == {"ask_question", "write_file", "run_shell"}
 
 
 def test_every_description_and_argument_is_explained_to_the_model() -> None:
     settings = Settings(tools=ToolSettings(files=True, shell=True))
-    for spec in build_tools(settings).specs([*DEFAULT_TOOLS, *FILES, "run_shell"]):
+    for spec in build_tools(settings).specs(agent_with([*DEFAULT_TOOLS, *FILES, "run_shell"])):
         assert len(spec.description) > 60
         assert spec.parameters.count('"description"') == spec.parameters.count('"type"') - 1
 

@@ -12,6 +12,7 @@ from jsonschema import SchemaError
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical, shortened, tool_spec
 from maestro.tools.registry import Tools, check_parameters, parse
+from tests.support.tool_agents import agent_with
 
 
 @dataclass
@@ -52,24 +53,24 @@ def names(specs: Sequence[ToolSpec]) -> list[str]:
 
 def test_an_agent_that_lists_none_has_the_default_tools() -> None:
     tools = Tools([named("b"), named("a"), named("c")], default=["c", "a", "gone"])
-    assert names(tools.specs(None)) == ["a", "c"]
-    assert names(tools.specs(["b"])) == ["b"]
-    assert tools.specs([]) == ()
+    assert names(tools.specs(agent_with())) == ["a", "c"]
+    assert names(tools.specs(agent_with(["b"]))) == ["b"]
+    assert tools.specs(agent_with([])) == ()
 
 
 def test_the_same_tools_are_the_same_bytes_in_any_order() -> None:
     one = Tools([named("b"), named("a")], default=["a", "b"])
     other = Tools([named("a"), named("b")], default=["b", "a"])
-    assert [spec.model_dump_json() for spec in one.specs(None)] == [
-        spec.model_dump_json() for spec in other.specs(None)
+    assert [spec.model_dump_json() for spec in one.specs(agent_with())] == [
+        spec.model_dump_json() for spec in other.specs(agent_with())
     ]
     assert canonical({"b": 1, "a": "ü"}) == '{"a":"ü","b":1}'
 
 
 def test_a_tool_is_found_where_it_is_allowed() -> None:
     tools = Tools([named("a"), named("b")], default=["a"])
-    assert tools.find("a", None).spec.name == "a"
-    assert tools.find("b", ["b"]).spec.name == "b"
+    assert tools.find("a", agent_with()).spec.name == "a"
+    assert tools.find("b", agent_with(["b"])).spec.name == "b"
 
 
 @pytest.mark.parametrize(
@@ -86,18 +87,18 @@ def test_another_tool_is_a_failure_that_names_those_there_are(
     name: str, allowed: Sequence[str] | None, reason: str
 ) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        Tools([named("a"), named("b")], default=["a"]).find(name, allowed)
+        Tools([named("a"), named("b")], default=["a"]).find(name, agent_with(allowed))
 
 
 async def test_tools_from_elsewhere_come_and_go() -> None:
     source = Elsewhere()
     tools = Tools([named("a")], default=["a", "late"], source=source)
-    assert names(tools.specs(None)) == ["a"]
+    assert names(tools.specs(agent_with())) == ["a"]
     await tools.settled()
-    assert names(tools.specs(None)) == ["a", "late"]
+    assert names(tools.specs(agent_with())) == ["a", "late"]
     source.there = []
     with pytest.raises(ToolFailure, match="not available at the moment"):
-        tools.find("late", None)
+        tools.find("late", agent_with())
 
 
 async def test_where_tools_come_from_is_looked_after_as_long_as_the_process_runs() -> None:
@@ -111,7 +112,7 @@ async def test_where_tools_come_from_is_looked_after_as_long_as_the_process_runs
 
 def test_nothing_from_elsewhere_replaces_a_tool_of_ours() -> None:
     tools = Tools([named("a", "ours")], default=["a"], source=Elsewhere([named("a", "theirs")]))
-    assert [spec.description for spec in tools.specs(None)] == ["ours"]
+    assert [spec.description for spec in tools.specs(agent_with())] == ["ours"]
 
 
 SPEC = tool_spec(
