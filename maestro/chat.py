@@ -66,7 +66,7 @@ class ChatService:
             tx.chat.mark_read(slug, pointer)
 
     def get_new_outside(self, slug: str) -> Unread:
-        """Return what an agent outside has not read; asking again says that it read what it got before (decision 11)."""
+        """Return what an agent outside has not read; asking again says it has read what it got before (decision 11)."""
         with self._store.begin() as tx:
             return tx.chat.offer(slug)
 
