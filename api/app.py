@@ -10,6 +10,7 @@ from api.guards import Doorman
 from api.parts import ApiParts
 from api.routes import (
     accounts,
+    agent_tokens,
     agents,
     bindings,
     clients,
@@ -33,6 +34,7 @@ ROUTERS = (
     jobs.router,
     questions.router,
     agents.router,
+    agent_tokens.router,
     bindings.router,
     accounts.router,
     clients.router,

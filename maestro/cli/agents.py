@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli import agent_bindings, agent_edits, agent_versions
+from maestro.cli import agent_bindings, agent_edits, agent_tokens, agent_versions
 from maestro.cli.agent_options import Slug
 from maestro.cli.agent_texts import listing, portrait
 from maestro.cli.opened import opened
@@ -61,3 +61,4 @@ def show(
 app.add_typer(agent_edits.app)
 app.add_typer(agent_versions.app)
 app.add_typer(agent_bindings.app)
+app.add_typer(agent_tokens.app)

@@ -1,13 +1,16 @@
 """Agents as people edit them: each edit is a version and an entry in the audit log, in the transaction of the edit."""
 
+from sqlalchemy import Integer, Table
 from sqlmodel import SQLModel, col, delete, func, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
 from maestro.domain.agents.edits import AgentChange, AgentFields, NewAgent, changed, only_conductor
+from maestro.domain.agents.tokens import AgentToken
 from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
 from maestro.domain.agents.views import AgentDetail, agent_detail
 from maestro.domain.conducting.teaching import with_prompt
 from maestro.domain.errors import Conflict
+from maestro.store.agent_tokens import AgentTokens
 from maestro.store.audit import Audit
 from maestro.store.bindings import Bindings
 from maestro.store.clients import Clients
@@ -80,6 +83,7 @@ class AgentEdits(Bindings):
             raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
+        AgentTokens(self._session, self._now).forget(agent)
         self._session.delete(agent)
         self._session.flush()
         self._audit.add(actor, "agent.purge", agent.slug)
@@ -102,10 +106,8 @@ class AgentEdits(Bindings):
 
     def _spoken_of_in(self, agent: Agent) -> str:
         """Return the tables, by name, that have rows about an agent besides those that go with it."""
-        own = {AgentVersion.__tablename__, AgentChannel.__tablename__}
-        tables = [
-            table for name, table in SQLModel.metadata.tables.items() if name not in own and "agent_id" in table.c
-        ]
+        own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
+        tables = [table for name, table in SQLModel.metadata.tables.items() if name not in own and _has_agents(table)]
         of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
         return ", ".join(sorted(name for name, rows in of_agent if self._session.exec(rows.limit(1)).first()))
 
@@ -126,3 +128,8 @@ class AgentEdits(Bindings):
     @property
     def _audit(self) -> Audit:
         return Audit(self._session, self._now)
+
+
+def _has_agents(table: Table) -> bool:
+    """Say whether the rows of a table are of agents by their number; those of the chat are by their slug."""
+    return "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)

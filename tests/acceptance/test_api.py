@@ -313,6 +313,8 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/agents/{slug}/rollback",
         "/api/agents/{slug}/versions",
         "/api/agents/{slug}/versions/{number}",
+        "/api/agents/{slug}/tokens",
+        "/api/agents/{slug}/tokens/{token_id}",
         "/api/bindings",
         "/api/bindings/{binding_id}",
         "/api/clients",
