@@ -72,7 +72,7 @@ class CompactionRules:
 class CompactionActivities:
     """Keeps facts and a summary of what no longer fits (specification 003, step 5)."""
 
-    def __init__(self, store: Store, llm: LLMClient, rules: CompactionRules) -> None:
+    def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
         self._store = store
         self._llm = llm
         self._rules = rules
@@ -95,20 +95,20 @@ class CompactionActivities:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
-            tokens = self._rules.window(agent.model or tx.accounts.default_model())
+            tokens = self._rules().window(agent.model or tx.accounts.default_model())
             going = _excerpt(tx, job, excerpt_budget(tokens))
             return Plan(
                 job=job,
                 excerpt=going,
                 held=_held(tx, job, going),
                 model=agent.model,
-                max_output_tokens=output_tokens(tokens, self._rules.max_output_tokens),
+                max_output_tokens=output_tokens(tokens, self._rules().max_output_tokens),
             )
 
     def _learn(self, job: Job, answer: str) -> int:
         facts = parse_facts(answer)
         with self._store.begin() as tx:
-            place = memory_place(tx, job, self._rules.memory_scope)
+            place = memory_place(tx, job, self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 

@@ -49,7 +49,7 @@ class ContextRules:
 class ContextActivities:
     """Builds what the model will see (specification 003, step 6)."""
 
-    def __init__(self, store: Store, rules: ContextRules) -> None:
+    def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store
         self._rules = rules
         self._shelf = Shelf()
@@ -77,8 +77,8 @@ class ContextActivities:
             return tx.steps.done(ref, outcome)
 
     def _composed(self, tx: Transaction, job: Job, agent: Agent) -> Composition:
-        matter, place = _matter(tx, job), memory_place(tx, job, self._rules.scope)
-        specs = self._rules.toolbox.specs(agent)
+        matter, place = _matter(tx, job), memory_place(tx, job, self._rules().scope)
+        specs = self._rules().toolbox.specs(agent)
         tools = frozenset(spec.name for spec in specs)
         known = Knowledge(
             tools=tools,
@@ -87,7 +87,7 @@ class ContextActivities:
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
         )
-        window = self._rules.window(agent.model or tx.accounts.default_model())
+        window = self._rules().window(agent.model or tx.accounts.default_model())
         return compose(agent, matter, known, tx.now.date(), prompt_budget(window) - estimate_tools(specs))
 
 

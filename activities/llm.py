@@ -57,7 +57,7 @@ class ModelRules:
 class LLMActivities:
     """Asks the model through the middleware chain (specification 003, step 10)."""
 
-    def __init__(self, store: Store, llm: LLMClient, typing: Typing, rules: ModelRules) -> None:
+    def __init__(self, store: Store, llm: LLMClient, typing: Typing, rules: Callable[[], ModelRules]) -> None:
         self._store = store
         self._llm = llm
         self._typing = typing
@@ -69,7 +69,7 @@ class LLMActivities:
 
         The indicator is shown from routing on; after a restart of the process or a resume of the job, from here.
         """
-        await self._rules.toolbox.settled()
+        await self._rules().toolbox.settled()
         request = await asyncio.to_thread(self._request, step)
         response = await self._llm.complete(request)
         known = {spec.name for spec in request.tools}
@@ -88,9 +88,9 @@ class LLMActivities:
                 model=agent.model,
                 fallbacks=tuple(agent.fallbacks.split()),
                 messages=self._messages(tx, job, agent, step),
-                tools=self._rules.toolbox.specs(agent),
+                tools=self._rules().toolbox.specs(agent),
                 final=step.final,
-                max_output_tokens=self._rules.max_output_tokens,
+                max_output_tokens=self._rules().max_output_tokens,
                 conversation_id=job.conversation_id or 0,
                 background=job.priority > Priority.MESSAGE,
             )
@@ -100,9 +100,9 @@ class LLMActivities:
         prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(job.id).turns))
         if step.number == 1:
             return prompt
-        window = self._rules.window(agent.model or tx.accounts.default_model())
-        tools = estimate_tools(self._rules.toolbox.specs(agent))
-        room = window - estimate_messages(prompt) - tools - self._rules.max_output_tokens - MARGIN
+        window = self._rules().window(agent.model or tx.accounts.default_model())
+        tools = estimate_tools(self._rules().toolbox.specs(agent))
+        room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))
 
     def _finish(self, step: ModelStep, response: LLMResponse, tools: tuple[str, ...]) -> ModelOutcome:

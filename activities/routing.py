@@ -1,5 +1,7 @@
 """Step 4 of a message: who answers, or why nobody does; typing begins."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from temporalio import activity
@@ -28,14 +30,21 @@ class Typing(Protocol):
         ...
 
 
-class RoutingActivities:
-    """Decides by pure rules over a snapshot of the store; ``busy`` is the mode where a channel has none of its own."""
+@dataclass(frozen=True)
+class AnswerRules:
+    """What decides who answers, and ``busy``, the mode where a channel has none of its own."""
 
-    def __init__(self, store: Store, typing: Typing, access: Access, busy: BusyMode = BusyMode.QUEUE) -> None:
+    access: Access
+    busy: BusyMode = BusyMode.QUEUE
+
+
+class RoutingActivities:
+    """Decides by pure rules over a snapshot of the store."""
+
+    def __init__(self, store: Store, typing: Typing, rules: Callable[[], AnswerRules]) -> None:
         self._store = store
         self._typing = typing
-        self._access = access
-        self._busy = busy
+        self._rules = rules
 
     @activity.defn
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
@@ -60,7 +69,7 @@ class RoutingActivities:
         together = collect(
             tx,
             job,
-            mode_of(binding, self._busy),
+            mode_of(binding, self._rules().busy),
             lambda other: self._who(tx, other.message(), binding)[0] == agent,
         )
         return RouteOutcome(
@@ -75,12 +84,13 @@ class RoutingActivities:
 
     def _who(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> tuple[Agent | None, str]:
         """Return who answers a message and by which rule, or nobody and why."""
-        chosen = self._access.route(tx, message, binding)
+        access = self._rules().access
+        chosen = access.route(tx, message, binding)
         if chosen.agent is None:
             return None, chosen.reason
         agent = tx.agents.get(chosen.agent.id)
-        person = self._access.person(tx, message, binding)
-        policy = self._access.turned_away(person, agent, message, binding)
+        person = access.person(tx, message, binding)
+        policy = access.turned_away(person, agent, message, binding)
         refused = TURNED_AWAY[policy] if policy is not None else refusal(person, agent, binding)
         return (None, refused) if refused is not None else (agent, chosen.reason)
 

@@ -1,5 +1,7 @@
 """Steps 11 and 12 of a message: the final answer is recorded, with everything it asks for, in one transaction."""
 
+from collections.abc import Callable
+
 from temporalio import activity
 
 from activities.acting import Acted, Acting, ActingRules
@@ -18,7 +20,7 @@ from maestro.store.transaction import Transaction
 class TagActivities:
     """Acts on the model's final answer, and on nothing else (design invariant 10)."""
 
-    def __init__(self, store: Store, rules: ActingRules) -> None:
+    def __init__(self, store: Store, rules: Callable[[], ActingRules]) -> None:
         self._store = store
         self._rules = rules
 
@@ -33,7 +35,7 @@ class TagActivities:
             if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
                 raise Stopped(f"a person stopped job {job.id}")
             answer = parse(tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content)
-            acted = Acting(tx, job, self._rules).on(answer.tags) if answer.tags else Acted()
+            acted = Acting(tx, job, self._rules()).on(answer.tags) if answer.tags else Acted()
             message = _record(tx, job, shown(answer.visible, acted.told, [task for task, _ in acted.tasks]))
             tx.jobs.update(job.id, answer_id=message.id)
             heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None

@@ -74,7 +74,12 @@ class ToolActivities:
     """Makes the calls that a model asked for (specification 003, step 10)."""
 
     def __init__(
-        self, store: Store, toolbox: Toolbox, rules: ToolRules, watch: StopWatch, asked: Callable[[], None]
+        self,
+        store: Store,
+        toolbox: Toolbox,
+        rules: Callable[[], ToolRules],
+        watch: StopWatch,
+        asked: Callable[[], None],
     ) -> None:
         """``asked`` is called when a question waits to be said."""
         self._store = store
@@ -105,7 +110,7 @@ class ToolActivities:
 
     async def _run(self, wanted: Understood, caller: Caller) -> Said:
         assert isinstance(wanted.tool, Runs)
-        return await run(wanted.tool, wanted.arguments, caller, self._rules.seconds)
+        return await run(wanted.tool, wanted.arguments, caller, self._rules().seconds)
 
     def _understand(self, step: ToolStep) -> Understood | Said:
         """Read what the model wrote; checking it by somebody's schema may take long, so it holds no transaction."""
@@ -146,9 +151,9 @@ class ToolActivities:
             what = ask(wanted.tool, wanted.arguments)
             if isinstance(what, Said):
                 return Begun(caller, verdict=_verdict(what))
-            return _answered(caller, asked(tx, case.job, case.step, what, self._rules.asking))
-        if case.call.name in self._rules.asking.approval:
-            question = approval(tx, case.job, case.step, case.call, self._rules.asking)
+            return _answered(caller, asked(tx, case.job, case.step, what, self._rules().asking))
+        if case.call.name in self._rules().asking.approval:
+            question = approval(tx, case.job, case.step, case.call, self._rules().asking)
             if question.status is not QuestionStatus.ANSWERED:
                 return _answered(caller, question)
         return Begun(caller, wanted)
@@ -168,7 +173,7 @@ class ToolActivities:
             return tx.steps.done(step, ToolOutcome(state=verdict.state))
 
     def _capped(self, text: str) -> str:
-        limit = self._rules.max_result_chars
+        limit = self._rules().max_result_chars
         return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
 
     def _caller(self, tx: Transaction, job: Job) -> Caller:
@@ -177,8 +182,8 @@ class ToolActivities:
             job_id=job.id,
             agent_id=job.agent_id or 0,
             conversation_id=conversation,
-            folder=self._rules.folder / (str(conversation) if conversation else job.id),
-            place=memory_place(tx, job, self._rules.memory_scope),
+            folder=self._rules().folder / (str(conversation) if conversation else job.id),
+            place=memory_place(tx, job, self._rules().memory_scope),
         )
 
 

@@ -18,9 +18,9 @@ from maestro.store.store import Store
 
 
 class VoiceActivities:
-    """Has voices transcribed, each once (specification 003, step 1); without a transcriber nobody listens."""
+    """Has voices transcribed, each once (specification 003, step 1)."""
 
-    def __init__(self, store: Store, files: Files, transcriber: Transcriber | None, watch: StopWatch) -> None:
+    def __init__(self, store: Store, files: Files, transcriber: Transcriber, watch: StopWatch) -> None:
         self._store = store
         self._files = files
         self._transcriber = transcriber
@@ -36,8 +36,6 @@ class VoiceActivities:
         return await asyncio.to_thread(self._finish, ref, VoiceOutcome(voices=len(voices), transcribed=heard))
 
     async def _listen(self, ref: StepRef, voice: MediaFile) -> bool:
-        if self._transcriber is None:
-            return False
         content = await asyncio.to_thread(self._files.read, voice.digest)
         books = _Books(self._store, ref.job_id, voice)
         return await self._transcriber.transcribe(Audio(content, voice.content_type), books.keep)

@@ -1,5 +1,6 @@
 """What the API is made of: everything it needs from outside, passed in by bootstrap."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from maestro.domain.conversations.views import ConversationControl
@@ -47,5 +48,5 @@ class ApiParts:
     temporal_ui_url: str = ""
     namespace: str = "default"
     demo: bool = False
-    pairing: PairingRules = field(default_factory=PairingRules)
+    pairing: Callable[[], PairingRules] = PairingRules
     clock: Clock = utc_now

@@ -15,6 +15,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models, account_of, build_models
 from maestro.bootstrap.storage import open_store
 from maestro.domain.agents.agent import Agent
@@ -40,9 +41,10 @@ MAX_TOKENS = 4096
 
 async def measure(settings: Settings, store: Store, rounds: int, calls: int) -> dict[str, list[float]]:
     """Take turns, so that whatever else the machine does meets all ways alike."""
-    models = await asyncio.to_thread(build_models, settings, {}, store)
-    watch = StopWatch(store, settings.jobs.stop_poll_seconds)
-    whole = build_chain(models, store, settings, watch).complete
+    live = LiveSettings.unchanging(settings)
+    models = await asyncio.to_thread(build_models, live, {}, store)
+    watch = StopWatch(store, lambda: settings.jobs.stop_poll_seconds)
+    whole = build_chain(models, store, live, watch).complete
     history = await asyncio.to_thread(talk, store)
     # Imports the library, and has the accounts looked up, without which the transport knows none.
     await whole((await asyncio.to_thread(requests_of, store, history, 1))[0])

@@ -20,7 +20,8 @@ from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities
 from activities.routing import RoutingActivities
 from benchmarks.big_store import DIRECT, MENTIONED, PLATFORM, QUESTION, Size, build, channel
-from maestro.bootstrap.access import access, intake_rules
+from maestro.bootstrap.access import answer_rules, intake_rules
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.job import StepRef
@@ -57,14 +58,14 @@ class Flow:
 
     def __post_init__(self) -> None:
         """Compose the steps as the product does."""
-        settings = Settings()
+        live = LiveSettings.unchanging(Settings())
         window = model_table().context_window
-        rules = ContextRules(window, build_tools(settings), MemoryScope(settings.memory.scope))
-        self._accept = Intake(self.store, intake_rules(settings), lambda: None).accept
+        rules = ContextRules(window, build_tools(live), MemoryScope.AGENT)
+        self._accept = Intake(self.store, live.of(intake_rules), lambda: None).accept
         self._steps: dict[str, Step] = {
-            "route": RoutingActivities(self.store, NoTyping(), access(settings)).choose_agent,
+            "route": RoutingActivities(self.store, NoTyping(), live.of(answer_rules)).choose_agent,
             "conversation": ConversationActivities(self.store, window).record_message,
-            "context": ContextActivities(self.store, rules).build_context,
+            "context": ContextActivities(self.store, lambda: rules).build_context,
         }
 
     def answer(self, conversation: int) -> None:

@@ -63,7 +63,7 @@ class Look:
 class Dispatcher:
     """Looks when woken, and now and then by itself because other processes release lanes too."""
 
-    def __init__(self, store: Store, queues: Queues, pace: Pace, report: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, queues: Queues, pace: Callable[[], Pace], report: Callable[[str], None]) -> None:
         self._store = store
         self._queues = queues
         self._pace = pace
@@ -87,15 +87,15 @@ class Dispatcher:
     async def run(self, client: Client) -> None:
         """Start jobs until cancelled; while Temporal is away they wait in the store, in order."""
         await asyncio.to_thread(self._forget_claims)
-        pause = self._pace.look
+        pause = self._pace().look
         while not self._paused:
             look = await asyncio.to_thread(self._look_after_a_call if self._called() else self._look_around)
             if look.stopped is not None:
                 await self._interrupt(client, look.stopped)
             if not look.claimed:
-                await self._rest(self._pace.look)
+                await self._rest(self._pace().look)
             elif await self._start_all(client, look.claimed):
-                pause = self._pace.look
+                pause = self._pace().look
             else:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
@@ -106,7 +106,7 @@ class Dispatcher:
         self._woken.clear()
         if called and self._loop.time() < self._look_around_at:
             return True
-        self._look_around_at = self._loop.time() + self._pace.look
+        self._look_around_at = self._loop.time() + self._pace().look
         return False
 
     async def _rest(self, seconds: float) -> None:
@@ -142,7 +142,7 @@ class Dispatcher:
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
         if len(closing) == len(jobs):  # Temporal is well: there is just nothing else to do yet
-            await self._rest(self._pace.look)
+            await self._rest(self._pace().look)
             return True
         return not none_started
 
@@ -172,10 +172,10 @@ class Dispatcher:
             JobRef(
                 job_id=job.id,
                 run=job.run,
-                heartbeat_seconds=self._pace.heartbeat,
-                model_seconds=self._pace.model,
-                tool_seconds=self._pace.tool,
-                tool_rounds=self._pace.tool_rounds,
+                heartbeat_seconds=self._pace().heartbeat,
+                model_seconds=self._pace().model,
+                tool_seconds=self._pace().tool,
+                tool_rounds=self._pace().tool_rounds,
                 llm_queue=self._queues.llm,
                 connector_queue=self._queues.connector(job.platform, job.account),
             ),

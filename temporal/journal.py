@@ -30,7 +30,7 @@ AFTER_THE_END = ("close", "park")
 class StepJournal(Interceptor):
     """Wraps every activity that takes a ``StepRef`` (design invariants 3, 4 and 6)."""
 
-    def __init__(self, store: Store, rules: RetryRules) -> None:
+    def __init__(self, store: Store, rules: Callable[[], RetryRules]) -> None:
         self._journal = Journal(store, rules)
         self._under_way = UnderWay()
         self._around: dict[Activity, Activity] = {}
@@ -58,7 +58,7 @@ class StepJournal(Interceptor):
 class Journal:
     """What is written before and after an attempt; each method is one transaction."""
 
-    def __init__(self, store: Store, rules: RetryRules) -> None:
+    def __init__(self, store: Store, rules: Callable[[], RetryRules]) -> None:
         self._store = store
         self._rules = rules
 
@@ -80,7 +80,7 @@ class Journal:
             _refuse(job, ref)
             tx.steps.start(ref, name, job.run, past)
             crashes = past.crashes(job.run)
-        if crashes >= self._rules.crashes:
+        if crashes >= self._rules().crashes:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return None
 
@@ -91,7 +91,7 @@ class Journal:
         """
         with self._store.begin() as tx:
             failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED) + 1
-            again_in = next_attempt_in(error, failures, self._rules)
+            again_in = next_attempt_in(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
             if again_in is None and isinstance(error, LLMFailure):
                 waits = waits or error.instead

@@ -49,7 +49,7 @@ RECOVERIES = 3
 class Reconciler:
     """Resumes jobs whose workflow is gone, and closes those whose workflow ended without them."""
 
-    def __init__(self, store: Store, seconds: float, released: Callable[[], None]) -> None:
+    def __init__(self, store: Store, seconds: Callable[[], float], released: Callable[[], None]) -> None:
         self._store = store
         self._seconds = seconds
         self._released = released
@@ -62,7 +62,7 @@ class Reconciler:
             except RPCError as error:
                 # A server that dies, or a proxy before it, fails in every possible way; the next look comes soon.
                 log.warning("reconcile.postponed", status=error.status.name)
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(self._seconds())
 
     async def reconcile(self, client: Client) -> dict[str, Finding]:
         """Look at every running job once and return what was done about each."""

@@ -45,7 +45,7 @@ def invite(parts: Parts, wish: Approval | None = None) -> InvitationView:
     """Make a code that lets in whoever sends `/pair CODE`, once; it is not shown again."""
     as_owner = wish is not None and wish.owner
     with parts.store.begin() as tx:
-        code, expires_at = strangers.invite(tx, parts.pairing, OPERATOR, as_owner=as_owner)
+        code, expires_at = strangers.invite(tx, parts.pairing(), OPERATOR, as_owner=as_owner)
     return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
 
 

@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+from activities.routing import AnswerRules
 from maestro.domain.agents.agent import BusyMode
 from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.people.permissions import AccessRules, DmPolicy
@@ -11,9 +12,10 @@ from maestro.intake.strangers import PairingRules
 from maestro.settings import Settings
 
 
-def access(settings: Settings) -> Access:
+def answer_rules(settings: Settings) -> AnswerRules:
     """Return what decides who answers a message, and whether they may."""
-    return Access(_access_rules(settings), _routing_rules(settings))
+    access = Access(_access_rules(settings), _routing_rules(settings))
+    return AnswerRules(access, BusyMode(settings.routing.busy))
 
 
 def intake_rules(settings: Settings) -> IntakeRules:

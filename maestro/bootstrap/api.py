@@ -24,11 +24,11 @@ class Api(SeparateProcess):
         """Serve until the event is set; Temporal may come and go meanwhile."""
         engine = Engine(endpoint_of(self.settings), self.say)
         control = TemporalJobControl(store, engine.present, wake=lambda: None)
-        metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(_has_no_account, store)
-        server = ApiServer(self.settings, api_parts(self.settings, store, control, vitals, demo))
+        server = ApiServer(self.settings, api_parts(self.live, store, control, vitals, demo))
         services = Services(stop)
         services.add(server.run(), engine.run())
         await services.until_stopped(self._announce(server), engine.drain)

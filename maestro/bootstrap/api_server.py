@@ -9,6 +9,7 @@ from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.keys import open_keys
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
@@ -41,8 +42,9 @@ class ApiServer:
         self._serving.set()
 
 
-def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vitals, demo: bool) -> ApiParts:
+def api_parts(live: LiveSettings, store: Store, control: JobControl, vitals: Vitals, demo: bool) -> ApiParts:
     """Return what the API is made of."""
+    settings = live.start
     webui = settings.webui
     return ApiParts(
         store=store,
@@ -63,5 +65,5 @@ def api_parts(settings: Settings, store: Store, control: JobControl, vitals: Vit
         temporal_ui_url=temporal_ui_url(settings),
         namespace=settings.temporal.namespace,
         demo=demo,
-        pairing=pairing_rules(settings),
+        pairing=live.of(pairing_rules),
     )

@@ -1,8 +1,8 @@
 """The order of the middleware around every model call; it is written here and nowhere else."""
 
-from collections.abc import Callable
 from datetime import timedelta
 
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.llm.estimates import Estimates
@@ -23,7 +23,7 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def build_chain(models: Models, store: Store, settings: Settings, watch: StopWatch) -> LLMClient:
+def build_chain(models: Models, store: Store, live: LiveSettings, watch: StopWatch) -> LLMClient:
     """Return the client that activities call.
 
     An answer that we hold is returned before anything else happens. Then a person can stop the call, whatever it does
@@ -33,27 +33,31 @@ def build_chain(models: Models, store: Store, settings: Settings, watch: StopWat
     answer stands inside of it, or a bad answer would be held for good, though it was paid.
     """
     estimates = Estimates(models.book, models.table.price)
-    request_time = timedelta(seconds=settings.llm.total_timeout_seconds)
+    request_time = live.of(_request_time)
     return chain(
         models.transport,
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
-        lambda inner: Budget(inner, store, estimates, _daily_budgets(settings)),
-        lambda inner: Failover(inner, models.book, lambda: request_time, models.table.context_window),
+        lambda inner: Budget(inner, store, estimates, live.of(_daily_budgets)),
+        lambda inner: Failover(inner, models.book, request_time, models.table.context_window),
         Validator,
         ToolSupport,
-        lambda inner: Breaker(inner, models.book, _breaker_rules(settings)),
-        lambda inner: RateLimit(inner, models.book, _limiter_rules(settings)),
-        lambda inner: CacheMarkers(inner, models.book, lambda: settings.llm.cache),
+        lambda inner: Breaker(inner, models.book, live.of(_breaker_rules)),
+        lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
+        lambda inner: CacheMarkers(inner, models.book, lambda: live.current().llm.cache),
         lambda inner: Recorder(inner, store, estimates),
         RefuseEmpty,
-        deadline(lambda: request_time),
+        deadline(request_time),
     )
 
 
-def _daily_budgets(settings: Settings) -> Callable[[], DailyBudgets]:
+def _request_time(settings: Settings) -> timedelta:
+    return timedelta(seconds=settings.llm.total_timeout_seconds)
+
+
+def _daily_budgets(settings: Settings) -> DailyBudgets:
     budgets = settings.budgets
-    return lambda: DailyBudgets(
+    return DailyBudgets(
         day_usd=budgets.day_usd,
         agent_usd=budgets.agent_day_usd,
         client_usd=budgets.client_day_usd,
@@ -62,11 +66,11 @@ def _daily_budgets(settings: Settings) -> Callable[[], DailyBudgets]:
     )
 
 
-def _breaker_rules(settings: Settings) -> Callable[[], BreakerRules]:
+def _breaker_rules(settings: Settings) -> BreakerRules:
     breaker = settings.llm.breaker
-    return lambda: BreakerRules(breaker.failures, breaker.open_seconds, breaker.successes)
+    return BreakerRules(breaker.failures, breaker.open_seconds, breaker.successes)
 
 
-def _limiter_rules(settings: Settings) -> Callable[[], LimiterRules]:
+def _limiter_rules(settings: Settings) -> LimiterRules:
     llm = settings.llm
-    return lambda: LimiterRules(llm.concurrency, llm.reserved_for_people, llm.limiter_wait_seconds)
+    return LimiterRules(llm.concurrency, llm.reserved_for_people, llm.limiter_wait_seconds)

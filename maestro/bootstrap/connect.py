@@ -36,14 +36,12 @@ class Connect(SeparateProcess):
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Receive, start jobs, and do what only the process of a connector can: send, show typing, fetch files."""
-        dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
+        dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
-        metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = Vitals(EngineHealth(store, engine, own_workers(engine, STANDING_BY)), metrics)
-        flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
-        connectors = self._chosen(
-            configured_connectors(self.settings, web_context(self.settings, store, dispatcher.wake))
-        )
+        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
+        connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher.wake)))
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))

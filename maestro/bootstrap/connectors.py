@@ -13,6 +13,7 @@ from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import dashboard_origins
 from maestro.bootstrap.flow import FlowParts, connector_parts
 from maestro.bootstrap.leases import lease
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.process import Say
 from maestro.bootstrap.storage import open_files, signing_key, upload_folder
 from maestro.domain.messages import DEFAULT_ACCOUNT
@@ -48,10 +49,10 @@ class Stations:
                 await connector.run()
 
 
-def web_context(settings: Settings, store: Store, wake: Callable[[], None]) -> StoreContext:
+def web_context(live: LiveSettings, store: Store, wake: Callable[[], None]) -> StoreContext:
     """Return what the web connector may ask of Maestro; ``wake`` is called when a job waits to be started."""
-    intake = Intake(store, intake_rules(settings), wake)
-    return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(settings))
+    intake = Intake(store, live.of(intake_rules), wake)
+    return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(live.start))
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:

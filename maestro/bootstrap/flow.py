@@ -24,11 +24,12 @@ from activities.voice import VoiceActivities
 from activities.waiting import WaitingActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
-from maestro.bootstrap.access import access
+from maestro.bootstrap.access import answer_rules
 from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.storage import open_files, workspaces_folder
-from maestro.domain.agents.agent import BusyMode, MemoryScope
+from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.job import RetryRules
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
@@ -62,7 +63,7 @@ class FlowParts:
     interceptors: Interceptors
 
 
-def flow_parts(store: Store, settings: Settings, released: Callable[[], None], observe: Observe) -> FlowParts:
+def flow_parts(store: Store, live: LiveSettings, released: Callable[[], None], observe: Observe) -> FlowParts:
     """Return what the steps of this process work with.
 
     ``released`` is called when a lane is free, ``observe`` when an attempt at a step has ended.
@@ -70,11 +71,11 @@ def flow_parts(store: Store, settings: Settings, released: Callable[[], None], o
     hub = ConnectorHub()
     return FlowParts(
         store=store,
-        files=open_files(settings),
+        files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
         released=released,
-        interceptors=(StepTimes(observe), Heartbeats(), StepJournal(store, retry_rules(settings))),
+        interceptors=(StepTimes(observe), Heartbeats(), StepJournal(store, live.of(retry_rules))),
     )
 
 
@@ -86,10 +87,11 @@ class Brains:
     tools: Tools
 
 
-def worker_parts(flow: FlowParts, settings: Settings, brains: Brains) -> list[WorkerParts]:
+def worker_parts(flow: FlowParts, live: LiveSettings, brains: Brains) -> list[WorkerParts]:
     """Return the workers of a process that calls models; beside an embedded server one of them does everything."""
+    settings = live.start
     names = queues(settings)
-    local, calls = _local_steps(flow, settings, brains), _model_steps(flow, settings, brains)
+    local, calls = _local_steps(flow, live, brains), _model_steps(flow, live, brains)
     if not names.llm:
         return [_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])]
     return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=False)]
@@ -142,40 +144,50 @@ def _is_open(store: Store, job_id: str) -> bool:
         return not tx.jobs.status(job_id).ended
 
 
-def _local_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
+def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
     window = brains.models.table.context_window
     return [
-        RoutingActivities(flow.store, flow.typing, access(settings), BusyMode(settings.routing.busy)).choose_agent,
+        RoutingActivities(flow.store, flow.typing, live.of(answer_rules)).choose_agent,
         ConversationActivities(flow.store, window).record_message,
-        ContextActivities(flow.store, _context_rules(settings, brains)).build_context,
-        TagActivities(flow.store, acting_rules(settings)).record_answer,
+        ContextActivities(flow.store, live.of(partial(_context_rules, brains))).build_context,
+        TagActivities(flow.store, live.of(acting_rules)).record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         ClosingActivities(flow.store, flow.typing, flow.released).close_job,
     ]
 
 
-def _model_steps(flow: FlowParts, settings: Settings, brains: Brains) -> Steps:
-    watch = StopWatch(flow.store, settings.jobs.stop_poll_seconds)
-    llm = build_chain(brains.models, flow.store, settings, watch)
-    window, longest = brains.models.table.context_window, settings.llm.max_output_tokens
-    tools = ToolActivities(flow.store, brains.tools, _tool_rules(settings), watch, flow.released)
+def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
+    watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
+    llm = build_chain(brains.models, flow.store, live, watch)
+    tools = ToolActivities(flow.store, brains.tools, live.of(_tool_rules), watch, flow.released)
     return [
-        CompactionActivities(flow.store, llm, CompactionRules(window, longest, _scope(settings))).compact_conversation,
-        LLMActivities(flow.store, llm, flow.typing, ModelRules(longest, brains.tools, window)).call_model,
+        CompactionActivities(flow.store, llm, live.of(partial(_compaction_rules, brains))).compact_conversation,
+        LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, brains))).call_model,
         tools.call_tool,
-        VoiceActivities(flow.store, flow.files, _transcriber(settings, brains.models), watch).transcribe,
+        VoiceActivities(flow.store, flow.files, _transcriber(live, brains.models), watch).transcribe,
     ]
 
 
-def _context_rules(settings: Settings, brains: Brains) -> ContextRules:
+def _compaction_rules(brains: Brains, settings: Settings) -> CompactionRules:
+    return CompactionRules(brains.models.table.context_window, settings.llm.max_output_tokens, _scope(settings))
+
+
+def _model_rules(brains: Brains, settings: Settings) -> ModelRules:
+    return ModelRules(settings.llm.max_output_tokens, brains.tools, brains.models.table.context_window)
+
+
+def _context_rules(brains: Brains, settings: Settings) -> ContextRules:
     return ContextRules(brains.models.table.context_window, brains.tools, _scope(settings))
 
 
-def _transcriber(settings: Settings, models: Models) -> Transcriber | None:
+def _transcriber(live: LiveSettings, models: Models) -> Transcriber:
+    return Transcriber(models.book, models.library, live.of(_terms))
+
+
+def _terms(settings: Settings) -> Terms | None:
     wish = settings.llm.transcription
-    terms = Terms(wish.provider, wish.model, timedelta(seconds=wish.max_seconds))
-    return Transcriber(models.book, models.library, lambda: terms) if wish.enabled else None
+    return Terms(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
 
 
 def _tool_rules(settings: Settings) -> ToolRules:

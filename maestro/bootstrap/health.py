@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from maestro.bootstrap.live import LiveSettings
 from maestro.domain.health import METRICS_TYPE, Alive, Readiness, Vitals
 from maestro.domain.hosts import KnownHosts
 from maestro.domain.values import Value
@@ -32,9 +33,9 @@ def connect_place(settings: Settings) -> Place:
     return _place(settings, settings.health.connect_port, "connectPort")
 
 
-def process_metrics(store: Store, settings: Settings, command: str) -> ProcessMetrics:
+def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMetrics:
     """Return what a process counts, from now on; this reads the store."""
-    return ProcessMetrics(store, command, settings.jobs.max_pending)
+    return ProcessMetrics(store, command, lambda: live.current().jobs.max_pending)
 
 
 class HealthServer:

@@ -45,8 +45,17 @@ class LiveSettings:
         return self._overlaid.settings
 
     def of(self, rules: Callable[[Settings], Rules]) -> Callable[[], Rules]:
-        """Return what a part asks at each use for the rules that it works by."""
-        return lambda: rules(self.current())
+        """Return what a part asks at each use for the rules that it works by; they are made anew after a change."""
+        made: tuple[Settings, Rules] | None = None
+
+        def ask() -> Rules:
+            nonlocal made
+            settings, known = self.current(), made
+            if known is None or known[0] is not settings:
+                known = made = (settings, rules(settings))
+            return known[1]
+
+        return ask
 
     @property
     def overlaid(self) -> Overlaid:

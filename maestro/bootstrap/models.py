@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from maestro.bootstrap.keys import Keys, last4, open_keys
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.storage import open_files
 from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.llm.models import ModelTable, own_name
@@ -49,15 +50,15 @@ class Models:
     close: Callable[[], Awaitable[None]]
 
 
-def build_models(settings: Settings, environment: Mapping[str, str], store: Store) -> Models:
+def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store) -> Models:
     """Enter the accounts into the store and return who answers; touches the store.
 
     Accounts from the environment count only when none is configured.
     """
+    settings = live.start
     keys, own = open_keys(settings, environment), real_accounts(settings, found_accounts(environment))
     known = _enter(store, settings, keys, own)
-    ladder = tuple(timedelta(minutes=minutes) for minutes in settings.llm.cooldown_minutes)
-    book = AccountBook(store, map(account_of, own), keys.reveal, lambda: ladder)
+    book = AccountBook(store, map(account_of, own), keys.reveal, live.of(_ladder))
     table, library = model_table(settings.llm.models), Library()
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
@@ -70,6 +71,10 @@ def build_models(settings: Settings, environment: Mapping[str, str], store: Stor
         announcement=_announcement(known),
         close=library.close,
     )
+
+
+def _ladder(settings: Settings) -> tuple[timedelta, ...]:
+    return tuple(timedelta(minutes=minutes) for minutes in settings.llm.cooldown_minutes)
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:

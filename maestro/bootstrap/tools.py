@@ -1,10 +1,11 @@
 """The tools of a process: built in, switched on by configuration, installed, or served elsewhere."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 
 import structlog
 
+from maestro.bootstrap.live import LiveSettings
 from maestro.child_process import plain_environment
 from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
 from maestro.store.store import utc_now
@@ -34,13 +35,14 @@ _SWITCHES = {
 _log = structlog.get_logger(__name__)
 
 
-def build_tools(settings: Settings) -> Tools:
+def build_tools(live: LiveSettings) -> Tools:
     """Return all tools; which of them an agent may call is the agent's.
 
     Their ``serve`` has to run as long as the process, for those of MCP servers.
     """
+    settings = live.start
     environment = plain_environment(read_environment())
-    fixed = [*_built_in(settings.tools), *_switched_on(settings.tools, environment)]
+    fixed = [*_built_in(settings.tools), *_switched_on(settings.tools, environment, live.of(_shell_seconds))]
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
     for name, fix in missing(settings, {tool.spec.name for tool in fixed}):
         _log.warning("a tool is named that nobody has", tool=name, fix=fix)
@@ -75,9 +77,13 @@ def _built_in(settings: ToolSettings) -> list[Tool]:
     ]
 
 
-def _switched_on(settings: ToolSettings, environment: Mapping[str, str]) -> list[Tool]:
+def _shell_seconds(settings: Settings) -> float:
+    return settings.tools.timeout_seconds * SHELL_SHARE
+
+
+def _switched_on(settings: ToolSettings, environment: Mapping[str, str], seconds: Callable[[], float]) -> list[Tool]:
     files: list[Tool] = [ReadFile(), WriteFile(), ListFiles()] if settings.files else []
-    return [*files, RunShell(environment, settings.timeout_seconds * SHELL_SHARE)] if settings.shell else files
+    return [*files, RunShell(environment, seconds)] if settings.shell else files
 
 
 def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:

@@ -43,11 +43,11 @@ class Up(Process):
 
     def build_models(self, store: Store) -> Models:
         """Return who answers; touches the store."""
-        return build_models(self.settings, read_environment(), store)
+        return build_models(self.live, read_environment(), store)
 
     def build_tools(self) -> Tools:
         """Return what the models may call."""
-        return build_tools(self.settings)
+        return build_tools(self.live)
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return the connectors to run."""
@@ -55,11 +55,11 @@ class Up(Process):
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
         """Return what starts the jobs."""
-        return Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
+        return Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return what connectors may ask of Maestro."""
-        return web_context(self.settings, store, dispatcher.wake)
+        return web_context(self.live, store, dispatcher.wake)
 
     def server_config(self) -> ServerConfig:
         """Return how the embedded Temporal server is run."""
@@ -92,20 +92,20 @@ class Up(Process):
         skills = await load_skills(self.settings, store)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
-        reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
-        metrics = await asyncio.to_thread(process_metrics, store, self.settings, "up")
-        flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
+        reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
+        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
         brains = Brains(models, self.build_tools())
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
-        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
+        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
             vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
-            services.add(ApiServer(self.settings, api_parts(self.settings, store, control, vitals, models.demo)).run())
+            services.add(ApiServer(self.settings, api_parts(self.live, store, control, vitals, models.demo)).run())
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")

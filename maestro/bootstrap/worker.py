@@ -26,23 +26,23 @@ class Worker(SeparateProcess):
 
     def build_models(self, store: Store) -> Models:
         """Return who answers; touches the store."""
-        return build_models(self.settings, read_environment(), store)
+        return build_models(self.live, read_environment(), store)
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
         skills = await load_skills(self.settings, store)
-        dispatcher = Dispatcher(store, queues(self.settings), pace(self.settings), self.say)
+        dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
-        reconciler = Reconciler(store, self.settings.jobs.reconcile_seconds, dispatcher.wake)
-        metrics = await asyncio.to_thread(process_metrics, store, self.settings, self.command)
+        reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
+        metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
-        flow = flow_parts(store, self.settings, dispatcher.wake, metrics.step)
-        brains = Brains(models, build_tools(self.settings))
+        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
+        brains = Brains(models, build_tools(self.live))
         services, begun = Services(stop), Beginnings()
         services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
-        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.settings, brains)))
+        services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.storage import open_existing_store
 from maestro.cli.configured import configured
 from maestro.cli.options import Given
@@ -16,10 +17,11 @@ ACTOR = "operator"
 
 @dataclass(frozen=True)
 class Opened:
-    """The settings and the store they name."""
+    """The settings and the store they name; ``live`` is what holds now, with what was set while Maestro runs."""
 
     loaded: Loaded
     store: Store
+    live: LiveSettings
 
 
 @contextlib.contextmanager
@@ -27,4 +29,6 @@ def opened(given: Given) -> Iterator[Opened]:
     """Open the store; raises ``ConfigurationError`` when there is none yet."""
     loaded = configured(given, accounts=False)
     with contextlib.closing(open_existing_store(loaded.settings)) as store:
-        yield Opened(loaded, store)
+        live = LiveSettings(loaded)
+        live.look(store)
+        yield Opened(loaded, store, live)

@@ -86,7 +86,7 @@ def invite(
 ) -> None:
     """Print a code that lets in whoever sends it, once; it is not shown again."""
     with opened(Given.of(ctx, config, data_dir, debug)) as at:
-        rules = pairing_rules(at.loaded.settings)
+        rules = pairing_rules(at.live.current())
         with at.store.begin() as tx:
             code, expires_at = strangers.invite(tx, rules, ACTOR, as_owner=owner)
     until = expires_at.astimezone().strftime("%H:%M")

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.tools import build_tools
@@ -185,7 +186,7 @@ def _trial(at: Opened, tx: Transaction, message: str, slug: str | None) -> Skill
     settings = at.loaded.settings
     named = settings.tools.default if agent.tool_names is None else agent.tool_names
     # Tools of other servers are known only to a running Maestro: what the agent may call counts as being there.
-    tools = frozenset(named) | {spec.name for spec in build_tools(settings).specs(agent)}
+    tools = frozenset(named) | {spec.name for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent)}
     return try_message(tx.skills.all(), message, tools, agent.skill_slugs)
 
 

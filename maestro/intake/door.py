@@ -55,11 +55,15 @@ class IntakeRules:
 class Intake:
     """The only way in: every message of every connector passes here once."""
 
-    def __init__(self, store: Store, rules: IntakeRules, wake: Callable[[], None]) -> None:
+    def __init__(self, store: Store, rules: Callable[[], IntakeRules], wake: Callable[[], None]) -> None:
         self._store = store
         self._rules = rules
-        self._access = Access(rules.access, rules.routing)
         self._wake = wake
+
+    @property
+    def _access(self) -> Access:
+        rules = self._rules()
+        return Access(rules.access, rules.routing)
 
     def accept(self, message: IncomingMessage) -> Accepted:
         """Commit the message and its job, and wake the dispatcher; a message that came before changes nothing.
@@ -105,12 +109,12 @@ class Intake:
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
-            if self._in_haste(tx, arrival, self._rules.bot_messages_per_minute):
+            if self._in_haste(tx, arrival, self._rules().bot_messages_per_minute):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
             return GUESSING if strangers.guesses(tx, arrival.person.id) else None
         if arrival.turned_away is not None:
-            return STRANGER_IN_HASTE if self._in_haste(tx, arrival, self._rules.messages_per_minute) else None
+            return STRANGER_IN_HASTE if self._in_haste(tx, arrival, self._rules().messages_per_minute) else None
         return self._unaddressed(tx, arrival, meant)
 
     def _unaddressed(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
@@ -134,7 +138,7 @@ class Intake:
         is obeyed even then, because it makes room; its reply is what is left out.
         """
         waiting = tx.jobs.pending()
-        if waiting < self._rules.max_pending:
+        if waiting < self._rules().max_pending:
             return None
         return Backlogged(
             f"{waiting} messages are waiting already; this one was not taken. Please send it again in a while."
@@ -153,7 +157,7 @@ class Intake:
         if isinstance(meant, PairingCode):
             return strangers.redeem(tx, arrival, meant)
         if arrival.turned_away is not None:
-            return strangers.turn_away(tx, arrival, arrival.turned_away, self._rules.pairing)
+            return strangers.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
         if self._over(tx, arrival, meant):
             return self._slow_down(tx, arrival, waits=meant is None)
         if meant is None:
@@ -169,7 +173,7 @@ class Intake:
         row = tx.inbox.add(arrival.message, job.id)
         job.inbox_id = row.id
         tx.jobs.add(job)
-        if mode_of(arrival.binding, self._rules.busy) is BusyMode.INTERRUPT:
+        if mode_of(arrival.binding, self._rules().busy) is BusyMode.INTERRUPT:
             self._interrupt(tx, arrival, job, row)
         return job
 
@@ -183,14 +187,14 @@ class Intake:
         """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         free = arrival.person.is_owner or arrival.message.from_bot
-        return limited and not free and self._in_haste(tx, arrival, self._rules.messages_per_minute)
+        return limited and not free and self._in_haste(tx, arrival, self._rules().messages_per_minute)
 
     def _slow_down(self, tx: Transaction, arrival: Arrival, *, waits: bool) -> Job:
         """Drop a message of somebody who writes too fast, and say so once a minute; an operator can restart it."""
         told = tx.inbox.was_told(arrival.message, MINUTE)
         job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=Pace.OVER if told else Pace.TOLD)
         if not told:
-            most = self._rules.messages_per_minute
+            most = self._rules().messages_per_minute
             tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
         return job
 

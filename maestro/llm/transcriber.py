@@ -64,8 +64,8 @@ Keep = Callable[[Attempt], None]
 class Transcriber:
     """Asks one account after the other, as the failover of the chain does (decision 10)."""
 
-    def __init__(self, book: AccountBook, library: Library, terms: Callable[[], Terms]) -> None:
-        """``terms`` are asked for at each recording."""
+    def __init__(self, book: AccountBook, library: Library, terms: Callable[[], Terms | None]) -> None:
+        """``terms`` are asked for at each recording; None while nobody is to transcribe."""
         self._book = book
         self._library = library
         self._terms = terms
@@ -83,6 +83,8 @@ class Transcriber:
 
     async def _ask_around(self, audio: Audio, keep: Keep) -> bool | LLMFailure:
         terms, clock = self._terms(), asyncio.get_running_loop()
+        if terms is None:
+            return False
         walk = Walk((f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.patience.total_seconds())
         while walk.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self._book.read)
@@ -90,7 +92,7 @@ class Transcriber:
             account = self._book.find(choice.account.name) if choice else None
             if choice is None or account is None:
                 break
-            failure = await self._attempt(account, audio, keep, walk.until)
+            failure = await self._attempt(account, audio, keep, walk)
             if failure is None:
                 return True
             walk.note(choice, failure)
@@ -99,9 +101,9 @@ class Transcriber:
                 break
         return walk.repeatable[-1] if walk.repeatable else False
 
-    async def _attempt(self, account: Account, audio: Audio, keep: Keep, until: float) -> LLMFailure | None:
+    async def _attempt(self, account: Account, audio: Audio, keep: Keep, walk: Walk) -> LLMFailure | None:
         """Ask one account and keep what came of it; a failure is returned."""
-        site = CallSite(account.provider, account.name, bare(self._terms().model))
+        site = CallSite(account.provider, account.name, bare(walk.wanted[0]))
         started = time.monotonic()
 
         def attempt(state: CallState, text: str = "", error: str = "") -> Attempt:
@@ -109,7 +111,7 @@ class Transcriber:
 
         try:
             await uninterrupted(asyncio.to_thread(keep, attempt(CallState.SENT)))
-            text = await self._text(account, site, audio, until)
+            text = await self._text(account, site, audio, walk.until)
         except LLMFailure as failure:
             await uninterrupted(asyncio.to_thread(keep, attempt(CallState.FAILED, error=type(failure).__name__)))
             return failure

@@ -1,7 +1,7 @@
 """Jobs in numbers: what waits and for how long, how jobs end, and how long answers take."""
 
 from collections import Counter as Tally
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -18,22 +18,23 @@ ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600
 class WaitingJobs:
     """What is open at the moment."""
 
-    def __init__(self, registry: CollectorRegistry, max_pending: int) -> None:
+    def __init__(self, registry: CollectorRegistry, max_pending: Callable[[], int]) -> None:
         self._open = Gauge("maestro_jobs", "Jobs that have not ended, by status.", ["status"], registry=registry)
         self._oldest = Gauge(
             "maestro_jobs_oldest_pending_age_seconds",
             "Age of the job that has waited longest for its first start; 0 when none waits.",
             registry=registry,
         )
-        limit = Gauge(
+        self._limit = Gauge(
             "maestro_jobs_pending_limit",
             "Pending jobs beyond which new messages are refused (jobs.maxPending).",
             registry=registry,
         )
-        limit.set(max_pending)
+        self._max_pending = max_pending
 
     def update(self, jobs: OpenJobs, now: datetime) -> None:
-        """Show what is open now."""
+        """Show what is open now, and what the limit is."""
+        self._limit.set(self._max_pending())
         counted = Tally(jobs.by_turn.values())
         for status in OPEN:
             self._open.labels(status).set(counted[status])

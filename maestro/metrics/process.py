@@ -1,7 +1,7 @@
 """Everything one process counts and measures, in Prometheus' text format."""
 
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 
 import structlog
@@ -39,7 +39,7 @@ class ProcessMetrics:
     process's own.
     """
 
-    def __init__(self, store: Store, command: str, max_pending: int, clock: Clock = utc_now) -> None:
+    def __init__(self, store: Store, command: str, max_pending: Callable[[], int], clock: Clock = utc_now) -> None:
         """Begin to count; this reads the store. ``command`` is what started the process, such as ``worker``."""
         self._registry = registry = CollectorRegistry()
         self._clock = clock

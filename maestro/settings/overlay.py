@@ -70,7 +70,7 @@ def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:
 def _blamed(error: ValidationError, values: Values) -> dict[str, str]:
     """Return which values a refusal is about; all of them where it is about none in particular."""
     sources = {KEYS[path].location: RUNTIME for path in values}
-    blamed = {}
+    blamed: dict[str, str] = {}
     found = error.errors(include_url=False, include_input=False)
     for problem, sentence in zip(found, translate(error, (), sources), strict=True):
         near = [path for path in values if _meet(KEYS[path].location, problem["loc"])]

@@ -1,7 +1,7 @@
 """The tool ``run_shell``: a command of the shell, begun in the conversation's folder."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,20 +29,21 @@ class RunShell:
     idempotent = False
     read_only = False
 
-    def __init__(self, environment: Mapping[str, str], seconds: float) -> None:
+    def __init__(self, environment: Mapping[str, str], seconds: Callable[[], float]) -> None:
         """Of ``environment`` a command sees what any program needs, and no key; it may take so many seconds."""
         self._environment = plain_environment(environment)
-        self._bounds = Bounds(seconds, OUTPUT_BYTES)
+        self._seconds = seconds
 
     async def run(self, arguments: Arguments, caller: Caller) -> str:
         """Return exit code and output; a code other than 0 is a result like any other."""
+        bounds = Bounds(self._seconds(), OUTPUT_BYTES)
         command = Command((SHELL, "-c", arguments["command"]), caller.folder, self._environment)
         try:
-            ended = await run(await asyncio.to_thread(_at_home, command), self._bounds)
+            ended = await run(await asyncio.to_thread(_at_home, command), bounds)
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
         if ended.outcome is Outcome.TOO_LONG:
-            raise ToolFailure(f"The command was ended after {self._bounds.seconds:g} seconds.\n{_told(ended)}")
+            raise ToolFailure(f"The command was ended after {bounds.seconds:g} seconds.\n{_told(ended)}")
         if ended.outcome is Outcome.TOO_MUCH:
             raise ToolFailure(f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{_told(ended)}")
         return f"exit code {ended.code}\n{_told(ended)}"

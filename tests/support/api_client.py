@@ -53,7 +53,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",
-        metrics=ProcessMetrics(rows.store, "api", max_pending=10, clock=rows.clock),
+        metrics=ProcessMetrics(rows.store, "api", max_pending=lambda: 10, clock=rows.clock),
         temporal_ui_url="http://localhost:8233/",
         clock=rows.clock,
     )

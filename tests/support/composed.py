@@ -78,7 +78,7 @@ class CrashingUp(Up):
     def build_dispatcher(self, store: Store) -> Dispatcher:
         """Return a dispatcher that can die."""
         CrashingDispatcher.fuse = self._fuse
-        return CrashingDispatcher(store, queues(self.settings), pace(self.settings), self.say)
+        return CrashingDispatcher(store, queues(self.settings), self.live.of(pace), self.say)
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return a context that can die."""

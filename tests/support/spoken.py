@@ -72,10 +72,10 @@ class Spoken:
         with self.rows.store.begin() as tx:
             tx.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)
         rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: self.window)
-        await LLMActivities(self.rows.store, recorder, NoTyping(), rules).call_model(step)
+        await LLMActivities(self.rows.store, recorder, NoTyping(), lambda: rules).call_model(step)
         with self.rows.store.begin() as tx:
             tx.steps.start(StepRef(job_id=job_id, step="tags"), "record_answer", 1)
-        TagActivities(self.rows.store, ActingRules(self.scope, frozenset())).record_answer(
+        TagActivities(self.rows.store, lambda: ActingRules(self.scope, frozenset())).record_answer(
             AnswerStep(job_id=job_id, step="tags", number=1)
         )
         return job_id
@@ -97,4 +97,4 @@ class Spoken:
     def build(self, ref: StepRef) -> None:
         """Do the step that builds the prompt."""
         rules = ContextRules(lambda _: self.window, OneTool(), self.scope)
-        ContextActivities(self.rows.store, rules).build_context(ref)
+        ContextActivities(self.rows.store, lambda: rules).build_context(ref)

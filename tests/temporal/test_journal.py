@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Store:
 
 def refused(store: Store) -> tuple[MaestroError, bool]:
     """Begin a step that must not begin; return why, and whether Temporal is told to try again."""
-    journal = Journal(store, RULES)
+    journal = Journal(store, lambda: RULES)
     with pytest.raises(MaestroError) as refusal:
         journal.begin(REF, "build_context")
     failure = journal.failed(REF, refusal.value)
@@ -56,7 +56,7 @@ def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
 
 
 def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanwhile(store: Store) -> None:
-    journal, lane = Journal(store, RULES), LaneKey("web/default/lane")
+    journal, lane = Journal(store, lambda: RULES), LaneKey("web/default/lane")
     old, new = StepRef(job_id="old", step="route"), StepRef(job_id="new", step="route")
     with store.begin() as tx:
         for name in ("old", "new"):
@@ -78,7 +78,7 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
 
 
 def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(store: Store) -> None:
-    journal, step, soon = Journal(store, RULES), StepRef(job_id="job", step="model-1"), timedelta(minutes=5)
+    journal, step, soon = Journal(store, lambda: RULES), StepRef(job_id="job", step="model-1"), timedelta(minutes=5)
     failure = ProviderUnavailable("down")
     failure.instead = AccountsExhausted("limited")
     with store.view() as tx:

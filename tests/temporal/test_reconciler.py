@@ -40,7 +40,7 @@ async def test_it_goes_on_looking_however_temporal_is_away(tmp_path: Path, statu
             Job(id="job", platform="web", account="default", channel="c", status=JobStatus.RUNNING, created_at=tx.now)
         )
     away = Away(status)
-    looking = asyncio.create_task(Reconciler(store, 0.001, lambda: None).run(cast(Client, away)))
+    looking = asyncio.create_task(Reconciler(store, lambda: 0.001, lambda: None).run(cast(Client, away)))
     async with asyncio.timeout(10):
         await away.asked.wait()
     assert not looking.done()

@@ -127,7 +127,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
             )
         )
     rules = IntakeRules(LIMIT, EVERYBODY)
-    yield Door(rows, Intake(rows.store, rules, lambda: None))
+    yield Door(rows, Intake(rows.store, lambda: rules, lambda: None))
     rows.store.close()
 
 

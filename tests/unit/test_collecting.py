@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activities.conversations import ConversationActivities
-from activities.routing import RoutingActivities
+from activities.routing import AnswerRules, RoutingActivities
 from maestro.domain.agents.agent import Agent, AgentChannel, BusyMode
 from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.conversations.conversation import Message
@@ -66,11 +66,13 @@ class Room:
             sent_at=self.clock(),
             attachments=tuple(Attachment(id=name, filename=name) for name in files),
         )
-        return Intake(self.store, rules, lambda: None).accept(message).job_id
+        return Intake(self.store, lambda: rules, lambda: None).accept(message).job_id
 
     def route(self, job_id: str) -> RouteOutcome:
         """Do the first step of a job."""
-        return RoutingActivities(self.store, Silent(), self.access).choose_agent(self.begun(job_id, "route"))
+        return RoutingActivities(self.store, Silent(), lambda: AnswerRules(self.access)).choose_agent(
+            self.begun(job_id, "route")
+        )
 
     def record(self, job_id: str) -> int:
         """Do the step that records what was said; return the conversation."""
@@ -156,7 +158,7 @@ def test_the_host_fetches_what_came_with_the_others(room: Room) -> None:
 def test_a_mention_of_another_agent_is_not_collected_where_no_agent_is_bound(room: Room) -> None:
     room.channel = "unbound"
     host, other = room.say("@ada hello"), room.say("@bob hello")
-    activities = RoutingActivities(room.store, Silent(), room.access, BusyMode.COLLECT)
+    activities = RoutingActivities(room.store, Silent(), lambda: AnswerRules(room.access, BusyMode.COLLECT))
     activities.choose_agent(room.begun(host, "route"))
     assert room.asked(host) == ["@ada hello"]
     assert room.job(other).status is JobStatus.PENDING

@@ -92,7 +92,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
         messages_per_minute=MOST,
         bot_messages_per_minute=MOST_OF_A_BOT,
     )
-    yield Door(rows, Intake(rows.store, rules, lambda: None))
+    yield Door(rows, Intake(rows.store, lambda: rules, lambda: None))
     rows.store.close()
 
 

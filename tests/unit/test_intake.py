@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def intake(store: Store) -> Intake:
-    return Intake(store, IntakeRules(LIMIT, EVERYBODY), lambda: None)
+    return Intake(store, lambda: IntakeRules(LIMIT, EVERYBODY), lambda: None)
 
 
 def said(name: str, content: str, channel: str = CHANNEL, user: str = "grace") -> IncomingMessage:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models, build_models
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm.middleware.stop_guard import StopWatch
@@ -46,7 +47,7 @@ def settings(folder: Path, *accounts: dict[str, Any]) -> Settings:
 
 def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: str) -> Models:
     """Start a process, without what takes seconds to import."""
-    models = build_models(settings(folder, *accounts), environment, store)
+    models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store)
     models.book.read()
     return models
 
@@ -63,7 +64,9 @@ GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey":
 
 def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path) -> None:
     models = built(store, tmp_path, CLI)
-    client: Any = build_chain(models, store, settings(tmp_path, CLI), StopWatch(store, 1))
+    client: Any = build_chain(
+        models, store, LiveSettings.unchanging(settings(tmp_path, CLI)), StopWatch(store, lambda: 1)
+    )
     names = []
     while client is not None:
         names.append(type(client).__name__)

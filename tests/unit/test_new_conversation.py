@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def say(store: Store) -> Say:
     """Have somebody say something; return its job."""
-    intake = Intake(store, IntakeRules(100, EVERYBODY), lambda: None)
+    intake = Intake(store, lambda: IntakeRules(100, EVERYBODY), lambda: None)
     numbers = iter(range(100))
 
     def accept(content: str, user: str = "grace", channel: str = "general") -> str:

@@ -107,7 +107,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
     pairing = PairingRules(LIFETIME, Random(7).choice)
     access = AccessRules(frozenset({"slack:chief"}), {"irc": DmPolicy.ALLOWLIST})
     rules = IntakeRules(LIMIT, access, pairing=pairing, messages_per_minute=MOST)
-    yield Door(rows, Intake(rows.store, rules, lambda: None), pairing)
+    yield Door(rows, Intake(rows.store, lambda: rules, lambda: None), pairing)
     rows.store.close()
 
 

@@ -3,6 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
+from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.tools import build_tools, missing
 from maestro.settings import AgentSettings, McpServerSettings, Settings, ToolSettings
 from maestro.settings.tools import DEFAULT_TOOLS
@@ -12,7 +13,7 @@ FILES = ("read_file", "write_file", "list_files")
 
 
 def there(settings: Settings, *names: str) -> list[str]:
-    return [spec.name for spec in build_tools(settings).specs(agent_with(names or None))]
+    return [spec.name for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent_with(names or None))]
 
 
 def test_without_a_configuration_there_are_the_default_tools() -> None:
@@ -36,14 +37,14 @@ def test_files_and_shell_are_there_when_they_are_switched_on(tools: ToolSettings
 def test_every_tool_says_truly_whether_a_repeat_does_harm() -> None:
     settings = Settings(tools=ToolSettings(files=True, shell=True))
     everything = [*DEFAULT_TOOLS, *FILES, "run_shell"]
-    found = [build_tools(settings).find(name, agent_with(everything)) for name in everything]
+    found = [build_tools(LiveSettings.unchanging(settings)).find(name, agent_with(everything)) for name in everything]
     assert {tool.spec.name for tool in found if not tool.idempotent} == {"run_shell"}
     assert {tool.spec.name for tool in found if not tool.read_only} == {"ask_question", "write_file", "run_shell"}
 
 
 def test_every_description_and_argument_is_explained_to_the_model() -> None:
     settings = Settings(tools=ToolSettings(files=True, shell=True))
-    for spec in build_tools(settings).specs(agent_with([*DEFAULT_TOOLS, *FILES, "run_shell"])):
+    for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent_with([*DEFAULT_TOOLS, *FILES, "run_shell"])):
         assert len(spec.description) > 60
         assert spec.parameters.count('"description"') == spec.parameters.count('"type"') - 1
 
@@ -64,7 +65,7 @@ def test_names_that_nobody_has_are_told_with_the_fix() -> None:
         "run_shell": "set tools.shell to true, or take the name out",
     }
     with capture_logs() as logs:
-        build_tools(settings)
+        build_tools(LiveSettings.unchanging(settings))
     assert sorted(entry["tool"] for entry in logs) == ["calculator", "gitlab_search", "read_file", "run_shell"]
 
 

@@ -1,7 +1,7 @@
 """Ends running work soon after a person asked for it (decision 16)."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from maestro.domain.errors import Stopped, StoreBusy
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 class StopWatch:
     """Looks at the rows of all jobs with running work together, so that much work costs one query per look."""
 
-    def __init__(self, store: Store, seconds: float) -> None:
+    def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
         self._store = store
         self._seconds = seconds
         self._tasks: dict[str, set[asyncio.Task[Any]]] = {}
@@ -55,7 +55,7 @@ class StopWatch:
 
     async def _look(self) -> None:
         while self._tasks:
-            await asyncio.sleep(self._seconds)
+            await asyncio.sleep(self._seconds())
             for job_id in await asyncio.to_thread(self._stopping, list(self._tasks)):
                 for task in self._tasks.pop(job_id, ()):
                     task.cancel()

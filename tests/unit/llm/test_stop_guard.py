@@ -45,7 +45,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 @pytest.fixture
 def watch(rows: JobRows) -> StopWatch:
-    return StopWatch(rows.store, LOOK)
+    return StopWatch(rows.store, lambda: LOOK)
 
 
 def stop(rows: JobRows, job_id: str) -> None:

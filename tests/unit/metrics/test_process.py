@@ -35,7 +35,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 @pytest.fixture
 def metrics(rows: JobRows) -> ProcessMetrics:
-    return ProcessMetrics(rows.store, "up", max_pending=500, clock=rows.clock)
+    return ProcessMetrics(rows.store, "up", max_pending=lambda: 500, clock=rows.clock)
 
 
 def scrape(metrics: ProcessMetrics, **checks: str) -> Scrape:
@@ -214,7 +214,7 @@ def test_steps_are_told_by_name_and_outcome(metrics: ProcessMetrics) -> None:
 
 
 def test_two_processes_in_one_interpreter_count_apart(rows: JobRows, metrics: ProcessMetrics) -> None:
-    other = ProcessMetrics(rows.store, "worker", max_pending=1, clock=rows.clock)
+    other = ProcessMetrics(rows.store, "worker", max_pending=lambda: 1, clock=rows.clock)
     other.step("deliver", "done", 1)
     assert 'step="deliver"' not in scrape(metrics).text
     assert scrape(other).value("maestro_build_info", command="worker") == 1
@@ -236,7 +236,7 @@ def test_while_the_store_does_not_answer_everything_else_is_told_and_nothing_is_
     rows: JobRows, tmp_path: Path
 ) -> None:
     store = BusyStore(tmp_path / "maestro.db", rows.clock)
-    metrics = ProcessMetrics(store, "up", max_pending=1, clock=rows.clock)
+    metrics = ProcessMetrics(store, "up", max_pending=lambda: 1, clock=rows.clock)
     rows.failed()
     store.busy = True
     metrics.step("deliver", "done", 1)

@@ -18,7 +18,7 @@ def caller(tmp_path: Path) -> Caller:
 
 
 async def shell(caller: Caller, command: str, seconds: float = 30) -> str:
-    return await RunShell(ENVIRONMENT, seconds).run({"command": command}, caller)
+    return await RunShell(ENVIRONMENT, lambda: seconds).run({"command": command}, caller)
 
 
 def alive(pid_file: Path) -> bool:
