@@ -5,33 +5,46 @@ from typing import Literal
 from pydantic import Field
 
 from maestro.domain.words import OptionalIdentifier
-from maestro.settings.section import Section
+from maestro.settings.section import LIVE, Section
 
 
 class ChatLimits(Section):
     """What a post may take."""
 
     max_message_chars: int = Field(
-        default=4096, ge=64, le=65_536, description="characters of the longest post; longer ones are cut"
+        default=4096,
+        ge=64,
+        le=65_536,
+        description="characters of the longest post; longer ones are cut",
+        json_schema_extra=LIVE,
     )
 
 
 class ScannerSettings(Section):
     """The search for secrets in what agents and people write."""
 
-    enabled: bool = Field(default=True, description="whether secrets are looked for and taken out")
-    timeout_ms: int = Field(default=800, ge=10, le=60_000, description="milliseconds one text may take")
+    enabled: bool = Field(
+        default=True, description="whether secrets are looked for and taken out", json_schema_extra=LIVE
+    )
+    timeout_ms: int = Field(
+        default=800, ge=10, le=60_000, description="milliseconds one text may take", json_schema_extra=LIVE
+    )
     fail_mode: Literal["open", "closed"] = Field(
         default="open",
         description="what becomes of a text that could not be scanned: `open` keeps it as it is, `closed` refuses it",
+        json_schema_extra=LIVE,
     )
     patterns: tuple[str, ...] = Field(
-        default=(), max_length=100, description="your own regular expressions for what must not be kept"
+        default=(),
+        max_length=100,
+        description="your own regular expressions for what must not be kept",
+        json_schema_extra=LIVE,
     )
     scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = Field(
         default=("memory", "tools", "logs"),
         description="what is scanned beside posts: facts agents remember, results of tools, the log, prompts, and what "
         "is sent to people",
+        json_schema_extra=LIVE,
     )
 
 
@@ -41,7 +54,13 @@ class ChatSettings(Section):
     enabled: bool = Field(default=True, description="whether there is such a channel")
     limits: ChatLimits = ChatLimits()
     scanner: ScannerSettings = ScannerSettings()
-    poll_ms: int = Field(default=1000, ge=200, le=60_000, description="milliseconds between two looks of the dashboard")
+    poll_ms: int = Field(
+        default=1000,
+        ge=200,
+        le=60_000,
+        description="milliseconds between two looks of the dashboard",
+        json_schema_extra=LIVE,
+    )
 
 
 class SessionSettings(Section):

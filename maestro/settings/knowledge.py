@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from maestro.settings.checks import Folder, Seconds
-from maestro.settings.section import Section
+from maestro.settings.section import LIVE, Section
 
 
 class MemorySettings(Section):
@@ -15,6 +15,7 @@ class MemorySettings(Section):
     scope: Literal["agent", "conversation"] = Field(
         default="agent",
         description="where an agent remembers what it learned: everywhere, or only in the channel it learned it in",
+        json_schema_extra=LIVE,
     )
 
 

@@ -30,7 +30,7 @@ from maestro.settings.entries import (
 )
 from maestro.settings.knowledge import MemorySettings, SkillSettings
 from maestro.settings.llm import BudgetSettings, LlmSettings
-from maestro.settings.section import NO_SECRET, Section
+from maestro.settings.section import LIVE, NO_SECRET, Section
 from maestro.settings.tools import QuestionSettings, ToolSettings
 
 HEARTBEAT_EMBEDDED = timedelta(seconds=3)
@@ -198,25 +198,47 @@ class OwnerSettings(Section):
 class JobSettings(Section):
     """How work is started, repeated and given up."""
 
-    max_attempts: int = Field(default=3, ge=1, le=100, description="attempts of a model call that the provider failed")
+    max_attempts: int = Field(
+        default=3, ge=1, le=100, description="attempts of a model call that the provider failed", json_schema_extra=LIVE
+    )
     max_tool_rounds: int = Field(
-        default=5, ge=0, le=50, description="rounds of tool calls after which the model has to answer"
+        default=5,
+        ge=0,
+        le=50,
+        description="rounds of tool calls after which the model has to answer",
+        json_schema_extra=LIVE,
     )
     backoff_base_minutes: float = Field(
-        default=2, gt=0, le=1440, description="minutes before the second attempt; each further wait is twice as long"
+        default=2,
+        gt=0,
+        le=1440,
+        description="minutes before the second attempt; each further wait is twice as long",
+        json_schema_extra=LIVE,
     )
     crash_limit: int = Field(
-        default=10, ge=1, le=1000, description="crashes within one step after which a job is quarantined"
+        default=10,
+        ge=1,
+        le=1000,
+        description="crashes within one step after which a job is quarantined",
+        json_schema_extra=LIVE,
     )
     max_pending: int = Field(
-        default=10_000, ge=1, le=10_000_000, description="waiting messages beyond which new ones are refused"
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="waiting messages beyond which new ones are refused",
+        json_schema_extra=LIVE,
     )
-    stop_poll_seconds: Seconds = Field(default=0.5, description="seconds between two looks whether a job was stopped")
+    stop_poll_seconds: Seconds = Field(
+        default=0.5, description="seconds between two looks whether a job was stopped", json_schema_extra=LIVE
+    )
     reconcile_seconds: Seconds = Field(
-        default=60, description="seconds between two comparisons of open jobs with Temporal"
+        default=60, description="seconds between two comparisons of open jobs with Temporal", json_schema_extra=LIVE
     )
     dispatch_seconds: Seconds = Field(
-        default=0.2, description="seconds between two looks for messages another process took in"
+        default=0.2,
+        description="seconds between two looks for messages another process took in",
+        json_schema_extra=LIVE,
     )
     drain_seconds: float = Field(
         default=20, ge=0, le=3600, description="seconds running work may take to finish when Maestro is told to end"
@@ -226,7 +248,9 @@ class JobSettings(Section):
 class LogSettings(Section):
     """What is written to the log."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="the least level shown")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least level shown", json_schema_extra=LIVE
+    )
     format: Literal["text", "json"] = Field(default="text", description="`text` for people, `json` for collectors")
 
 

@@ -21,13 +21,15 @@ _INTRODUCTION = f"""\
 <!-- Written from the code; do not edit. To write it again: {REGENERATE} -->
 
 Maestro runs without any configuration. To change something, write `maestro.json` (`maestro.example.json` is a start),
-set an environment variable, or both. Everything is read once, at start.
+set an environment variable, or both: they are read once, at start. Keys marked **live** can also be set while Maestro
+runs, with `maestro settings set KEY VALUE` or `PATCH /api/settings`: every process works by the new value within a
+second. The other keys need a restart.
 
 **Which file**: the one given with `--config`, else the one named by `MAESTRO_CONFIG`, else `maestro.json` in the folder
 where Maestro is started.
 
-**Who wins**: the command line, then the environment, then the file, then the default. One exception:
-`MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
+**Who wins**: what was set while Maestro runs, then the command line, then the environment, then the file, then the
+default. One exception: `MAESTRO_WEBUI_PASSWORD` counts only when the file has no password.
 
 **Secrets** need not stand in the file: `"env:NAME"` is replaced by that environment variable, `"file:PATH"` by the
 content of that file, without the end of its last line. This works for every value. Relative paths start at the folder
@@ -64,22 +66,24 @@ def _given(item: Any) -> Any:
     return item.model_dump(by_alias=True, exclude_unset=True) if isinstance(item, Section) else item
 
 
-def _limits(key: Key) -> str:
+def limits(key: Key) -> str:
+    """Say in words how large or small the value may be, empty for no limits."""
     bounds = {
         word: getattr(rule, name)
         for rule in key.field.metadata
         for name, word in (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
         if hasattr(rule, name)
     }
-    return "".join(f"; {word} {bound:.15g}" for word, bound in bounds.items())
+    return "; ".join(f"{word} {bound:.15g}" for word, bound in bounds.items())
 
 
 def _meaning(key: Key) -> str:
-    return f"{key.field.description}{_limits(key)}".replace("|", r"\|")
+    return "; ".join(filter(None, (key.field.description, limits(key)))).replace("|", r"\|")
 
 
 def _key_row(key: Key) -> str:
-    return f"| `{key.path}` | {_shown(key.field.default)} | `{key.variables[0]}` | {_meaning(key)} |\n"
+    counts = "live" if key.live else "restart"
+    return f"| `{key.path}` | {_shown(key.field.default)} | `{key.variables[0]}` | {counts} | {_meaning(key)} |\n"
 
 
 def _entry_row(key: Key) -> str:
@@ -96,7 +100,9 @@ def _entries(key: Key) -> str:
 def _table(title: str, about: str, keys: Sequence[Key]) -> str:
     rows = "".join(map(_key_row, keys))
     lists = "".join(_entries(key) for key in keys if key.entry is not None)
-    return f"\n## {title}\n{about}\n| key | default | environment | meaning |\n|---|---|---|---|\n{rows}{lists}"
+    return (
+        f"\n## {title}\n{about}\n| key | default | environment | changes | meaning |\n|---|---|---|---|---|\n{rows}{lists}"
+    )
 
 
 def _part(name: str) -> str:

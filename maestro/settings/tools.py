@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from maestro.domain.words import Name, OwnerId, ToolName, Word
 from maestro.settings.checks import HttpUrl, Seconds, repeated
-from maestro.settings.section import Section
+from maestro.settings.section import LIVE, Section
 
 DEFAULT_TOOLS = ("web_search", "http_fetch", "calculate", "get_time", "memory_search", "ask_question")
 
@@ -44,13 +44,15 @@ class ToolSettings(Section):
 
     default: tuple[ToolName, ...] = Field(default=DEFAULT_TOOLS, description="the tools of agents that list none")
     approval: tuple[ToolName, ...] = Field(
-        default=(), description="tools that wait for a person's yes before each call"
+        default=(), description="tools that wait for a person's yes before each call", json_schema_extra=LIVE
     )
     approvers: tuple[OwnerId, ...] = Field(
-        default=(), description="who may say yes besides owners, as `platform:userId`"
+        default=(), description="who may say yes besides owners, as `platform:userId`", json_schema_extra=LIVE
     )
-    timeout_seconds: Seconds = Field(default=60, description="seconds one call may take")
-    max_result_chars: int = Field(default=24_000, ge=100, le=1_000_000, description="characters of the longest result")
+    timeout_seconds: Seconds = Field(default=60, description="seconds one call may take", json_schema_extra=LIVE)
+    max_result_chars: int = Field(
+        default=24_000, ge=100, le=1_000_000, description="characters of the longest result", json_schema_extra=LIVE
+    )
     search_url: HttpUrl = Field(
         default="https://api.duckduckgo.com/", description="where `web_search` asks; it must answer as DuckDuckGo does"
     )
@@ -70,4 +72,13 @@ class ToolSettings(Section):
 class QuestionSettings(Section):
     """Questions of agents to people."""
 
-    expiry_hours: float = Field(default=168, gt=0, le=8760, description="hours a question waits for its answer")
+    expiry_hours: float = Field(
+        default=168, gt=0, le=8760, description="hours a question waits for its answer", json_schema_extra=LIVE
+    )
+    patience_seconds: float = Field(
+        default=25,
+        ge=0,
+        le=300,
+        description="seconds that a call over MCP waits for the answer before the agent has to ask again",
+        json_schema_extra=LIVE,
+    )
