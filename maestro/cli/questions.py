@@ -137,7 +137,8 @@ def _settle(
         settled = of_operator(tx.questions.get(number).question, words, approves, tx.now)
         tx.answer(settled, ACTOR)
     question = _shown(store, number)
-    write(question, [f"question {question.id} is {question.status}; {question.job_id} goes on"], as_json)
+    follows = f"{question.job_id} goes on" if question.job_id else "the agent reads it when it asks again"
+    write(question, [f"question {question.id} is {question.status}; {follows}"], as_json)
 
 
 def _shown(store: Store, number: int) -> QuestionView:
@@ -161,7 +162,7 @@ def _row(question: QuestionView) -> tuple[str, ...]:
         question.status,
         question.kind,
         question.agent or "-",
-        f"{question.platform}/{question.channel}",
+        "/".join(filter(None, (question.platform, question.channel))),
         _moment(question.asked_at),
         _moment(question.expires_at),
         question.text,
@@ -174,7 +175,7 @@ def _portrait(question: QuestionView) -> Iterator[str]:
         ("question", question.text),
         ("context", question.context),
         ("agent", question.agent or ""),
-        ("job", question.job_id),
+        ("job", question.job_id or ""),
         ("channel", "/".join(filter(None, (question.platform, question.account, question.channel, question.thread)))),
         ("of", question.asked_of or ", ".join(question.approvers)),
         ("asked", _moment(question.asked_at)),

@@ -9,22 +9,24 @@ from sqlmodel import col, select, update
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.deliveries import Delivery, DeliveryState
-from maestro.domain.errors import NotFound
+from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import LaneKey
+from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, notice_id
 from maestro.store.repository import Repository
 
+_OUTSIDE = text("questions.job_id IS NULL")
 MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, the slug of the agent that asks, and the job that waits for the answer."""
+    """A question, the slug of the agent that asks, and the job that waits for the answer if there is one."""
 
     question: Question
     agent: str | None
-    job: Job
+    job: Job | None
 
 
 class Questions(Repository):
@@ -67,6 +69,24 @@ class Questions(Repository):
         """Return the question of a tool call, by the number of the model call and the place in its answer."""
         key = {"of_job": job_id, "its_number": number, "its_place": place}
         return self._session.exec(self._OF_KEY, params=key).first()
+
+    def ask_outside(self, question: Question) -> Question:
+        """Add a question of an agent outside, unless it has asked just that already and was not left without an answer.
+
+        Raises ``Conflict`` when the agent has too many open questions.
+        """
+        waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
+        own = (_OUTSIDE, Question.agent_id == question.agent_id)
+        lasting = or_(and_(*waiting), col(Question.status) == QuestionStatus.ANSWERED)
+        alike = select(Question).where(*own, Question.text == question.text, Question.context == question.context)
+        before = self._session.exec(alike.where(lasting).order_by(col(Question.id).desc()).limit(1)).first()
+        if before is not None:
+            return before
+        if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
+            raise Conflict(f"{MOST_OPEN} questions are open already; ask again for their answers first")
+        self._session.add(question)
+        self._session.flush()
+        return question
 
     def find(self, question_id: int) -> Question | None:
         """Return a question if it exists."""
@@ -154,6 +174,6 @@ class Questions(Repository):
 def _asked() -> Any:
     return (
         select(Question, Agent.slug, Job)
-        .join(Job, col(Job.id) == Question.job_id)
+        .outerjoin(Job, col(Job.id) == Question.job_id)
         .outerjoin(Agent, col(Agent.id) == Question.agent_id)
     )

@@ -54,6 +54,12 @@ class Question(SQLModel, table=True):
             sqlite_where=text("status = 'open'"),
             postgresql_where=text("status = 'open'"),
         ),
+        Index(
+            "ix_questions_outside",
+            "agent_id",
+            sqlite_where=text("job_id IS NULL"),
+            postgresql_where=text("job_id IS NULL"),
+        ),
     )
 
     id: int | None = Field(default=None, primary_key=True)

@@ -4,12 +4,15 @@ from datetime import datetime
 
 from maestro.domain.jobs.job import Job
 from maestro.domain.people.owners import PersonId
+from maestro.domain.questions.outside import PLATFORM
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
 from maestro.domain.values import View
 
 
 class QuestionView(View):
     """A question of a job; ``asked_of`` and ``approvers`` are ``platform:userId``, and owners may always answer.
+
+    A question of an agent outside has the platform ``mcp``, no job and no channel, and is asked of operators alone.
 
     An approval says which tool is to be called, and ``context`` with what. ``answered_by`` may be ``operator``.
     """
@@ -21,7 +24,7 @@ class QuestionView(View):
     context: str
     tool: str
     agent: str | None
-    job_id: str
+    job_id: str | None
     platform: str
     account: str
     channel: str
@@ -35,6 +38,9 @@ class QuestionView(View):
     answered_at: datetime | None
 
 
+_OUTSIDE = {"platform": PLATFORM, "account": "", "channel": "", "thread": ""}
+
+
 class QuestionPage(View):
     """Questions, newest first; ``next`` is the cursor of the following page, null at the end."""
 
@@ -42,12 +48,14 @@ class QuestionPage(View):
     next: str | None
 
 
-def question_view(question: Question, agent: str | None, job: Job, now: datetime) -> QuestionView:
-    """Show a question, with the slug of the agent that asks and the job that waits for the answer."""
-    asked_of = None if question.approval or not question.asked_of else str(PersonId(job.platform, question.asked_of))
+def question_view(question: Question, agent: str | None, job: Job | None, now: datetime) -> QuestionView:
+    """Show a question, with the slug of the agent that asks and the job that waits for the answer, if one does."""
+    place = job.address.model_dump() if job is not None else _OUTSIDE
+    asks_somebody = question.asked_of and not question.approval
+    asked_of = str(PersonId(place["platform"], question.asked_of)) if asks_somebody else None
     return QuestionView(
         **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status"}),
-        **job.address.model_dump(),
+        **place,
         status=question.standing(now),
         agent=agent,
         asked_of=asked_of,

@@ -140,7 +140,7 @@ def test_pages_come_newest_first_and_miss_nothing(rows: JobRows) -> None:
         rest, end = tx.questions.page((), following, 3)
     assert [one.question.id for one in (*first, *rest)] == numbers[::-1]
     assert end is None
-    assert (first[0].agent, first[0].job.id) == (None, job_id)
+    assert (first[0].agent, first[0].job and first[0].job.id) == (None, job_id)
     assert found(QuestionStatus.OPEN) == [numbers[3], numbers[1]]
     assert found(QuestionStatus.EXPIRED) == [numbers[4], numbers[2]]
     assert found(QuestionStatus.ANSWERED, QuestionStatus.OPEN) == [numbers[3], numbers[1], numbers[0]]

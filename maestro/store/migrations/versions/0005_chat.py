@@ -17,10 +17,18 @@ def upgrade() -> None:
     _calls()
     with op.batch_alter_table("questions") as questions:
         questions.alter_column("job_id", existing_type=sa.String(), nullable=True)
+    op.create_index(
+        "ix_questions_outside",
+        "questions",
+        ["agent_id"],
+        sqlite_where=sa.text("job_id IS NULL"),
+        postgresql_where=sa.text("job_id IS NULL"),
+    )
 
 
 def downgrade() -> None:
     """Take back; what agents outside asked is lost, because it belongs to no job."""
+    op.drop_index("ix_questions_outside", "questions")
     op.execute("DELETE FROM questions WHERE job_id IS NULL")
     with op.batch_alter_table("questions") as questions:
         questions.alter_column("job_id", existing_type=sa.String(), nullable=False)

@@ -1,0 +1,47 @@
+"""Questions of agents outside: asked of operators, and asked again by the agent until there is an answer (contract)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
+from maestro.domain.texts import storable
+
+PLATFORM = "mcp"
+"""Where such a question comes from, in the place where others name the platform of their job."""
+MOST_OPEN = 100
+"""Open questions of one agent; nobody reads more of them."""
+
+
+@dataclass(frozen=True)
+class OutsideRules:
+    """How long a question waits for its answer, and how long one call waits with it."""
+
+    expiry: timedelta
+    patience: timedelta
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What an agent outside is told of its question; ``answer`` is empty until there is one."""
+
+    question_id: int
+    status: QuestionStatus
+    answer: str = ""
+
+
+def outside_question(agent: Agent, text: str, context: str, now: datetime, expiry: timedelta) -> Question:
+    """Return a question that belongs to no job; the texts are as they are compared when it is asked again."""
+    return Question(
+        agent_id=agent.id,
+        kind=QuestionKind.QUESTION,
+        text=storable(text).strip(),
+        context=storable(context).strip(),
+        asked_at=now,
+        expires_at=now + expiry,
+    )
+
+
+def standing_of(question: Question, now: datetime) -> Standing:
+    """Return what the agent is told now."""
+    return Standing(question.id or 0, question.standing(now), question.answer)
