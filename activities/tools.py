@@ -20,7 +20,7 @@ from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, w
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, run, understand
+from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
 from maestro.tools.base import Acts, Asks, Caller, Runs
 
 CUT_MARK = "\n[cut: the result was longer]"
@@ -160,11 +160,9 @@ class ToolActivities:
 
     def _end(self, step: ToolStep, begun: Begun, verdict: Verdict | None) -> ToolOutcome:
         """Keep the result; what a tool changes in the store is changed in this very transaction."""
+        ready = verdict or _ready(begun)
         with self._store.begin() as tx:
-            if verdict is None:
-                assert begun.wanted is not None
-                assert isinstance(begun.wanted.tool, Acts)
-                verdict = _verdict(act(begun.wanted.tool, tx, begun.wanted.arguments, begun.caller))
+            verdict = ready if isinstance(ready, Verdict) else _acted(tx, ready, begun.caller)
             row = tx.tool_runs.get(step.job_id, step.number, step.place)
             text = storable(self._capped(verdict.text))
             row.state, row.result = verdict.state, tx.prompts.keep(text)
@@ -190,6 +188,18 @@ class ToolActivities:
 def _call(tx: Transaction, step: ToolStep) -> ToolCall:
     answer = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
+
+
+def _ready(begun: Begun) -> Understood | Verdict:
+    """Return a call that needs only the store by now, or why it cannot be made."""
+    assert begun.wanted is not None
+    wanted = prepare(begun.wanted)
+    return _verdict(wanted) if isinstance(wanted, Said) else wanted
+
+
+def _acted(tx: Transaction, wanted: Understood, caller: Caller) -> Verdict:
+    assert isinstance(wanted.tool, Acts)
+    return _verdict(act(wanted.tool, tx, wanted.arguments, caller))
 
 
 def _verdict(said: Said) -> Verdict:

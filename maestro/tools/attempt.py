@@ -10,7 +10,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Acts, Arguments, Asked, Asks, Caller, Runs, Tool, ToolFailure
+from maestro.tools.base import Acts, Arguments, Asked, Asks, Caller, Prepares, Runs, Tool, ToolFailure
 
 GRACE_SECONDS = 10.0
 """How long a tool may take to end when it is told to."""
@@ -82,6 +82,19 @@ async def run(tool: Runs, arguments: Arguments, caller: Caller, seconds: float) 
     finally:
         await _end(made, tool)
     return Said(f"The tool did not finish within {seconds:g} seconds.", failed=True)
+
+
+def prepare(wanted: Understood) -> Understood | Said:
+    """Do what a tool has to do before the transaction in which it acts; return what it acts on, or why it cannot."""
+    tool = wanted.tool
+    if not isinstance(tool, Prepares):
+        return wanted
+    try:
+        return Understood(tool, tool.prepared(wanted.arguments))
+    except ToolFailure as failure:
+        return Said(str(failure), failed=True)
+    except Exception as error:  # noqa: BLE001 - as in _outcome
+        return _broken(tool, error)
 
 
 def act(tool: Acts, tx: Transaction, arguments: Arguments, caller: Caller) -> Said:

@@ -63,6 +63,15 @@ class Acts(Protocol):
         ...
 
 
+@runtime_checkable
+class Prepares(Acts, Protocol):
+    """A tool that has something to do before it touches the store: what takes long must not hold up who writes."""
+
+    def prepared(self, arguments: Arguments) -> Arguments:
+        """Return what to act on in the place of these arguments; raises ``ToolFailure``. It may be done twice."""
+        ...
+
+
 @dataclass(frozen=True)
 class Asked:
     """A question in a person's words, and what they should know before they answer."""
