@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from maestro.domain.conversations.views import ConversationControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.replay import JobControl
+from maestro.domain.live import SettingsControl
 from maestro.domain.llm.account_views import AccountControl
 from maestro.domain.skills.views import SkillControl
 from maestro.intake.strangers import PairingRules
@@ -39,6 +40,7 @@ class ApiParts:
     control: JobControl
     accounts: AccountControl
     skills: SkillControl
+    settings: SettingsControl
     conversations: ConversationControl
     guard: GuardSettings
     health: Health

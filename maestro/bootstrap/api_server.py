@@ -10,6 +10,7 @@ from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
@@ -51,6 +52,7 @@ def api_parts(live: LiveSettings, store: Store, control: JobControl, vitals: Vit
         control=control,
         accounts=StoreAccountControl(store, open_keys(settings, {}).keep),
         conversations=StoreConversationControl(store, settings.data_dir),
+        settings=StoreSettingsControl(store, live),
         skills=StoreSkillControl(store, SkillFolder(settings.skills.folder)),
         guard=GuardSettings(
             signing_key=signing_key(settings),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
+from threading import Lock
 from typing import TypeVar
 
 import structlog
@@ -33,6 +34,7 @@ class LiveSettings:
         self.loaded = loaded
         self.version = 0
         self._overlaid = Overlaid(loaded.settings, {}, {})
+        self._looking = Lock()
         self._told: Callable[[Settings], None] = lambda _: None
 
     @classmethod
@@ -64,11 +66,12 @@ class LiveSettings:
 
     def look(self, store: Store) -> None:
         """Take over what was set since the last look; raises ``StoreBusy``."""
-        with store.view() as tx:
-            newest = tx.live_settings.version()
-            values = tx.live_settings.values() if newest != self.version else None
-        if values is not None:
-            self._take(newest, values)
+        with self._looking:
+            with store.view() as tx:
+                newest = tx.live_settings.version()
+                values = tx.live_settings.values() if newest != self.version else None
+            if values is not None:
+                self._take(newest, values)
 
     def _take(self, version: int, values: Mapping[str, object]) -> None:
         overlaid = overlay(self.loaded, values)

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "accounts": "List, add, enable, disable and remove accounts at providers of models.",
     "skills": "List, show, test, add, enable, disable and remove skills.",
     "usage": "Show what model calls took and cost.",
+    "settings": "List settings, and change some of them while Maestro runs.",
     "owner": "Add, list and remove owners.",
     "pairings": "Let people in who wish to talk to agents, and invite others.",
     "people": "List and remove people who were let in.",

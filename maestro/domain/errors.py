@@ -115,6 +115,12 @@ class Conflict(MaestroError):
     public = "This does not fit the present state."
 
 
+class NeedsRestart(Conflict):
+    """A setting that is read at the start only cannot be set while Maestro runs; the message says where it is."""
+
+    public = "This setting needs a restart."
+
+
 class Forbidden(MaestroError):
     """The caller may not do this."""
 

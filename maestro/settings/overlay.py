@@ -7,15 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from maestro.settings.keys import KEYS, Key, Location
+from maestro.settings.keys import KEYS, Location
 from maestro.settings.loading import Loaded, validated
 from maestro.settings.model import Settings
 from maestro.settings.problems import translate, unknown_key
 
-RUNTIME = "runtime"
-"""Who is said to have given a value that was set while Maestro runs."""
-
-NEEDS_RESTART = "it is read at the start only; set it in maestro.json or in {variable}, and restart Maestro"
+NEEDS_RESTART = "{path}: it is read at the start only; set it in {file} or in {variable}, and restart Maestro"
+DEFAULT_FILE = "maestro.json"
 
 Values = Mapping[str, object]
 """Values by key, as ``chat.limits.maxMessageChars``."""
@@ -35,7 +33,7 @@ def overlay(loaded: Loaded, values: Values) -> Overlaid:
 
     A value may have been fine for the release, or beside the file, that it was set with.
     """
-    refused = {path: sentence for path in values if (sentence := _not_settable(path))}
+    refused = {path: sentence for path in values if (sentence := not_settable(path, loaded))}
     while wanted := {path: value for path, value in values.items() if path not in refused}:
         try:
             return Overlaid(validated(_laid(loaded.tree, wanted)), wanted, refused)
@@ -44,16 +42,13 @@ def overlay(loaded: Loaded, values: Values) -> Overlaid:
     return Overlaid(loaded.settings, {}, refused)
 
 
-def _not_settable(path: str) -> str | None:
+def not_settable(path: str, loaded: Loaded) -> str | None:
+    """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
     key = KEYS.get(path)
     if key is None or "[]" in path:
         return f"{path}: {unknown_key(tuple(path.split('.')))}"
-    return None if key.live else f"{path}: {needs_restart(key)}"
-
-
-def needs_restart(key: Key) -> str:
-    """Say where a key is set that cannot be set while Maestro runs."""
-    return NEEDS_RESTART.format(variable=key.variables[0])
+    file = loaded.file or DEFAULT_FILE
+    return None if key.live else NEEDS_RESTART.format(path=path, file=file, variable=key.variables[0])
 
 
 def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:
@@ -69,10 +64,9 @@ def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:
 
 def _blamed(error: ValidationError, values: Values) -> dict[str, str]:
     """Return which values a refusal is about; all of them where it is about none in particular."""
-    sources = {KEYS[path].location: RUNTIME for path in values}
     blamed: dict[str, str] = {}
     found = error.errors(include_url=False, include_input=False)
-    for problem, sentence in zip(found, translate(error, (), sources), strict=True):
+    for problem, sentence in zip(found, translate(error, (), {}), strict=True):
         near = [path for path in values if _meet(KEYS[path].location, problem["loc"])]
         blamed |= dict.fromkeys(near or values, sentence)
     return blamed

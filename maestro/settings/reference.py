@@ -100,9 +100,8 @@ def _entries(key: Key) -> str:
 def _table(title: str, about: str, keys: Sequence[Key]) -> str:
     rows = "".join(map(_key_row, keys))
     lists = "".join(_entries(key) for key in keys if key.entry is not None)
-    return (
-        f"\n## {title}\n{about}\n| key | default | environment | changes | meaning |\n|---|---|---|---|---|\n{rows}{lists}"
-    )
+    head = "| key | default | environment | changes | meaning |\n|---|---|---|---|---|\n"
+    return f"\n## {title}\n{about}\n{head}{rows}{lists}"
 
 
 def _part(name: str) -> str:

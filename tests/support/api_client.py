@@ -15,9 +15,12 @@ from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.keys import Keys
+from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.metrics.process import ProcessMetrics
+from maestro.settings import Settings
 from temporal.control import TemporalJobControl
 from tests.support.job_rows import JobRows
 
@@ -49,6 +52,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         control=control,
         accounts=StoreAccountControl(rows.store, Keys(ENCRYPTION_KEY, {}).keep),
         conversations=StoreConversationControl(rows.store, NO_FOLDER),
+        settings=StoreSettingsControl(rows.store, LiveSettings.unchanging(Settings())),
         skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
