@@ -39,11 +39,15 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True)
 class ContextRules:
-    """What says the tokens of a model's window, the tools, and where agents remember that do not say it themselves."""
+    """What says the tokens of a model's window, the tools, and where agents remember that do not say it themselves.
+
+    ``chat`` says whether there is #maestro.
+    """
 
     window: Callable[[str], int]
     toolbox: Toolbox
     scope: MemoryScope
+    chat: bool = False
 
 
 class ContextActivities:
@@ -86,6 +90,7 @@ class ContextActivities:
             skills=choose(self._shelf.skills(tx), matter.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
+            chat=self._rules().chat,
         )
         window = self._rules().window(agent.model or tx.accounts.default_model())
         return compose(agent, matter, known, tx.now.date(), prompt_budget(window) - estimate_tools(specs))

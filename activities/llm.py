@@ -12,10 +12,12 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.context.rounds import Round, made, round_of, turns
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
 from maestro.domain.jobs.job import Job, Priority
+from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import (
     PROMPT_TURNS,
     TOOL_CALLS,
     CallKey,
+    KeptRequest,
     LLMRequest,
     LLMResponse,
     PromptMessage,
@@ -93,6 +95,8 @@ class LLMActivities:
                 max_output_tokens=self._rules().max_output_tokens,
                 conversation_id=job.conversation_id or 0,
                 background=job.priority > Priority.MESSAGE,
+                agent=agent.slug,
+                role=agent.role,
             )
 
     def _messages(self, tx: Transaction, job: Job, agent: Agent, step: ModelStep) -> tuple[PromptMessage, ...]:
@@ -118,5 +122,13 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
     for number in range(1, step.number):
         call = tx.calls.answer(CallKey(job_id=step.job_id, number=number))
         results = tuple(tx.prompts.text(run.result) for run in runs if run.number == number)
-        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results))
+        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _told(tx, call)))
     return found
+
+
+def _told(tx: Transaction, call: LLMCall) -> str:
+    """Return the posts of #maestro that a call was told of, to the letter: the last turn of what was sent."""
+    if call.chat_upto == call.chat_after:
+        return ""
+    *_, last = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
+    return tx.prompts.text(last.digest) if last.chat else ""

@@ -6,19 +6,22 @@ from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.llm.estimates import Estimates
+from maestro.llm.hearing import keep_heard
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
 from maestro.llm.middleware.budget import Budget
 from maestro.llm.middleware.cache_markers import CacheMarkers
+from maestro.llm.middleware.chat_feed import ChatFeed
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
-from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.recorder import Recorder, nothing_more
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
+from maestro.llm.middleware.reminder import Reminder
 from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.tool_support import ToolSupport
 from maestro.llm.middleware.validator import Validator
-from maestro.llm.protocols import LLMClient, chain
+from maestro.llm.protocols import LLMClient, Middleware, chain
 from maestro.settings import Settings
 from maestro.store.store import Store
 
@@ -30,22 +33,28 @@ def build_chain(models: Models, store: Store, live: LiveSettings, watch: StopWat
     or waits for, and the budget is asked once for it, however many accounts it takes. What failover hands on is a
     request to one account: the validator, the breaker and the limits see one attempt at one account each. What changes
     a request for good comes before the recorder, because what that commits is exactly what goes out; what refuses an
-    answer stands inside of it, or a bad answer would be held for good, though it was paid.
+    answer stands inside of it, or a bad answer would be held for good, though it was paid. The last change is the feed
+    of #maestro, so that every attempt is told the newest posts, behind what a provider may keep.
     """
     estimates = Estimates(models.book, models.table.price)
+    window, chat = models.table.context_window, live.start.chat.enabled
+    remind: list[Middleware] = [lambda inner: Reminder(inner, store)]
+    tell: list[Middleware] = [lambda inner: ChatFeed(inner, store, models.book, window)]
     request_time = live.of(_request_time)
     return chain(
         models.transport,
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, store, estimates, live.of(_daily_budgets)),
-        lambda inner: Failover(inner, models.book, request_time, models.table.context_window),
+        lambda inner: Failover(inner, models.book, request_time, window),
         Validator,
         ToolSupport,
         lambda inner: Breaker(inner, models.book, live.of(_breaker_rules)),
         lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
+        *(remind if chat else ()),
         lambda inner: CacheMarkers(inner, models.book, lambda: live.current().llm.cache),
-        lambda inner: Recorder(inner, store, estimates),
+        *(tell if chat else ()),
+        lambda inner: Recorder(inner, store, estimates, keep_heard if chat else nothing_more),
         RefuseEmpty,
         deadline(request_time),
     )

@@ -178,7 +178,8 @@ def _model_rules(brains: Brains, settings: Settings) -> ModelRules:
 
 
 def _context_rules(brains: Brains, settings: Settings) -> ContextRules:
-    return ContextRules(brains.models.table.context_window, brains.tools, _scope(settings))
+    chat = settings.chat.enabled
+    return ContextRules(brains.models.table.context_window, brains.tools, _scope(settings), chat)
 
 
 def _transcriber(live: LiveSettings, models: Models) -> Transcriber:

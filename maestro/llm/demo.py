@@ -54,7 +54,7 @@ def _answer(request: LLMRequest) -> str:
 
 def _reply(request: LLMRequest) -> str:
     """Write the demo answer: a quote, what can be seen of the conversation, and how to get a real model."""
-    turns = [message for message in request.messages if message.role is not Role.SYSTEM]
+    turns = [message for message in request.messages if message.role is not Role.SYSTEM and not message.chat]
     said = next((turn.content for turn in reversed(turns) if turn.role is Role.USER), "")
     seen = "1 message" if len(turns) == 1 else f"{len(turns)} messages"
     return (

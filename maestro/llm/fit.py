@@ -15,6 +15,10 @@ ANSWER_SHARE = 4
 """Of a window's reserve the answer gets at least this part; the rest may be taken by tools, which no prompt counts."""
 
 
+MARGIN = 500
+"""Tokens that are left over for what providers add around turns and tools."""
+
+
 class Fit:
     """Says of everybody who may be asked whether one request fits; what it takes is estimated once, when it matters."""
 
@@ -25,9 +29,17 @@ class Fit:
     def __call__(self, choice: Choice) -> bool:
         """Say whether the request and an answer go into the window of the model that would be asked."""
         window = self._window(f"{choice.account.provider}/{choice.model}")
-        answer = min(self._request.max_output_tokens, reserve(window) // ANSWER_SHARE)
-        return self._tokens + answer <= window
+        return self._tokens + _answer(self._request, window) <= window
 
     @cached_property
     def _tokens(self) -> int:
         return estimate_input(self._request)
+
+
+def room(request: LLMRequest, window: int) -> int:
+    """Return the tokens that may still be added to a request, given the window of the model that is asked."""
+    return window - estimate_input(request) - _answer(request, window) - MARGIN
+
+
+def _answer(request: LLMRequest, window: int) -> int:
+    return min(request.max_output_tokens, reserve(window) // ANSWER_SHARE)

@@ -84,11 +84,12 @@ class Calls(Repository):
             .limit(1)
         ).first()
 
-    def sent(self, key: CallKey, request: str, estimate: CallEstimate) -> int:
+    def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
 
         The estimate stays in the row should the process die before the answer says what it really took. An earlier
-        attempt still marked as sent belonged to a process that died: it is marked as interrupted.
+        attempt still marked as sent belonged to a process that died: it is marked as interrupted. ``told`` says after
+        which post of #maestro, and up to which, the request tells.
         """
         last = self._last(key)
         if last is not None and last.state is CallState.SENT:
@@ -107,6 +108,8 @@ class Calls(Repository):
                 account=estimate.account,
                 input_tokens=estimate.input_tokens,
                 cost_usd=estimate.cost_usd,
+                chat_after=told[0],
+                chat_upto=told[1],
                 started_at=self._now,
             )
         )

@@ -57,7 +57,7 @@ class Chat(ChatSessions):
     def offer(self, slug: str) -> Unread:
         """Return what an agent outside has not read: by asking again it says that it read what it got before."""
         unread = self._after(max(self._cursor(slug)))
-        self._run(self._READ, agent_id=slug, last_id=max(self._cursor(slug)), offered_id=unread.new_pointer)
+        self._run(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
     def timeline(self) -> Sequence[ChatMessage]:
@@ -72,8 +72,7 @@ class Chat(ChatSessions):
         return self._session.exec(self._AGENT, params={"slug": author.removeprefix("@")}).first()
 
     def _after(self, pointer: int) -> Unread:
-        messages = self._session.exec(self._UNREAD, params={"after": pointer}).all()
-        return Unread(messages, max((message.id or 0 for message in messages), default=pointer))
+        return Unread(self._session.exec(self._UNREAD, params={"after": pointer}).all(), pointer)
 
     def _cursor(self, slug: str) -> tuple[int, int]:
         row = self._run(self._CURSOR, agent=slug).first()

@@ -73,6 +73,7 @@ class Prompts(Repository):
             call_id=message.call_id,
             tool=message.tool,
             cache=message.cache,
+            chat=message.chat,
         )
 
     def _unpacked(self, turn: Turn, said: Mapping[int, str]) -> PromptMessage:
@@ -88,6 +89,7 @@ class Prompts(Repository):
             call_id=turn.call_id,
             tool=turn.tool,
             cache=turn.cache,
+            chat=turn.chat,
         )
 
     def _said(self, ids: Sequence[int]) -> dict[int, str]:

@@ -14,6 +14,7 @@ from maestro.store.browse import Browse
 from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
 from maestro.store.chat import Chat
+from maestro.store.chat_reminders import ChatReminders
 from maestro.store.clients import Clients
 from maestro.store.colleagues import Colleagues
 from maestro.store.compactions import Compactions
@@ -237,6 +238,11 @@ class Repositories:
     def chat(self) -> Chat:
         """The posts of #maestro and who read them."""
         return Chat(self._session, self.now)
+
+    @cached_property
+    def chat_reminders(self) -> ChatReminders:
+        """Who is to be reminded that the chat is no place to ask."""
+        return ChatReminders(self._session, self.now)
 
     @cached_property
     def agent_tokens(self) -> AgentTokens:

@@ -24,13 +24,17 @@ ORDER = [
     "ToolSupport",
     "Breaker",
     "RateLimit",
+    "Reminder",
     "CacheMarkers",
+    "ChatFeed",
     "Recorder",
     "RefuseEmpty",
     "Deadline",
     "Transport",
 ]
 """As issue and specification write it, the outermost first."""
+OF_THE_CHAT = ("Reminder", "ChatFeed")
+"""What is not there at all when the chat is turned off."""
 
 
 @pytest.fixture
@@ -62,16 +66,16 @@ CLI = {"name": "max", "type": "cli", "homeDir": "/home/max", "priority": 5}
 GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey": KEY, "models": ["openai/gpt-4o", "o3"]}
 
 
-def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("chat", [True, False], ids=["with the chat", "without the chat"])
+def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat: bool) -> None:
     models = built(store, tmp_path, CLI)
-    client: Any = build_chain(
-        models, store, LiveSettings.unchanging(settings(tmp_path, CLI)), StopWatch(store, lambda: 1)
-    )
+    settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
+    client: Any = build_chain(models, store, LiveSettings.unchanging(settings), StopWatch(store, lambda: 1))
     names = []
     while client is not None:
         names.append(type(client).__name__)
         client = getattr(client, "_inner", None) or getattr(client, "inner", None)
-    assert names == ORDER
+    assert names == [name for name in ORDER if chat or name not in OF_THE_CHAT]
 
 
 def test_the_store_is_told_everything_but_the_key(store: Store, tmp_path: Path) -> None:

@@ -59,10 +59,15 @@ class ChatReminder(SQLModel, table=True):
 
 @dataclass(frozen=True)
 class Unread:
-    """What an agent has not read, oldest first; ``new_pointer`` is the highest id, the cursor where there is none."""
+    """What an agent has not read, oldest first, and ``after`` which id."""
 
     messages: Sequence[ChatMessage]
-    new_pointer: int
+    after: int
+
+    @property
+    def new_pointer(self) -> int:
+        """The highest id, the cursor where there is none."""
+        return max((message.id or 0 for message in self.messages), default=self.after)
 
 
 def author_of(slug: str) -> str:

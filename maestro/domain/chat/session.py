@@ -11,9 +11,7 @@ class ChatSession(SQLModel, table=True):
     """One session; ``ended_at`` is None while it is open, and at most one is."""
 
     __tablename__ = "sessions"
-    __table_args__ = (
-        Index("ux_sessions_open", text("(ended_at IS NULL)"), unique=True, sqlite_where=text("ended_at IS NULL")),
-    )
+    __table_args__ = (Index("ix_sessions_open", "id", sqlite_where=text("ended_at IS NULL")),)
 
     id: str = Field(primary_key=True)
     started_at: datetime = Field(sa_type=UtcDateTime)

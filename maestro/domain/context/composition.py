@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from maestro.domain.agents.agent import Agent
+from maestro.domain.chat.turns import addendum
 from maestro.domain.context.history import Shown, Utterance, select_history, show_asked
 from maestro.domain.context.layers import Layer, LayerName, LayerSize, Room, joined
 from maestro.domain.context.persona import Colleague, persona
@@ -44,6 +45,7 @@ class Knowledge:
     """What an agent knows and can do beside its own words.
 
     ``tools`` are the names of those it may call, ``facts`` are best first, ``skills`` those chosen for what is asked.
+    ``chat`` says whether there is #maestro.
     """
 
     tools: Collection[str] = ()
@@ -51,6 +53,7 @@ class Knowledge:
     skills: tuple[Skill, ...] = ()
     facts: Sequence[MemoryFact] = ()
     states: Sequence[MemoryState] = ()
+    chat: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,17 @@ class Composition:
 def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
     """Return the prompt: one leading system message, what was said before, and what is to be answered (decision 6).
 
-    It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt included, and
-    ``SHORTEST_ASKED`` tokens of what is asked. The rest has its room in this order: sticky facts a quarter of what is
-    left; what is asked all it needs, with its middle left out where it does not fit; skills a third, each whole or not
-    at all; other facts a quarter; state a quarter; summaries a third, the newest one first; earlier messages the rest,
-    the newest first.
+    It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt and what it
+    is told of the chat included, and ``SHORTEST_ASKED`` tokens of what is asked. The rest has its room in this order:
+    sticky facts a quarter of what is left; what is asked all it needs, with its middle left out where it does not fit;
+    skills a third, each whole or not at all; other facts a quarter; state a quarter; summaries a third, the newest one
+    first; earlier messages the rest, the newest first.
     """
     own = persona(agent, knowledge.tools, knowledge.colleagues, budget)
     moment = Layer(LayerName.MOMENT, f"Today is {today.isoformat()}." + _person(matter.user_name))
+    chat = Layer(LayerName.CHAT, addendum(agent) if knowledge.chat else "")
     room = Room(budget - MESSAGE_OVERHEAD)
-    for layer in (*own, moment):
+    for layer in (*own, moment, chat):
         room.take(layer)
     sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
     shown = show_asked(matter.turns, max(room.left, SHORTEST_ASKED))
@@ -90,7 +94,7 @@ def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, bud
     gone = room.take(summaries(matter.summaries, room.share(3)))
     images = MAX_IMAGES - sum(len(turn.turn.images) for turn in shown)
     earlier = select_history(matter.earlier, room.left, images)
-    changing = (skills, sticky.layer, others.layer, states, moment, gone)
+    changing = (skills, sticky.layer, others.layer, states, moment, gone, chat)
     return Composition(
         messages=(_system(own, changing), *(turn.turn for turn in (*earlier, *shown))),
         layers=(

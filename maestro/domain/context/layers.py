@@ -28,6 +28,7 @@ class LayerName(StrEnum):
     STATE = "state"
     MOMENT = "moment"
     SUMMARIES = "summaries"
+    CHAT = "chat"
     HISTORY = "history"
     ASKED = "asked"
 

@@ -17,11 +17,15 @@ SHORTEST = 20
 
 @dataclass(frozen=True)
 class Round:
-    """One answer that asked for tools, with the results in the order of its calls."""
+    """One answer that asked for tools, with the results in the order of its calls.
+
+    ``chat`` are the posts of #maestro that the model was told of before it, empty when there were none.
+    """
 
     content: str
     calls: tuple[ToolCall, ...]
     results: tuple[str, ...]
+    chat: str = ""
 
 
 def made(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
@@ -29,21 +33,22 @@ def made(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     return tuple(calls[:MOST_CALLS])
 
 
-def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[str]) -> Round:
+def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[str], chat: str = "") -> Round:
     """Return the round of an answer, with the results of the calls that were made; of others the model is told."""
     left = len(calls) - MOST_CALLS
     if left > 0:
         *others, last = results
         told = f"[{left} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
         results = [*others, f"{last}\n{told}"]
-    return Round(content, made(calls), tuple(results))
+    return Round(content, made(calls), tuple(results), chat)
 
 
 def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
     """Return the turns of all rounds, oldest first, within ``room`` tokens as far as results can be cut.
 
     The newest results keep their length, because the model asked for them just now; older ones are cut when there is
-    no room for all. What the model itself said stays whole.
+    no room for all. What the model itself said stays whole, and so do the posts it was told of: both stand where they
+    stood, so that a provider can keep the beginning.
     """
     room -= sum(_cost(one) for one in rounds)
     newest_first: list[tuple[PromptMessage, ...]] = []
@@ -72,7 +77,7 @@ def _told(message: PromptMessage) -> PromptMessage:
 def _cost(one: Round) -> int:
     """Return what a round takes beside its results."""
     calls = sum(estimate(call.name) + estimate(call.arguments) + 2 * MESSAGE_OVERHEAD for call in one.calls)
-    return MESSAGE_OVERHEAD + estimate(one.content) + calls
+    return MESSAGE_OVERHEAD + estimate(one.content) + calls + (MESSAGE_OVERHEAD + estimate(one.chat) if one.chat else 0)
 
 
 def _fitting(results: Sequence[str], room: int) -> tuple[list[str], int]:
@@ -97,4 +102,5 @@ def _turns(one: Round, results: Sequence[str]) -> tuple[PromptMessage, ...]:
         PromptMessage(role=Role.TOOL, content=result, call_id=call.id, tool=call.name)
         for call, result in zip(one.calls, results, strict=True)
     ]
-    return (PromptMessage(role=Role.ASSISTANT, content=one.content, tool_calls=one.calls), *answers)
+    chat = (PromptMessage(role=Role.USER, content=one.chat, chat=True),) if one.chat else ()
+    return (*chat, PromptMessage(role=Role.ASSISTANT, content=one.content, tool_calls=one.calls), *answers)

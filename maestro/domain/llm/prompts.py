@@ -48,7 +48,8 @@ class PromptMessage(Value):
 
     A turn of the assistant may carry ``tool_calls``; a tool's turn says by ``call_id`` and ``tool`` whose result it is.
     ``cache`` marks the end of a beginning that a provider should keep, where it can. The first ``stable`` characters
-    are the same in many prompts, so that their end is worth a mark of its own.
+    are the same in many prompts, so that their end is worth a mark of its own. ``chat`` marks a turn of posts in
+    #maestro, which nobody said in the conversation.
     """
 
     role: Role
@@ -60,6 +61,7 @@ class PromptMessage(Value):
     call_id: str = ""
     tool: str = ""
     cache: bool = False
+    chat: bool = False
 
 
 class Turn(Value):
@@ -78,6 +80,7 @@ class Turn(Value):
     call_id: str = ""
     tool: str = ""
     cache: bool = False
+    chat: bool = False
 
 
 TOOL_CALLS = TypeAdapter(tuple[ToolCall, ...])

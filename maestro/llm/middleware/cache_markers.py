@@ -36,9 +36,9 @@ def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Mark the system message and the end of the history, which is the last turn before the newest one of the user's.
 
     Both stay where they are in every round of tools, and are there again when the next message is answered. Turns
-    without text are passed over: a mark needs a text to stand on.
+    without text are passed over: a mark needs a text to stand on. Posts of #maestro between rounds are not the user's.
     """
-    newest = max((at for at, message in enumerate(messages) if message.role is Role.USER), default=0)
+    newest = max((at for at, turn in enumerate(messages) if turn.role is Role.USER and not turn.chat), default=0)
     spoken = [at for at, turn in enumerate(messages[:newest]) if turn.role in SPOKEN and turn.content.strip()]
     system = [at for at, turn in enumerate(messages[:1]) if turn.role is Role.SYSTEM and turn.content.strip()]
     marks = {*spoken[-1:], *system}

@@ -2,7 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+
+import structlog
 
 from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import LLMFailure, ModelTimeout
@@ -12,6 +15,15 @@ from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
+
+Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
+"""Keeps something more with an answer, in its transaction."""
+
+log = structlog.get_logger(__name__)
+
+
+def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
+    """Keep nothing but the answer."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +47,17 @@ class Recorder:
     Each attempt ends in one transaction: its row, its row in the usage log, the account's count and the budgets.
     """
 
-    def __init__(self, inner: LLMClient, store: Store, estimates: Estimates) -> None:
+    def __init__(self, inner: LLMClient, store: Store, estimates: Estimates, keep: Keep = nothing_more) -> None:
+        """``keep`` is called for every answer, in the transaction that keeps it."""
         self._inner = inner
         self._store = store
         self._estimates = estimates
+        self._keep = keep
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Send what an earlier attempt sent, if it was cut off, to the account chosen now, and keep what comes back."""
         attempt = await self._sent(request)
+        _tell(attempt)
         try:
             response = await self._inner.complete(attempt.request)
         except asyncio.CancelledError:
@@ -72,13 +87,15 @@ class Recorder:
             if cut_off is not None:
                 request = _restore(tx, request, cut_off)
                 estimate = self._estimates.least(request)
-            return Attempt(tx.calls.sent(request.key, _keep(tx, request), estimate), request, estimate)
+            told = (request.chat_after, request.chat_upto)
+            return Attempt(tx.calls.sent(request.key, _kept(tx, request), estimate, told), request, estimate)
 
     def _answered(self, attempt: Attempt, response: LLMResponse) -> None:
         request = attempt.request
         with self._store.begin() as tx:
             cost = tx.calls.keep_answer(request.key, attempt.number, response)
             tx.accounts.succeeded(request.account, request.model, cost)
+            self._keep(tx, request, response)
 
     def _unsent(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:
@@ -92,6 +109,21 @@ class Recorder:
         expense = _expense(error, attempt)
         with self._store.begin() as tx:
             tx.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
+
+
+def _tell(attempt: Attempt) -> None:
+    """Write to the log what leaves now."""
+    request = attempt.request
+    log.info(
+        "llm.request",
+        job=request.key.job_id,
+        call=request.key.number,
+        purpose=request.key.purpose.value,
+        attempt=attempt.number,
+        account=request.account,
+        model=request.model,
+        newPointer=request.chat_upto,
+    )
 
 
 async def _ended(sending: asyncio.Task[Attempt]) -> Attempt:
@@ -108,7 +140,7 @@ def _expense(error: Exception, attempt: Attempt) -> Expense:
     return Expense(duration_ms=attempt.milliseconds)
 
 
-def _keep(tx: Transaction, request: LLMRequest) -> str:
+def _kept(tx: Transaction, request: LLMRequest) -> str:
     kept = KeptRequest(
         platform=request.platform,
         model=request.model,
@@ -118,6 +150,9 @@ def _keep(tx: Transaction, request: LLMRequest) -> str:
         tools=tx.prompts.keep(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
         final=request.final,
         never_empty=request.never_empty,
+        chat_after=request.chat_after,
+        chat_upto=request.chat_upto,
+        reminded=request.reminded,
     )
     return tx.prompts.keep(kept.model_dump_json())
 
@@ -133,5 +168,8 @@ def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
             "tools": TOOL_SPECS.validate_json(tx.prompts.text(kept.tools)) if kept.tools else (),
             "final": kept.final,
             "never_empty": kept.never_empty,
+            "chat_after": kept.chat_after,
+            "chat_upto": kept.chat_upto,
+            "reminded": kept.reminded,
         }
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
@@ -311,4 +312,5 @@ class Dies:
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -45,8 +45,7 @@ def _chat() -> None:
         sa.Column("started_at", UtcDateTime(), nullable=False),
         sa.Column("ended_at", UtcDateTime()),
     )
-    only_one = sa.text("ended_at IS NULL")
-    op.create_index("ux_sessions_open", "sessions", [sa.text("(ended_at IS NULL)")], unique=True, sqlite_where=only_one)
+    op.create_index("ix_sessions_open", "sessions", ["id"], sqlite_where=sa.text("ended_at IS NULL"))
     op.create_table(
         "chat",
         sa.Column("id", sa.Integer(), primary_key=True),

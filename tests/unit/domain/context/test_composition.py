@@ -10,6 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
+from maestro.domain.chat.message import CODER
+from maestro.domain.chat.turns import ADDENDUM
 from maestro.domain.conducting.teaching import rules
 from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, Matter, compose
 from maestro.domain.context.history import Utterance
@@ -82,6 +84,7 @@ EVERYTHING = Knowledge(
     skills=(skill("review", "Read it twice."),),
     facts=(fact(1), fact(2, "a sticky fact", sticky=True)),
     states=(kept("last-topic", "tea"),),
+    chat=True,
 )
 
 
@@ -90,8 +93,9 @@ def system_of(composed: Composition) -> str:
 
 
 def test_the_layers_stand_in_their_order() -> None:
-    composed = compose(AGENT, asked(days=(9, 8)), EVERYTHING, TODAY, 100_000)
-    own_rules = rules("assistant", delegates=True)
+    coder = Agent(**{**AGENT.model_dump(), "role": CODER})
+    composed = compose(coder, asked(days=(9, 8)), EVERYTHING, TODAY, 100_000)
+    own_rules = rules(CODER, delegates=True)
     expected = [
         "You are Clara, an agent that people talk to through Maestro. Speak as Clara.",
         "Your purpose: to help\nYour voice: warm and brief\nYour ways:\n- counts in dozens\n- never says maybe",
@@ -107,6 +111,7 @@ def test_the_layers_stand_in_their_order() -> None:
         'Today is 2026-03-10. You are talking with a person called "Ada".',
         "Summary of what was said before 2026-03-08:\n> of day 8",
         "Summary of what was said before 2026-03-09:\n> of day 9",
+        ADDENDUM.format(agentId="c"),
     ]
     assert system_of(composed).split("\n\n") == expected
     assert [layer.name for layer in composed.layers] == list(LayerName)

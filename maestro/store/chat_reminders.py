@@ -1,0 +1,39 @@
+"""Who is to be reminded that the chat is no place to ask (specification 002, 6)."""
+
+from sqlalchemy import bindparam
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, delete, or_, select
+
+from maestro.domain.chat.message import ChatReminder
+from maestro.domain.jobs.job import OPEN, Job
+from maestro.store.repository import Repository
+
+
+class ChatReminders(Repository):
+    """One for each agent and job whose last answer did nothing but chat.
+
+    It is shown to the next call of that job, or of any job of the agent when that one has ended without another call.
+    """
+
+    _DUE = (
+        col(ChatReminder.agent_id) == bindparam("of_agent"),
+        or_(
+            col(ChatReminder.job_id) == bindparam("for_job"),
+            select(Job.id).where(Job.id == ChatReminder.job_id, col(Job.status).not_in(OPEN)).exists(),
+        ),
+    )
+    _IS_DUE = select(ChatReminder.job_id).where(*_DUE).limit(1)
+    _SHOWN = delete(ChatReminder).where(*_DUE)
+    _REMIND = insert(ChatReminder).on_conflict_do_nothing()
+
+    def due(self, slug: str, job_id: str) -> bool:
+        """Say whether the next call of this job reminds its agent."""
+        return self._run(self._IS_DUE, of_agent=slug, for_job=job_id).first() is not None
+
+    def shown(self, slug: str, job_id: str) -> None:
+        """Note that a call of this job reminded its agent, and was answered."""
+        self._run(self._SHOWN, of_agent=slug, for_job=job_id)
+
+    def remind(self, slug: str, job_id: str) -> None:
+        """Let the next call remind the agent."""
+        self._run(self._REMIND, agent_id=slug, job_id=job_id)
