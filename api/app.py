@@ -3,7 +3,7 @@
 import structlog
 from fastapi import FastAPI
 
-from api import errors
+from api import errors, mcp
 from api.dashboard import assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
@@ -74,6 +74,9 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
         app.include_router(router)
+    if parts.outside is not None:
+        app.state.mcp = mcp.LateServer(parts.outside, parts.version)
+        app.include_router(mcp.router)
     errors.register(app)
     app.add_middleware(FrontDoor, parts=parts)
     if app.state.doorman.open:

@@ -31,12 +31,16 @@ class ErrorBody(Value):
     message: str
 
 
+BASIC = 'Basic realm="Maestro", charset="UTF-8"'
+BEARER = 'Bearer realm="Maestro"'
+
+
 class Unauthorized(MaestroError):
-    """The credentials are missing or wrong; ``challenge`` asks the client for a name and a password."""
+    """The credentials are missing or wrong; ``challenge`` asks the client for others, as HTTP does."""
 
     public = "Not authenticated."
 
-    def __init__(self, message: str, *, challenge: bool = True) -> None:
+    def __init__(self, message: str, *, challenge: str = "") -> None:
         super().__init__(message)
         self.challenge = challenge
 
@@ -74,7 +78,6 @@ NAMES = {HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "TooLarge"}
 """Where Python's own phrase for a status changed from one version to the next."""
 
 UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there for the time of this request."
-CHALLENGE = 'Basic realm="Maestro", charset="UTF-8"'
 
 
 def answer(error: MaestroError) -> JSONResponse:
@@ -84,7 +87,7 @@ def answer(error: MaestroError) -> JSONResponse:
         return _json(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__, error.public)
     response = _json(status, type(error).__name__, str(error) or error.public)
     if isinstance(error, Unauthorized) and error.challenge:
-        response.headers["WWW-Authenticate"] = CHALLENGE
+        response.headers["WWW-Authenticate"] = error.challenge
     response.headers.update(waiting(error))
     return response
 

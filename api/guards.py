@@ -15,7 +15,8 @@ from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
 
-from api.errors import Unauthorized
+from api.bearers import Bearers
+from api.errors import BASIC, Unauthorized
 from api.front import SAFE_METHODS
 from api.parts import GuardSettings
 from api.sessions import Session, Sessions
@@ -43,6 +44,7 @@ class Guard(StrEnum):
 
 SCHEMES: Mapping[str, Mapping[str, str]] = {
     "password": {"type": "http", "scheme": "basic", "description": f"The user {USER} and webui.password"},
+    "token": {"type": "http", "scheme": "bearer", "description": "A token of an agent"},
     "login": {
         "type": "apiKey",
         "in": "cookie",
@@ -89,6 +91,13 @@ class PasswordRoute(GuardedRoute):
     security = ("password", "login")
 
 
+class BearerRoute(GuardedRoute):
+    """For an agent outside: one of its tokens; the route finds the agent with ``caller``."""
+
+    guard = Guard.BEARER
+    security = ("token",)
+
+
 class OpenRoute(GuardedRoute):
     """For everybody: only ``/healthz``, ``/login`` and static files."""
 
@@ -102,6 +111,7 @@ class Doorman:
         self._password = settings.password
         self._store = store
         self._throttle = Throttle(clock, "passwords")
+        self._bearers = Bearers(store, clock)
         self.sessions = Sessions(settings, clock)
 
     @property
@@ -116,15 +126,18 @@ class Doorman:
         """
         if guard is Guard.NONE or (guard is Guard.PASSWORD and self.open):
             return
+        if guard is Guard.BEARER:
+            await asyncio.to_thread(self._bearers.admit, request)
+            return
         if guard is not Guard.PASSWORD:
-            raise Unauthorized("Nothing is let in here.", challenge=False)
+            raise Unauthorized("Nothing is let in here.")
         if "authorization" in request.headers:
             user, password = _basic(request)
             await asyncio.to_thread(self.check, request, user, password)
             return
         session = self.session(request)
         if session is None:
-            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=not _is_script(request))
+            raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
         if request.method not in SAFE_METHODS:
             await _check_token(request, session)
 
@@ -142,7 +155,7 @@ class Doorman:
             return
         with self._store.begin() as tx:
             tx.audit.add("unknown", "login.failed", address)
-        raise Unauthorized("The user or the password is wrong.", challenge=not _is_script(request))
+        raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
 
 
 def doorman(request: Request) -> Doorman:
@@ -180,7 +193,7 @@ def _basic(request: Request) -> tuple[str, str]:
         user, colon, password = "", "", ""
     if scheme.lower() != "basic" or not colon:
         raise Unauthorized(
-            "This takes HTTP Basic with the user maestro, and nothing else.", challenge=not _is_script(request)
+            "This takes HTTP Basic with the user maestro, and nothing else.", challenge=_challenge(request)
         )
     return user, password
 
@@ -196,6 +209,6 @@ def _is_page(request: Request) -> bool:
     return request.method in SAFE_METHODS and "text/html" in request.headers.get("accept", "")
 
 
-def _is_script(request: Request) -> bool:
-    """Say whether a script of a page asks: a challenge would make the browser pop up its own password box."""
-    return request.headers.get("sec-fetch-mode", "navigate") != "navigate"
+def _challenge(request: Request) -> str:
+    """Ask for name and password, but no script of a page: the browser would pop up its own box for them."""
+    return BASIC if request.headers.get("sec-fetch-mode", "navigate") == "navigate" else ""

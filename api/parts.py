@@ -11,6 +11,7 @@ from maestro.domain.llm.account_views import AccountControl
 from maestro.domain.skills.views import SkillControl
 from maestro.intake.strangers import PairingRules
 from maestro.store.store import Clock, Store, utc_now
+from maestro.tools.outside import OutsideTools
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class ApiParts:
     """The surroundings of one API.
 
     Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run. An
-    empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers.
+    empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers. ``outside`` are the tools
+    of agents outside; None means that there is no MCP server.
     """
 
     store: Store
@@ -52,3 +54,4 @@ class ApiParts:
     demo: bool = False
     pairing: Callable[[], PairingRules] = PairingRules
     clock: Clock = utc_now
+    outside: OutsideTools | None = None

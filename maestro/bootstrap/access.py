@@ -1,4 +1,4 @@
-"""Who answers whom, as the configuration says it (decisions 2 and 3)."""
+"""Who answers whom and how long, as the configuration says it (decisions 2 and 3)."""
 
 from datetime import timedelta
 
@@ -6,6 +6,7 @@ from activities.routing import AnswerRules
 from maestro.domain.agents.agent import BusyMode
 from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.questions.outside import OutsideRules
 from maestro.intake import IntakeRules
 from maestro.intake.access import Access
 from maestro.intake.strangers import PairingRules
@@ -34,6 +35,12 @@ def intake_rules(settings: Settings) -> IntakeRules:
 def pairing_rules(settings: Settings) -> PairingRules:
     """Return how people become known."""
     return PairingRules(timedelta(minutes=settings.pairing.expiry_minutes))
+
+
+def outside_rules(settings: Settings) -> OutsideRules:
+    """Return how long questions of agents outside wait."""
+    questions = settings.questions
+    return OutsideRules(timedelta(hours=questions.expiry_hours), timedelta(seconds=questions.patience_seconds))
 
 
 def _access_rules(settings: Settings) -> AccessRules:

@@ -1,8 +1,10 @@
 """``maestro api``: the dashboard and the REST API in a process of their own."""
 
 import asyncio
+from dataclasses import replace
 
 from maestro.bootstrap.api_server import ApiServer, api_parts
+from maestro.bootstrap.chat import build_chat
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.process import SeparateProcess
@@ -28,7 +30,9 @@ class Api(SeparateProcess):
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(_has_no_account, store)
-        server = ApiServer(self.settings, api_parts(self.live, store, control, vitals, demo))
+        chat = build_chat(self.live, store)
+        parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo)
+        server = ApiServer(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run())
         await services.until_stopped(self._announce(server), engine.drain)

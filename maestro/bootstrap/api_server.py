@@ -4,7 +4,7 @@ import asyncio
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
-from maestro.bootstrap.access import pairing_rules
+from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
@@ -14,12 +14,14 @@ from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
+from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.release import release
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings
 from maestro.store.store import Store
+from maestro.tools.outside import OutsideTools
 
 
 class ApiServer:
@@ -43,8 +45,10 @@ class ApiServer:
         self._serving.set()
 
 
-def api_parts(live: LiveSettings, store: Store, control: JobControl, vitals: Vitals, demo: bool) -> ApiParts:
-    """Return what the API is made of."""
+def api_parts(
+    live: LiveSettings, store: Store, chat: ChatService | None, control: JobControl, vitals: Vitals
+) -> ApiParts:
+    """Return what the API is made of; who knows that the built-in model answers has to add it."""
     settings = live.start
     webui = settings.webui
     return ApiParts(
@@ -66,6 +70,6 @@ def api_parts(live: LiveSettings, store: Store, control: JobControl, vitals: Vit
         web_port=settings.web.port if settings.web.enabled else 0,
         temporal_ui_url=temporal_ui_url(settings),
         namespace=settings.temporal.namespace,
-        demo=demo,
         pairing=live.of(pairing_rules),
+        outside=OutsideTools(store, chat, live.of(outside_rules)),
     )

@@ -6,12 +6,15 @@ from importlib import import_module
 import structlog
 
 from maestro.bootstrap.live import LiveSettings
+from maestro.chat import ChatService
 from maestro.child_process import plain_environment
 from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
 from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool
 from maestro.tools.calculate import Calculate
+from maestro.tools.chat_get_new import ChatGetNew
+from maestro.tools.chat_post import ChatPost
 from maestro.tools.files import ListFiles, ReadFile, WriteFile
 from maestro.tools.get_time import GetTime
 from maestro.tools.http_fetch import HttpFetch
@@ -30,13 +33,17 @@ _SWITCHES = {
     "write_file": "tools.files",
     "list_files": "tools.files",
     "run_shell": "tools.shell",
+    "chat_post": "chat.enabled",
+    "chat_get_new": "chat.enabled",
 }
+
+CHAT_TOOLS = frozenset({ChatPost.spec.name, ChatGetNew.spec.name})
 
 _log = structlog.get_logger(__name__)
 
 
-def build_tools(live: LiveSettings) -> Tools:
-    """Return all tools; which of them an agent may call is the agent's.
+def build_tools(live: LiveSettings, chat: ChatService | None = None) -> Tools:
+    """Return all tools; which of them an agent may call is the agent's. Without a ``chat`` nobody has its tools.
 
     Their ``serve`` has to run as long as the process, for those of MCP servers.
     """
@@ -44,9 +51,10 @@ def build_tools(live: LiveSettings) -> Tools:
     environment = plain_environment(read_environment())
     fixed = [*_built_in(settings.tools), *_switched_on(settings.tools, environment, live.of(_shell_seconds))]
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
-    for name, fix in missing(settings, {tool.spec.name for tool in fixed}):
+    spoken: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
+    for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *spoken]}):
         _log.warning("a tool is named that nobody has", tool=name, fix=fix)
-    return Tools(fixed, settings.tools.default, _elsewhere(settings.tools, environment))
+    return Tools(fixed, settings.tools.default, _elsewhere(settings.tools, environment), chat=spoken)
 
 
 def missing(settings: Settings, known: set[str]) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,12 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from connectors.base import Connector
 from maestro.bootstrap.api_server import ApiServer, api_parts
+from maestro.bootstrap.chat import build_chat
+from maestro.bootstrap.chat_session import end_session
 from maestro.bootstrap.connectors import (
     Stations,
     configured_connectors,
@@ -23,6 +26,7 @@ from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
 from maestro.bootstrap.tools import build_tools
+from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.settings import read_environment
 from maestro.store.store import Store
@@ -45,9 +49,9 @@ class Up(Process):
         """Return who answers; touches the store."""
         return build_models(self.live, read_environment(), store)
 
-    def build_tools(self) -> Tools:
+    def build_tools(self, chat: ChatService | None) -> Tools:
         """Return what the models may call."""
-        return build_tools(self.live)
+        return build_tools(self.live, chat)
 
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return the connectors to run."""
@@ -71,6 +75,8 @@ class Up(Process):
         async with self._temporal(stop) as endpoint:
             if not stop.is_set():
                 await self._run(store, endpoint, stop)
+        # Whatever else ends this leaves the session open: it goes on at the next start.
+        await asyncio.to_thread(end_session, store)
 
     @contextlib.asynccontextmanager
     async def _temporal(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:
@@ -97,7 +103,8 @@ class Up(Process):
         flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
-        brains = Brains(models, self.build_tools())
+        chat = build_chat(self.live, store)
+        brains = Brains(models, self.build_tools(chat))
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
@@ -105,7 +112,8 @@ class Up(Process):
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
             vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
-            services.add(ApiServer(self.settings, api_parts(self.live, store, control, vitals, models.demo)).run())
+            parts = api_parts(self.live, store, chat, control, vitals)
+            services.add(ApiServer(self.settings, replace(parts, demo=models.demo)).run())
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")

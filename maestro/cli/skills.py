@@ -11,11 +11,12 @@ import typer
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
-from maestro.bootstrap.tools import build_tools
+from maestro.bootstrap.tools import CHAT_TOOLS, build_tools
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.cli.skill_texts import listing, portrait, trial
+from maestro.domain.chat.message import takes_part
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.trial import SkillTrial, try_message
@@ -186,7 +187,10 @@ def _trial(at: Opened, tx: Transaction, message: str, slug: str | None) -> Skill
     settings = at.loaded.settings
     named = settings.tools.default if agent.tool_names is None else agent.tool_names
     # Tools of other servers are known only to a running Maestro: what the agent may call counts as being there.
-    tools = frozenset(named) | {spec.name for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent)}
+    spoken = CHAT_TOOLS if settings.chat.enabled and takes_part(agent) else frozenset()
+    tools = (
+        spoken | frozenset(named) | {spec.name for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent)}
+    )
     return try_message(tx.skills.all(), message, tools, agent.skill_slugs)
 
 

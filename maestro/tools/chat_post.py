@@ -17,6 +17,18 @@ TEXT = {
     "minLength": 1,
     "description": "what to say, in plain text; name files instead of pasting long logs",
 }
+OUTPUT = canonical(
+    {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer", "description": "the number of the post; numbers only rise"},
+            "success": {"type": "boolean", "description": "that the post is kept"},
+        },
+        "required": ["id", "success"],
+        "additionalProperties": False,
+    }
+)
+"""The schema of its result."""
 
 
 class ChatPost:

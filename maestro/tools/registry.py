@@ -116,7 +116,21 @@ def is_tool(candidate: object) -> bool:
     )
 
 
-def parse(spec: ToolSpec, text: str) -> Arguments:
+class Described(Protocol):
+    """A tool as far as its arguments go: its name, and their JSON schema as canonical JSON."""
+
+    @property
+    def name(self) -> str:
+        """What it is called by who called it."""
+        ...
+
+    @property
+    def parameters(self) -> str:
+        """The schema."""
+        ...
+
+
+def parse(spec: Described, text: str) -> Arguments:
     """Return the arguments a model wrote; raises ``ToolFailure`` that tells it what is wrong with them."""
     if len(text) > MAX_ARGUMENT_CHARS:
         raise ToolFailure(f"The arguments are longer than {MAX_ARGUMENT_CHARS:,} characters. Send less at once.")
@@ -166,7 +180,7 @@ def _told(error: ValidationError) -> str:
     return f"{where}: {text}" if where else text
 
 
-def _expected(spec: ToolSpec) -> str:
+def _expected(spec: Described) -> str:
     return f"Call {spec.name} with one JSON object that fits this schema: {spec.parameters}"
 
 

@@ -20,6 +20,7 @@ from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.flow import pace, queues
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.up import Up
+from maestro.chat import ChatService
 from maestro.settings import Loaded, load
 from maestro.store.store import Store, utc_now
 from maestro.tools.registry import Tools
@@ -61,9 +62,9 @@ class CrashingUp(Up):
         models = super().build_models(store)
         return replace(models, transport=CrashingClient(models.transport, self._fuse))
 
-    def build_tools(self) -> Tools:
+    def build_tools(self, chat: ChatService | None) -> Tools:
         """Add tools with an effect that can be counted, and that can die between it and its record."""
-        tools = super().build_tools()
+        tools = super().build_tools(chat)
         noting = {name: CrashingTool(name, self._fuse, self.settings.data_dir) for name in ("note", "note_again")}
         tools._fixed = {**tools._fixed, **noting}
         return tools

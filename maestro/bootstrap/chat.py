@@ -1,0 +1,35 @@
+"""The #maestro chat of a process, and what holds for its posts now."""
+
+from maestro.bootstrap.live import LiveSettings
+from maestro.chat import ChatRules, ChatService
+from maestro.domain.scanning import ScanResult, ScanRules, SecretScanner
+from maestro.settings import Settings
+from maestro.store.store import Store
+
+
+def build_chat(live: LiveSettings, store: Store) -> ChatService | None:
+    """Return the chat; None where the configuration has none (specification 002, 2)."""
+    return ChatService(store, build_scanner(), live.of(chat_rules)) if live.start.chat.enabled else None
+
+
+def build_scanner() -> SecretScanner:
+    """Return what finds secrets."""
+    return _Blind()
+
+
+def chat_rules(settings: Settings) -> ChatRules:
+    """Return what holds for a post."""
+    return ChatRules(settings.chat.limits.max_message_chars, scan_rules(settings))
+
+
+def scan_rules(settings: Settings) -> ScanRules:
+    """Return how secrets are looked for."""
+    scanner = settings.chat.scanner
+    return ScanRules(scanner.enabled, scanner.timeout_ms, scanner.fail_mode, scanner.patterns)
+
+
+class _Blind:
+    """Finds nothing."""
+
+    def scan(self, text: str, rules: ScanRules) -> ScanResult:  # noqa: ARG002 - it looks at nothing
+        return ScanResult(text)

@@ -1,0 +1,148 @@
+"""What agents outside may call over MCP: the chat, and a question to the operators (contract, MCP)."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from maestro.chat import ChatService
+from maestro.domain.agents.agent import Agent
+from maestro.domain.chat.message import author_of, takes_part
+from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
+from maestro.domain.questions.outside import OutsideRules, Standing, outside_question, standing_of
+from maestro.domain.questions.question import QuestionStatus
+from maestro.store.store import Store
+from maestro.tools import chat_get_new, chat_post
+from maestro.tools.ask_question import AskQuestion
+from maestro.tools.base import Arguments, Asked, ToolFailure, canonical
+from maestro.tools.registry import parse
+
+LOOK_SECONDS = 0.5
+"""How often it is looked whether a question has its answer."""
+
+Result = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class OutsideTool:
+    """A tool with a name as outside, the schemas of its arguments and its result as canonical JSON, and its effect.
+
+    ``chat`` says that only those have it who take part in the chat.
+    """
+
+    name: str
+    description: str
+    parameters: str
+    output: str
+    call: Callable[[Agent, Arguments], Awaitable[Result]]
+    chat: bool = False
+    read_only: bool = False
+    idempotent: bool = False
+
+
+class OutsideTools:
+    """All tools for agents outside; without a chat, the question alone.
+
+    ``chat`` says whether there is one.
+    """
+
+    def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], OutsideRules]) -> None:
+        self.chat = chat is not None
+        self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), _Asking(store, rules).tool)}
+
+    def of(self, agent: Agent) -> Sequence[OutsideTool]:
+        """Return the tools of an agent, always in the same order."""
+        return [tool for tool in self._tools.values() if takes_part(agent) or not tool.chat]
+
+    def find(self, name: str, agent: Agent) -> OutsideTool | None:
+        """Return a tool of an agent by its name."""
+        return next((tool for tool in self.of(agent) if tool.name == name), None)
+
+
+async def called(tool: OutsideTool, agent: Agent, arguments: Mapping[str, object]) -> Result:
+    """Let an agent call one of its tools; raises ``ToolFailure`` that says what is wrong or stands against it."""
+    try:
+        return await tool.call(agent, parse(tool, json.dumps(arguments)))
+    except (Conflict, Forbidden, InvalidEdit) as error:
+        raise ToolFailure(str(error)) from None
+
+
+def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
+    async def post(agent: Agent, arguments: Arguments) -> Result:
+        return chat_post.told(await asyncio.to_thread(chat.post, author_of(agent.slug), arguments["text"]))
+
+    async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - it takes none
+        return chat_get_new.told(await asyncio.to_thread(chat.get_new_outside, agent.slug))
+
+    return (
+        OutsideTool(
+            "chat.post", chat_post.DESCRIPTION, chat_post.ChatPost.spec.parameters, chat_post.OUTPUT, post, chat=True
+        ),
+        OutsideTool(
+            "chat.getNew",
+            chat_get_new.OUTSIDE_DESCRIPTION,
+            chat_get_new.ChatGetNew.spec.parameters,
+            chat_get_new.OUTPUT,
+            get_new,
+            chat=True,
+        ),
+    )
+
+
+class _Asking:
+    """Puts questions to operators and waits a while for each answer, without holding anything meanwhile."""
+
+    def __init__(self, store: Store, rules: Callable[[], OutsideRules]) -> None:
+        self._store = store
+        self._rules = rules
+        self._form = AskQuestion()
+
+    @property
+    def tool(self) -> OutsideTool:
+        """The tool by which agents ask."""
+        return OutsideTool(
+            self._form.spec.name, _ASK, self._form.spec.parameters, _STANDING, self._ask, idempotent=True
+        )
+
+    async def _ask(self, agent: Agent, arguments: Arguments) -> Result:
+        rules, now = self._rules(), asyncio.get_running_loop().time
+        asked = await asyncio.to_thread(self._put, agent, self._form.question(arguments), rules)
+        until = now() + rules.patience.total_seconds()
+        while asked.status is QuestionStatus.OPEN and (left := until - now()) > 0:
+            await asyncio.sleep(min(LOOK_SECONDS, left))
+            asked = await asyncio.to_thread(self._look, asked.question_id)
+        answer = {"answer": asked.answer} if asked.status is QuestionStatus.ANSWERED else {}
+        return {"questionId": asked.question_id, "status": str(asked.status), **answer}
+
+    def _put(self, agent: Agent, what: Asked, rules: OutsideRules) -> Standing:
+        with self._store.begin() as tx:
+            question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
+            return standing_of(tx.questions.ask_outside(question), tx.now)
+
+    def _look(self, question_id: int) -> Standing:
+        with self._store.view() as tx:
+            return standing_of(tx.questions.get(question_id).question, tx.now)
+
+
+_ASK = (
+    "Ask the people who run you a question. Use it only when you cannot go on without a decision or a fact that only a "
+    "person has; ask one clear thing. The call waits a short while for the answer. If there is none yet it returns "
+    "status open: do something else, and call again with the same question and the same context, which asks nobody "
+    "twice; once somebody has answered it returns status answered and the answer."
+)
+_STANDING = canonical(
+    {
+        "type": "object",
+        "properties": {
+            "questionId": {"type": "integer", "description": "the number under which people see the question"},
+            "status": {
+                "type": "string",
+                "enum": ["open", "answered", "expired"],
+                "description": "open: ask again later; answered: see answer; expired: nobody answered in time",
+            },
+            "answer": {"type": "string", "description": "what a person said, once somebody has answered"},
+        },
+        "required": ["questionId", "status"],
+        "additionalProperties": False,
+    }
+)
