@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import ClassVar
 
+from maestro.bootstrap.chat_session import join_session
 from maestro.bootstrap.conversation_control import remove_discarded
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.bootstrap.live import LiveSettings
@@ -86,6 +87,7 @@ class Process(ABC):
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
                 await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
+                await asyncio.to_thread(join_session, store, self.settings)
                 async with self.live.watching(store, _apply):
                     await self.work(store, stop)
 

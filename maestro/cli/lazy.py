@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "skills": "List, show, test, add, enable, disable and remove skills.",
     "usage": "Show what model calls took and cost.",
     "settings": "List settings, and change some of them while Maestro runs.",
+    "session": "Show, begin and end the session of #maestro, the chat of the agents.",
     "owner": "Add, list and remove owners.",
     "pairings": "Let people in who wish to talk to agents, and invite others.",
     "people": "List and remove people who were let in.",

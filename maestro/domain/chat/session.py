@@ -5,6 +5,7 @@ from datetime import datetime
 from sqlmodel import Field, Index, SQLModel, text
 
 from maestro.domain.columns import UtcDateTime
+from maestro.domain.values import View
 
 
 class ChatSession(SQLModel, table=True):
@@ -16,3 +17,18 @@ class ChatSession(SQLModel, table=True):
     id: str = Field(primary_key=True)
     started_at: datetime = Field(sa_type=UtcDateTime)
     ended_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class SessionView(View):
+    """The open session and how many posts it has; empty and null while none is open."""
+
+    id: str
+    started_at: datetime | None
+    posts: int
+
+
+def session_view(session: ChatSession | None, posts: int) -> SessionView:
+    """Show the open session, if one is."""
+    if session is None:
+        return SessionView(id="", started_at=None, posts=0)
+    return SessionView(id=session.id, started_at=session.started_at, posts=posts)

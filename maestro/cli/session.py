@@ -1,0 +1,82 @@
+"""``maestro session``: which posts of #maestro agents see (decision 12)."""
+
+from uuid import uuid4
+
+import typer
+
+from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.output import write
+from maestro.domain.chat.session import SessionView, session_view
+from maestro.domain.errors import Conflict
+from maestro.store.transaction import Transaction
+
+NONE = "No session is open; the next post opens one."
+
+HELP = """Show, begin and end the session of #maestro.
+
+Agents see what was posted in the open session and nothing older. `maestro up` opens one at its start and ends it when
+it is stopped; `session.id` in the configuration keeps one and the same.
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def show(
+    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
+) -> None:
+    """Show the session that is open."""
+    with opened(Given.of(ctx, config, data_dir, debug)) as at, at.store.view() as tx:
+        found = _current(tx)
+    write(found, [_told(found)], as_json)
+
+
+@app.command()
+def new(
+    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
+) -> None:
+    """End the session that is open and begin another: agents see only what is posted from now on."""
+    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+        _refuse_pinned(at)
+        with at.store.begin() as tx:
+            tx.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
+            found = _current(tx)
+    write(found, [_told(found)], as_json)
+
+
+@app.command()
+def end(
+    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
+) -> None:
+    """End the session that is open; the next post opens another."""
+    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+        _refuse_pinned(at)
+        with at.store.begin() as tx:
+            ended = tx.chat.end()
+            if ended:
+                tx.audit.add(ACTOR, "session.end", ended)
+            found = _current(tx)
+    write(found, [f"the session {ended} is ended; the next post opens another" if ended else NONE], as_json)
+
+
+def _refuse_pinned(at: Opened) -> None:
+    pinned = at.loaded.settings.session.id
+    if pinned:
+        raise Conflict(
+            f"session.id keeps the session {pinned!r}. Take it out of the configuration, or write another id there, "
+            "and restart Maestro."
+        )
+
+
+def _current(tx: Transaction) -> SessionView:
+    current = tx.chat.current()
+    return session_view(tx.chat.session(current) if current else None, len(tx.chat.timeline()))
+
+
+def _told(session: SessionView) -> str:
+    if session.started_at is None:
+        return NONE
+    since = session.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    posts = "1 post" if session.posts == 1 else f"{session.posts} posts"
+    return f"the session {session.id} is open since {since}, with {posts}"
