@@ -23,6 +23,7 @@ from maestro.metrics.process import ProcessMetrics
 from maestro.settings import Settings
 from temporal.control import TemporalJobControl
 from tests.support.job_rows import JobRows
+from tests.support.outside import outside_tools
 
 PASSWORD = "correct horse battery staple"
 BASIC = ("maestro", PASSWORD)
@@ -60,6 +61,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         metrics=ProcessMetrics(rows.store, "api", max_pending=lambda: 10, clock=rows.clock),
         temporal_ui_url="http://localhost:8233/",
         clock=rows.clock,
+        outside=outside_tools(rows, chat=False),
     )
     return replace(made, **changes)
 

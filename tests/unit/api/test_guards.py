@@ -68,11 +68,11 @@ async def test_no_guarded_route_answers_a_stranger(rows: JobRows) -> None:
 
 
 async def test_a_guard_that_nobody_answers_for_lets_nobody_in(rows: JobRows) -> None:
-    class BearerRoute(GuardedRoute):
-        guard = Guard.BEARER
+    class SignedRoute(GuardedRoute):
+        guard = Guard.SIGNATURE
 
     app = app_of(rows, password="")
-    router = APIRouter(route_class=BearerRoute)
+    router = APIRouter(route_class=SignedRoute)
     router.add_api_route("/tools", lambda: None)
     app.include_router(router)
     async with client(app) as http:

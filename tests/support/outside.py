@@ -1,0 +1,55 @@
+"""What agents outside have, over a store without anything else: their tools, their tokens and a chat."""
+
+from datetime import timedelta
+
+from maestro.chat import ChatRules, ChatService
+from maestro.domain.chat.message import ARCHITECT
+from maestro.domain.questions.outside import OutsideRules
+from maestro.domain.scanning import ScanResult, ScanRules, Span
+from maestro.store.store import Store
+from maestro.tools.outside import OutsideTools
+from tests.support.job_rows import JobRows
+
+SECRET = "the-secret"
+MOST_CHARS = 200
+
+
+class OneWord:
+    """A scanner that knows one secret."""
+
+    def scan(self, text: str, rules: ScanRules) -> ScanResult:
+        """Find every place of it."""
+        found, at = [], text.find(SECRET)
+        while at >= 0:
+            found.append(Span(at, at + len(SECRET)))
+            at = text.find(SECRET, at + len(SECRET))
+        return ScanResult(text, tuple(found))
+
+
+def chat_of(store: Store) -> ChatService:
+    """Return a chat with short posts."""
+    return ChatService(store, OneWord(), lambda: ChatRules(MOST_CHARS, ScanRules()))
+
+
+def outside_tools(rows: JobRows, *, chat: bool = True, patience: float = 0, hours: float = 1) -> OutsideTools:
+    """Return the tools of agents outside; by default nobody waits for an answer."""
+    rules = OutsideRules(expiry=timedelta(hours=hours), patience=timedelta(seconds=patience))
+    return OutsideTools(rows.store, chat_of(rows.store) if chat else None, lambda: rules)
+
+
+def token_of(rows: JobRows, slug: str = "ada") -> str:
+    """Make a token for an agent."""
+    with rows.store.begin() as tx:
+        return tx.agent_tokens.make(tx.agents.named(slug), "", "operator").token
+
+
+def add_agent(rows: JobRows, slug: str, role: str = "coder") -> None:
+    """Add an agent."""
+    with rows.store.begin() as tx:
+        agent = tx.agents.named("ada").model_copy(update={"id": None, "slug": slug, "name": slug, "role": role})
+        tx.agents.put(type(agent)(**agent.model_dump()))
+
+
+def add_architect(rows: JobRows, slug: str = "arch") -> None:
+    """Add an agent that takes no part in the chat."""
+    add_agent(rows, slug, ARCHITECT)
