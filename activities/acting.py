@@ -14,6 +14,7 @@ from maestro.domain.jobs.job import Job, JobKind, Priority
 from maestro.domain.memory.remembering import fact_of
 from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
+from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import Tag, TagName
 from maestro.store.transaction import Transaction
@@ -21,10 +22,14 @@ from maestro.store.transaction import Transaction
 
 @dataclass(frozen=True)
 class ActingRules:
-    """Where agents remember unless they say otherwise, and who may conduct besides owners (``platform:userId``)."""
+    """Where agents remember unless they say otherwise, and who may conduct besides owners (``platform:userId``).
+
+    ``redact`` takes secrets out of what is remembered.
+    """
 
     memory_scope: MemoryScope
     may_conduct: frozenset[str]
+    redact: Redact = as_it_is
 
 
 @dataclass

@@ -26,6 +26,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, KeptRequest, LLMReq
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.facts import parse_facts
+from maestro.domain.redaction import Redact, as_it_is, redacted_turns
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -62,11 +63,16 @@ class Gist:
 
 @dataclass(frozen=True)
 class CompactionRules:
-    """What says the tokens of a model's window, the tokens of the longest answer, and where agents remember things."""
+    """What says the tokens of a model's window, the tokens of the longest answer, and where agents remember things.
+
+    ``redact`` takes secrets out of what is remembered, ``redact_prompts`` out of what models are asked.
+    """
 
     window: Callable[[str], int]
     max_output_tokens: int
     memory_scope: MemoryScope
+    redact: Redact = as_it_is
+    redact_prompts: Redact = as_it_is
 
 
 class CompactionActivities:
@@ -96,25 +102,28 @@ class CompactionActivities:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             tokens = self._rules().window(agent.model or tx.accounts.default_model())
-            going = _excerpt(tx, job, excerpt_budget(tokens))
+            about = _About(tx, self._rules().redact_prompts)
+            going = _excerpt(about, job, excerpt_budget(tokens))
             return Plan(
                 job=job,
                 excerpt=going,
-                held=_held(tx, job, going),
+                held=_held(about, job, going),
                 model=agent.model,
                 max_output_tokens=output_tokens(tokens, self._rules().max_output_tokens),
             )
 
     def _learn(self, job: Job, answer: str) -> int:
-        facts = parse_facts(answer)
+        redact = self._rules().redact
+        facts = [fact._replace(content=redact(fact.content)) for fact in parse_facts(answer)]
         with self._store.begin() as tx:
             place = memory_place(tx, job, self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 
     def _let_go(self, ref: StepRef, gist: Gist, plan: Plan) -> CompactionOutcome:
+        summary = self._rules().redact(gist.summary)
         with self._store.begin() as tx:
-            kept = _replace(tx, plan, gist.summary)
+            kept = _replace(tx, plan, summary)
             return tx.steps.done(
                 ref,
                 CompactionOutcome(
@@ -130,35 +139,45 @@ class CompactionActivities:
             return tx.steps.done(ref, CompactionOutcome(compaction_id=0))
 
 
-def _excerpt(tx: Transaction, job: Job, budget: int) -> Excerpt:
+@dataclass(frozen=True)
+class _About:
+    """Tells what answers that we hold are about; ``redact`` takes secrets out of what models are asked."""
+
+    tx: Transaction
+    redact: Redact
+
+    def part(self, call: LLMCall, part: Excerpt) -> bool:
+        """Say whether a model was asked about just this part."""
+        if not part.ids or part.ids[-1] != call.number:
+            return False
+        kept = KeptRequest.model_validate_json(self.tx.prompts.text(call.request))
+        asked, wanted = self.tx.prompts.unpack(kept.turns), instruct(call.purpose, part.text)
+        return asked == wanted or asked == redacted_turns(wanted, self.redact)
+
+
+def _excerpt(about: _About, job: Job, budget: int) -> Excerpt:
     """Return the part of the job's conversation that goes."""
+    tx = about.tx
     asked = frozenset(row.id for row in tx.merges.asked(job))
     going = may_go(tx.conversations.all_of(job.conversation_id or 0), asked)
     files = tx.media.of([message.inbox_id for message in going if message.inbox_id is not None])
     read = [(message, prompt_text(message.content, files.get(message.inbox_id or 0, ()))) for message in going]
-    return _begun(tx, job, read, budget) or excerpt(read, budget)
+    return _begun(about, job, read, budget) or excerpt(read, budget)
 
 
-def _begun(tx: Transaction, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
+def _begun(about: _About, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
     """Return the part whose facts an earlier job bought but which it could not let go: that is what goes first."""
-    facts = tx.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
+    facts = about.tx.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is None:
         return None
     part = excerpt([(message, text) for message, text in read if (message.id or 0) <= facts.number], budget)
-    return part if _is_about(tx, facts, part) else None
+    return part if about.part(facts, part) else None
 
 
-def _held(tx: Transaction, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
+def _held(about: _About, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
     """Return which job holds an answer about just this part, by purpose (design invariant 5)."""
-    newest = (tx.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
-    return {call.purpose: call.job_id for call in newest if call is not None and _is_about(tx, call, part)}
-
-
-def _is_about(tx: Transaction, call: LLMCall, part: Excerpt) -> bool:
-    if not part.ids or part.ids[-1] != call.number:
-        return False
-    asked = KeptRequest.model_validate_json(tx.prompts.text(call.request))
-    return tx.prompts.unpack(asked.turns) == instruct(call.purpose, part.text)
+    newest = (about.tx.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
+    return {call.purpose: call.job_id for call in newest if call is not None and about.part(call, part)}
 
 
 def _replace(tx: Transaction, plan: Plan, summary: str) -> Compaction:

@@ -16,6 +16,7 @@ from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.jobs.notices import failure_notice
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.redaction import Redact, as_it_is
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
@@ -54,11 +55,20 @@ class Left:
 class DeliveryActivities:
     """Sends what a job has to say (specification 003, step 13)."""
 
-    def __init__(self, store: Store, connectors: Connectors, typing: Typing, released: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        connectors: Connectors,
+        typing: Typing,
+        released: Callable[[], None],
+        redact: Callable[[], Redact],
+    ) -> None:
+        """``redact`` takes secrets out of what is sent; it is asked for at each message."""
         self._store = store
         self._connectors = connectors
         self._typing = typing
         self._released = released
+        self._redact = redact
 
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
@@ -99,6 +109,7 @@ class DeliveryActivities:
 
         Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
         """
+        redacted = self._redacted(step)
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.status.ended:
@@ -108,11 +119,24 @@ class DeliveryActivities:
                 return None
             chunks = tx.deliveries.chunks(job.id, step.purpose)
             if not chunks and not _left_to_an_agent(tx, job, step):
-                chunks = _store_chunks(tx, job, step.purpose, connector.capabilities)
+                text = _text(tx, job, step.purpose) if redacted is None else redacted
+                chunks = _store_chunks(tx, job, step.purpose, _split(text, connector.capabilities))
             first = _next(tx, chunks)
             if first is None:
                 _finish(tx, step, len(chunks))
             return Prepared(connector, first)
+
+    def _redacted(self, step: DeliverStep) -> str | None:
+        """Return what is to be sent without secrets, None where nobody looks for any (decision 21).
+
+        A search may take long, so it holds no transaction.
+        """
+        redact = self._redact()
+        if redact is as_it_is:
+            return None
+        with self._store.view() as tx:
+            text = _text(tx, tx.jobs.get(step.job_id), step.purpose)
+        return redact(text)
 
     def _prepare_when_free(self, step: DeliverStep) -> Prepared | None:
         """Look without writing before anything else: who waits for a long answer to be sent asks often."""
@@ -165,8 +189,7 @@ def _left_to_an_agent(tx: Transaction, job: Job, step: DeliverStep) -> bool:
     return not step.closes and job.parent_id is not None and tx.delegations.answers_to(job) is not None
 
 
-def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Capabilities) -> list[Delivery]:
-    text = _text(tx, job, purpose)
+def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, contents: Sequence[str]) -> list[Delivery]:
     reply_to = _reply_to(tx, job)
     return [
         tx.deliveries.add(
@@ -180,8 +203,12 @@ def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, capabilities: Cap
                 **job.address.model_dump(),
             )
         )
-        for seq, content in enumerate(split(text, capabilities.max_length, capabilities.unit))
+        for seq, content in enumerate(contents)
     ]
+
+
+def _split(text: str, capabilities: Capabilities) -> Sequence[str]:
+    return split(text, capabilities.max_length, capabilities.unit)
 
 
 def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:

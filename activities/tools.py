@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from temporalio import activity
@@ -15,6 +15,7 @@ from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
+from maestro.domain.redaction import LOOK_AHEAD, Redact, as_it_is
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.stop_guard import StopWatch
@@ -30,7 +31,8 @@ CUT_MARK = "\n[cut: the result was longer]"
 class ToolRules:
     """Seconds one call may take, characters of its longest result, and the folder of the conversations' folders.
 
-    ``memory_scope`` is where agents remember things that have no scope of their own.
+    ``memory_scope`` is where agents remember things that have no scope of their own; ``redact`` takes secrets out of
+    results.
     """
 
     seconds: float
@@ -38,6 +40,7 @@ class ToolRules:
     folder: Path
     asking: AskingRules
     memory_scope: MemoryScope
+    redact: Redact = as_it_is
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,12 @@ class ToolActivities:
         return Begun(caller, wanted)
 
     def _end(self, step: ToolStep, begun: Begun, verdict: Verdict | None) -> ToolOutcome:
-        """Keep the result; what a tool changes in the store is changed in this very transaction."""
+        """Keep the result; what a tool changes in the store is changed in this very transaction.
+
+        Results are searched for secrets before it begins. What a tool reads in the store was when it was put there.
+        """
+        if verdict is not None:
+            verdict = replace(verdict, text=self._without_secrets(verdict.text))
         ready = verdict or _ready(begun)
         with self._store.begin() as tx:
             verdict = ready if isinstance(ready, Verdict) else _acted(tx, ready, begun.caller)
@@ -169,6 +177,11 @@ class ToolActivities:
             row.error = row.result if verdict.state is ToolState.FAILED else ""
             tx.tool_runs.put(row)
             return tx.steps.done(step, ToolOutcome(state=verdict.state))
+
+    def _without_secrets(self, text: str) -> str:
+        """Return what can be kept of a text at most, and some more, without secrets."""
+        rules = self._rules()
+        return rules.redact(text[: rules.max_result_chars + LOOK_AHEAD])
 
     def _capped(self, text: str) -> str:
         limit = self._rules().max_result_chars

@@ -8,6 +8,7 @@ from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
 from maestro.domain.llm.account_views import AccountControl
+from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.skills.views import SkillControl
 from maestro.intake.strangers import PairingRules
 from maestro.store.store import Clock, Store, utc_now
@@ -35,7 +36,8 @@ class ApiParts:
 
     Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run. An
     empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers. ``outside`` are the tools
-    of agents outside; None means that there is no MCP server.
+    of agents outside; None means that there is no MCP server. ``redact`` takes secrets out of what
+    operators have agents remember; it is asked for at each use.
     """
 
     store: Store
@@ -55,3 +57,4 @@ class ApiParts:
     pairing: Callable[[], PairingRules] = PairingRules
     clock: Clock = utc_now
     outside: OutsideTools | None = None
+    redact: Callable[[], Redact] = lambda: as_it_is

@@ -17,6 +17,7 @@ from uuid import uuid4
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models, account_of, build_models
+from maestro.bootstrap.scope import Scope
 from maestro.bootstrap.storage import open_store
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.conversation import Message
@@ -44,7 +45,7 @@ async def measure(settings: Settings, store: Store, rounds: int, calls: int) -> 
     live = LiveSettings.unchanging(settings)
     models = await asyncio.to_thread(build_models, live, {}, store)
     watch = StopWatch(store, lambda: settings.jobs.stop_poll_seconds)
-    whole = build_chain(models, store, live, watch).complete
+    whole = build_chain(models, store, Scope.begin(live), watch).complete
     history = await asyncio.to_thread(talk, store)
     # Imports the library, and has the accounts looked up, without which the transport knows none.
     await whole((await asyncio.to_thread(requests_of, store, history, 1))[0])

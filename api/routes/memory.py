@@ -53,6 +53,7 @@ def clear_memory(parts: Parts, slug: str) -> None:
 @router.post("/facts", status_code=HTTPStatus.CREATED)
 def add_fact(parts: Parts, slug: str, new: NewFact) -> FactView:
     """Tell the agent a fact, which is certain; 409 when it knows one that says the same."""
+    new = new.without_secrets(parts.redact())
     with parts.store.begin() as tx:
         return FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, OPERATOR))
 
@@ -60,6 +61,7 @@ def add_fact(parts: Parts, slug: str, new: NewFact) -> FactView:
 @router.patch("/facts/{number}")
 def change_fact(parts: Parts, slug: str, number: Number, change: FactChange) -> FactView:
     """Change a fact; 409 when it would say the same as another one."""
+    change = change.without_secrets(parts.redact())
     with parts.store.begin() as tx:
         return FactView.model_validate(tx.memory_edits.change(tx.agents.named(slug), number, change, OPERATOR))
 
@@ -74,6 +76,7 @@ def forget_fact(parts: Parts, slug: str, number: Number) -> None:
 @router.put("/state/{key:path}")
 def put_state(parts: Parts, slug: str, key: str, change: StateChange) -> StateView:
     """Keep a value under a key, in the place of the one before; 409 when there are too many keys."""
+    change = change.without_secrets(key, parts.redact())
     with parts.store.begin() as tx:
         return StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, change, OPERATOR))
 

@@ -9,9 +9,11 @@ from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, workers_elsewhere
+from maestro.bootstrap.scope import Scope
 from maestro.bootstrap.supervision import Services
 from maestro.domain.health import Vitals
 from maestro.domain.llm.accounts import DEMO
+from maestro.domain.redaction import TextKind
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl
 from temporal.engine import Engine
@@ -30,8 +32,9 @@ class Api(SeparateProcess):
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(_has_no_account, store)
-        chat = build_chat(self.live, store)
-        parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo)
+        scope = Scope.begin(self.live)
+        chat = build_chat(self.live, store, scope.scanner)
+        parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = ApiServer(self.settings, parts)
         services = Services(stop)
         services.add(server.run(), engine.run())

@@ -2,9 +2,10 @@
 
 from datetime import timedelta
 
-from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
+from maestro.bootstrap.scope import Scope
 from maestro.domain.llm.budgets import DailyBudgets
+from maestro.domain.redaction import TextKind
 from maestro.llm.estimates import Estimates
 from maestro.llm.hearing import keep_heard
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
@@ -15,6 +16,7 @@ from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.middleware.recorder import Recorder, nothing_more
+from maestro.llm.middleware.redaction import Redaction
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
 from maestro.llm.middleware.reminder import Reminder
 from maestro.llm.middleware.replay_guard import ReplayGuard
@@ -26,7 +28,7 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def build_chain(models: Models, store: Store, live: LiveSettings, watch: StopWatch) -> LLMClient:
+def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) -> LLMClient:
     """Return the client that activities call.
 
     An answer that we hold is returned before anything else happens. Then a person can stop the call, whatever it does
@@ -36,6 +38,7 @@ def build_chain(models: Models, store: Store, live: LiveSettings, watch: StopWat
     answer stands inside of it, or a bad answer would be held for good, though it was paid. The last change is the feed
     of #maestro, so that every attempt is told the newest posts, behind what a provider may keep.
     """
+    live = scope.live
     estimates = Estimates(models.book, models.table.price)
     window, chat = models.table.context_window, live.start.chat.enabled
     remind: list[Middleware] = [lambda inner: Reminder(inner, store)]
@@ -52,6 +55,7 @@ def build_chain(models: Models, store: Store, live: LiveSettings, watch: StopWat
         lambda inner: Breaker(inner, models.book, live.of(_breaker_rules)),
         lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
         *(remind if chat else ()),
+        lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
         lambda inner: CacheMarkers(inner, models.book, lambda: live.current().llm.cache),
         *(tell if chat else ()),
         lambda inner: Recorder(inner, store, estimates, keep_heard if chat else nothing_more),

@@ -7,9 +7,9 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def build_chat(live: LiveSettings, store: Store) -> ChatService | None:
+def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:
     """Return the chat; None where the configuration has none (specification 002, 2)."""
-    return ChatService(store, build_scanner(), live.of(chat_rules)) if live.start.chat.enabled else None
+    return ChatService(store, scanner, live.of(chat_rules)) if live.start.chat.enabled else None
 
 
 def build_scanner() -> SecretScanner:

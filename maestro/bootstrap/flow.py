@@ -28,9 +28,11 @@ from maestro.bootstrap.access import answer_rules
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
+from maestro.bootstrap.scope import Scope
 from maestro.bootstrap.storage import open_files, workspaces_folder
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.job import RetryRules
+from maestro.domain.redaction import TextKind
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
 from maestro.settings import Settings
@@ -56,6 +58,7 @@ class FlowParts:
     """What the steps of the flow work with, whatever their queue."""
 
     store: Store
+    scope: Scope
     files: Files
     hub: ConnectorHub
     typing: TypingIndicators
@@ -71,6 +74,7 @@ def flow_parts(store: Store, live: LiveSettings, released: Callable[[], None], o
     hub = ConnectorHub()
     return FlowParts(
         store=store,
+        scope=Scope.begin(live),
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
@@ -134,9 +138,13 @@ def pace(settings: Settings) -> Pace:
     )
 
 
-def acting_rules(settings: Settings) -> ActingRules:
+def acting_rules(scope: Scope, settings: Settings) -> ActingRules:
     """Return what the tags of answers may do."""
-    return ActingRules(memory_scope=_scope(settings), may_conduct=frozenset(settings.conductor.allow_users))
+    return ActingRules(
+        memory_scope=_memory_scope(settings),
+        may_conduct=frozenset(settings.conductor.allow_users),
+        redact=scope.redact(TextKind.MEMORY, settings),
+    )
 
 
 def _is_open(store: Store, job_id: str) -> bool:
@@ -150,7 +158,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
         RoutingActivities(flow.store, flow.typing, live.of(answer_rules)).choose_agent,
         ConversationActivities(flow.store, window).record_message,
         ContextActivities(flow.store, live.of(partial(_context_rules, brains))).build_context,
-        TagActivities(flow.store, live.of(acting_rules)).record_answer,
+        TagActivities(flow.store, live.of(partial(acting_rules, flow.scope))).record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         ClosingActivities(flow.store, flow.typing, flow.released).close_job,
@@ -159,18 +167,26 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
 
 def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
     watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
-    llm = build_chain(brains.models, flow.store, live, watch)
-    tools = ToolActivities(flow.store, brains.tools, live.of(_tool_rules), watch, flow.released)
+    llm = build_chain(brains.models, flow.store, flow.scope, watch)
+    tools = ToolActivities(flow.store, brains.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
     return [
-        CompactionActivities(flow.store, llm, live.of(partial(_compaction_rules, brains))).compact_conversation,
+        CompactionActivities(
+            flow.store, llm, live.of(partial(_compaction_rules, flow.scope, brains))
+        ).compact_conversation,
         LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, brains))).call_model,
         tools.call_tool,
         VoiceActivities(flow.store, flow.files, _transcriber(live, brains.models), watch).transcribe,
     ]
 
 
-def _compaction_rules(brains: Brains, settings: Settings) -> CompactionRules:
-    return CompactionRules(brains.models.table.context_window, settings.llm.max_output_tokens, _scope(settings))
+def _compaction_rules(scope: Scope, brains: Brains, settings: Settings) -> CompactionRules:
+    return CompactionRules(
+        window=brains.models.table.context_window,
+        max_output_tokens=settings.llm.max_output_tokens,
+        memory_scope=_memory_scope(settings),
+        redact=scope.redact(TextKind.MEMORY, settings),
+        redact_prompts=scope.redact(TextKind.PROMPTS, settings),
+    )
 
 
 def _model_rules(brains: Brains, settings: Settings) -> ModelRules:
@@ -179,7 +195,7 @@ def _model_rules(brains: Brains, settings: Settings) -> ModelRules:
 
 def _context_rules(brains: Brains, settings: Settings) -> ContextRules:
     chat = settings.chat.enabled
-    return ContextRules(brains.models.table.context_window, brains.tools, _scope(settings), chat)
+    return ContextRules(brains.models.table.context_window, brains.tools, _memory_scope(settings), chat)
 
 
 def _transcriber(live: LiveSettings, models: Models) -> Transcriber:
@@ -191,7 +207,7 @@ def _terms(settings: Settings) -> Terms | None:
     return Terms(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
 
 
-def _tool_rules(settings: Settings) -> ToolRules:
+def _tool_rules(scope: Scope, settings: Settings) -> ToolRules:
     tools = settings.tools
     return ToolRules(
         seconds=tools.timeout_seconds,
@@ -202,11 +218,12 @@ def _tool_rules(settings: Settings) -> ToolRules:
             approval=frozenset(tools.approval),
             approvers=tools.approvers,
         ),
-        memory_scope=_scope(settings),
+        memory_scope=_memory_scope(settings),
+        redact=scope.redact(TextKind.TOOLS, settings),
     )
 
 
-def _scope(settings: Settings) -> MemoryScope:
+def _memory_scope(settings: Settings) -> MemoryScope:
     return MemoryScope(settings.memory.scope)
 
 
@@ -214,7 +231,7 @@ def _connector_steps(flow: FlowParts) -> Steps:
     return [
         TypingActivities(flow.store, flow.typing).show_typing,
         MediaActivities(flow.store, flow.files, flow.hub).fetch_media,
-        DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released).deliver,
+        DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, flow.scope.of(TextKind.OUTGOING)).deliver,
     ]
 
 

@@ -28,6 +28,7 @@ from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
 from maestro.bootstrap.tools import build_tools
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
+from maestro.domain.redaction import TextKind
 from maestro.settings import read_environment
 from maestro.store.store import Store
 from maestro.tools.registry import Tools
@@ -103,7 +104,7 @@ class Up(Process):
         flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
-        chat = build_chat(self.live, store)
+        chat = build_chat(self.live, store, flow.scope.scanner)
         brains = Brains(models, self.build_tools(chat))
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
@@ -113,7 +114,9 @@ class Up(Process):
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
             vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
             parts = api_parts(self.live, store, chat, control, vitals)
-            services.add(ApiServer(self.settings, replace(parts, demo=models.demo)).run())
+            services.add(
+                ApiServer(self.settings, replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))).run()
+            )
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")

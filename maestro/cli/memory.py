@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
+from maestro.bootstrap.scope import Scope
 from maestro.cli.checked import made
 from maestro.cli.memory_texts import facts, states
-from maestro.cli.opened import ACTOR, opened
+from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Config, DataDir, Debug, Given, Json
 from maestro.cli.output import write
 from maestro.domain.columns import LARGEST
@@ -22,6 +23,7 @@ from maestro.domain.memory.views import (
     StateView,
     memory_page,
 )
+from maestro.domain.redaction import Redact, TextKind
 from maestro.domain.values import Value
 
 MOST = 10_000
@@ -123,9 +125,10 @@ def add(
 ) -> None:
     """Tell the agent a fact; one that says the same as another is refused."""
     given = Given.of(ctx, config, data_dir, debug)
-    with opened(given) as at, at.store.begin() as tx:
-        new = made(NewFact, content=text, category=category, place=place)
-        fact = FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, ACTOR))
+    with opened(given) as at:
+        new = made(NewFact, content=text, category=category, place=place).without_secrets(_redact(at))
+        with at.store.begin() as tx:
+            fact = FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, ACTOR))
     write(fact, [f"{slug} remembers it as fact {fact.id}"], as_json)
 
 
@@ -144,10 +147,11 @@ def change(
 ) -> None:
     """Change what a fact says, its category or how sure it is."""
     given = Given.of(ctx, config, data_dir, debug)
-    with opened(given) as at, at.store.begin() as tx:
-        wish = made(FactChange, content=text, category=category, confidence=confidence)
-        row = tx.memory_edits.change(tx.agents.named(slug), _number(number), wish, ACTOR)
-        fact = FactView.model_validate(row)
+    with opened(given) as at:
+        wish = made(FactChange, content=text, category=category, confidence=confidence).without_secrets(_redact(at))
+        with at.store.begin() as tx:
+            row = tx.memory_edits.change(tx.agents.named(slug), _number(number), wish, ACTOR)
+            fact = FactView.model_validate(row)
     write(fact, facts(MemoryPage(items=(fact,), states=(), next=None)), as_json)
 
 
@@ -220,9 +224,10 @@ def set_state(
 ) -> None:
     """Keep a value under a key, in the place of the one before."""
     given = Given.of(ctx, config, data_dir, debug)
-    with opened(given) as at, at.store.begin() as tx:
-        wish = made(StateChange, value=value, place=place)
-        kept = StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, wish, ACTOR))
+    with opened(given) as at:
+        wish = made(StateChange, value=value, place=place).without_secrets(key, _redact(at))
+        with at.store.begin() as tx:
+            kept = StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, wish, ACTOR))
     write(kept, states([kept]), as_json)
 
 
@@ -249,6 +254,10 @@ def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit
         agent = tx.agents.named(slug)
         found, following = tx.memory_edits.page(agent, chosen, cursor, limit)
         return memory_page(found, tx.memory_edits.kept(agent, chosen.place), following)
+
+
+def _redact(at: Opened) -> Redact:
+    return Scope.begin(at.live).of(TextKind.MEMORY)()
 
 
 def _number(text: str) -> int:

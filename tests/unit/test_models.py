@@ -9,6 +9,7 @@ import pytest
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models, build_models
+from maestro.bootstrap.scope import Scope
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.settings import Settings
@@ -25,6 +26,7 @@ ORDER = [
     "Breaker",
     "RateLimit",
     "Reminder",
+    "Redaction",
     "CacheMarkers",
     "ChatFeed",
     "Recorder",
@@ -70,7 +72,8 @@ GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey":
 def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat: bool) -> None:
     models = built(store, tmp_path, CLI)
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
-    client: Any = build_chain(models, store, LiveSettings.unchanging(settings), StopWatch(store, lambda: 1))
+    scope = Scope.begin(LiveSettings.unchanging(settings))
+    client: Any = build_chain(models, store, scope, StopWatch(store, lambda: 1))
     names = []
     while client is not None:
         names.append(type(client).__name__)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
+from maestro.domain.redaction import Redact, redacted_value
 from maestro.domain.texts import storable
 from maestro.domain.values import Value, View
 
@@ -87,6 +88,10 @@ class NewFact(View):
         """The fact itself."""
         return Fact(self.category, self.content)
 
+    def without_secrets(self, redact: Redact) -> "NewFact":
+        """Return the fact as it may be kept."""
+        return self.model_copy(update={"content": redact(self.content)})
+
 
 class FactChange(View):
     """What changes of a fact; what is left out stays."""
@@ -95,12 +100,20 @@ class FactChange(View):
     category: FactCategory | None = None
     confidence: Confidence | None = None
 
+    def without_secrets(self, redact: Redact) -> "FactChange":
+        """Return the change as it may be kept."""
+        return self if self.content is None else self.model_copy(update={"content": redact(self.content)})
+
 
 class StateChange(View):
     """What to keep under a key."""
 
     value: Annotated[str, Field(min_length=1, max_length=MAX_VALUE_CHARS)]
     place: Place = ""
+
+    def without_secrets(self, key: str, redact: Redact) -> "StateChange":
+        """Return the value as it may be kept under this key."""
+        return self.model_copy(update={"value": redacted_value(redact, key, self.value)})
 
 
 def memory_page(facts: Sequence[MemoryFact], states: Sequence[MemoryState], following: int | None) -> MemoryPage:
