@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from maestro.domain.chat.message import ChatMessage, Unread
+from maestro.domain.chat.message import Post, Unread
 from maestro.domain.chat.posting import prepare
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.scanning import ScanRules, SecretScanner
@@ -70,7 +70,7 @@ class ChatService:
         with self._store.begin() as tx:
             return tx.chat.offer(slug)
 
-    def timeline(self) -> Sequence[ChatMessage]:
+    def timeline(self) -> Sequence[Post]:
         """Return all posts of the session, oldest first."""
         with self._store.view() as tx:
             return tx.chat.timeline()

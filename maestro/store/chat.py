@@ -8,7 +8,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Unread, author_problem
+from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Post, Unread, author_problem
 from maestro.domain.errors import Forbidden
 from maestro.store.chat_sessions import CURRENT, ChatSessions
 
@@ -19,7 +19,9 @@ class Chat(ChatSessions):
     _AGENT = select(Agent).where(Agent.slug == bindparam("slug"))
     _POST = insert(ChatMessage)
     _POSTS = (
-        select(ChatMessage).where(ChatMessage.session_id == CURRENT.scalar_subquery()).order_by(col(ChatMessage.id))
+        select(ChatMessage.id, ChatMessage.ts, ChatMessage.author, ChatMessage.text)
+        .where(ChatMessage.session_id == CURRENT.scalar_subquery())
+        .order_by(col(ChatMessage.id))
     )
     _UNREAD = _POSTS.where(col(ChatMessage.id) > bindparam("after"))
     _NEWEST = select(func.max(ChatMessage.id)).where(ChatMessage.session_id == CURRENT.scalar_subquery())
@@ -60,9 +62,9 @@ class Chat(ChatSessions):
         self._run(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
-    def timeline(self) -> Sequence[ChatMessage]:
+    def timeline(self) -> Sequence[Post]:
         """Return all posts of the open session, oldest first."""
-        return self._session.exec(self._POSTS).all()
+        return [Post(*row) for row in self._run(self._POSTS)]
 
     def newest(self) -> int:
         """Return the id of the last post of the open session, 0 when there is none."""
@@ -72,7 +74,7 @@ class Chat(ChatSessions):
         return self._session.exec(self._AGENT, params={"slug": author.removeprefix("@")}).first()
 
     def _after(self, pointer: int) -> Unread:
-        return Unread(self._session.exec(self._UNREAD, params={"after": pointer}).all(), pointer)
+        return Unread([Post(*row) for row in self._run(self._UNREAD, after=pointer)], pointer)
 
     def _cursor(self, slug: str) -> tuple[int, int]:
         row = self._run(self._CURSOR, agent=slug).first()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from maestro.domain.chat.message import CHANNEL, ChatMessage, Unread, author_of, hears
+from maestro.domain.chat.message import CHANNEL, Post, Unread, author_of, hears
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest
 from maestro.domain.llm.tokens import cut, estimate
 from maestro.domain.quoting import quoted_lines
@@ -41,7 +41,7 @@ def feed(unread: Unread, slug: str, room: int, *, may_cut: bool) -> Feed:
     upto = unread.after
     for message in unread.messages:
         if message.author == author_of(slug):
-            upto = message.id or upto
+            upto = message.id
             continue
         post = _post(message)
         if estimate(post) > room and may_cut and not told:
@@ -50,19 +50,19 @@ def feed(unread: Unread, slug: str, room: int, *, may_cut: bool) -> Feed:
             break
         told.append(post)
         room -= estimate(post) + 1
-        upto = message.id or upto
+        upto = message.id
     return Feed("\n".join([HEADING, *told]) if told else "", upto, len(told))
 
 
-def _post(message: ChatMessage) -> str:
+def _post(message: Post) -> str:
     return f"{_head(message)}\n{quoted_lines(message.text)}"
 
 
-def _head(message: ChatMessage) -> str:
+def _head(message: Post) -> str:
     return f"{message.author}, {message.ts}:"
 
 
-def _shortened(message: ChatMessage, room: int) -> str:
+def _shortened(message: Post, room: int) -> str:
     """Return as much of a post as fits, and nothing where that would say nothing."""
     room -= estimate(_head(message)) + estimate(CUT_MARK) + 2
     if room < SHORTEST:

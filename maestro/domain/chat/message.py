@@ -57,17 +57,27 @@ class ChatReminder(SQLModel, table=True):
     job_id: str = Field(primary_key=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One post as it is read: many are read at once."""
+
+    id: int
+    ts: str
+    author: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unread:
     """What an agent has not read, oldest first, and ``after`` which id."""
 
-    messages: Sequence[ChatMessage]
+    messages: Sequence[Post]
     after: int
 
     @property
     def new_pointer(self) -> int:
         """The highest id, the cursor where there is none."""
-        return max((message.id or 0 for message in self.messages), default=self.after)
+        return self.messages[-1].id if self.messages else self.after
 
 
 def author_of(slug: str) -> str:
