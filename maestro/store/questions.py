@@ -16,7 +16,6 @@ from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, notice_id
 from maestro.store.repository import Repository
 
-_OUTSIDE = text("questions.job_id IS NULL")
 MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
@@ -34,6 +33,7 @@ class Questions(Repository):
 
     # Written out, and not as a parameter, so that the index of just the open ones is used.
     _IS_OPEN = text("questions.status = 'open'")
+    _OF_NO_JOB = text("questions.job_id IS NULL")
     _OPEN_IN = (
         select(Question.id)
         .where(
@@ -76,7 +76,7 @@ class Questions(Repository):
         Raises ``Conflict`` when the agent has too many open questions.
         """
         waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
-        own = (_OUTSIDE, Question.agent_id == question.agent_id)
+        own = (self._OF_NO_JOB, Question.agent_id == question.agent_id)
         lasting = or_(and_(*waiting), col(Question.status) == QuestionStatus.ANSWERED)
         alike = select(Question).where(*own, Question.text == question.text, Question.context == question.context)
         before = self._session.exec(alike.where(lasting).order_by(col(Question.id).desc()).limit(1)).first()

@@ -17,24 +17,24 @@ TEXT = {
     "minLength": 1,
     "description": "what to say, in plain text; name files instead of pasting long logs",
 }
-OUTPUT = canonical(
-    {
-        "type": "object",
-        "properties": {
-            "id": {"type": "integer", "description": "the number of the post; numbers only rise"},
-            "success": {"type": "boolean", "description": "that the post is kept"},
-        },
-        "required": ["id", "success"],
-        "additionalProperties": False,
-    }
-)
-"""The schema of its result."""
 
 
 class ChatPost:
     """Posts as the calling agent, exactly once: the post and the result of the call are one transaction."""
 
     spec: ToolSpec = tool_spec("chat_post", DESCRIPTION, {"text": TEXT}, ["text"])
+    output = canonical(
+        {
+            "type": "object",
+            "properties": {
+                "id": {"type": "integer", "description": "the number of the post; numbers only rise"},
+                "success": {"type": "boolean", "description": "that the post is kept"},
+            },
+            "required": ["id", "success"],
+            "additionalProperties": False,
+        }
+    )
+    """The schema of its result."""
     idempotent = True
     read_only = False
 

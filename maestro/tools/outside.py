@@ -76,13 +76,18 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
     return (
         OutsideTool(
-            "chat.post", chat_post.DESCRIPTION, chat_post.ChatPost.spec.parameters, chat_post.OUTPUT, post, chat=True
+            "chat.post",
+            chat_post.DESCRIPTION,
+            chat_post.ChatPost.spec.parameters,
+            chat_post.ChatPost.output,
+            post,
+            chat=True,
         ),
         OutsideTool(
             "chat.getNew",
             chat_get_new.OUTSIDE_DESCRIPTION,
             chat_get_new.ChatGetNew.spec.parameters,
-            chat_get_new.OUTPUT,
+            chat_get_new.ChatGetNew.output,
             get_new,
             chat=True,
         ),
@@ -91,6 +96,23 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
 class _Asking:
     """Puts questions to operators and waits a while for each answer, without holding anything meanwhile."""
+
+    _standing = canonical(
+        {
+            "type": "object",
+            "properties": {
+                "questionId": {"type": "integer", "description": "the number under which people see the question"},
+                "status": {
+                    "type": "string",
+                    "enum": ["open", "answered", "expired"],
+                    "description": "open: ask again later; answered: see answer; expired: nobody answered in time",
+                },
+                "answer": {"type": "string", "description": "what a person said, once somebody has answered"},
+            },
+            "required": ["questionId", "status"],
+            "additionalProperties": False,
+        }
+    )
 
     def __init__(self, store: Store, rules: Callable[[], OutsideRules]) -> None:
         self._store = store
@@ -101,7 +123,7 @@ class _Asking:
     def tool(self) -> OutsideTool:
         """The tool by which agents ask."""
         return OutsideTool(
-            self._form.spec.name, _ASK, self._form.spec.parameters, _STANDING, self._ask, idempotent=True
+            self._form.spec.name, _ASK, self._form.spec.parameters, self._standing, self._ask, idempotent=True
         )
 
     async def _ask(self, agent: Agent, arguments: Arguments) -> Result:
@@ -129,20 +151,4 @@ _ASK = (
     "person has; ask one clear thing. The call waits a short while for the answer. If there is none yet it returns "
     "status open: do something else, and call again with the same question and the same context, which asks nobody "
     "twice; once somebody has answered it returns status answered and the answer."
-)
-_STANDING = canonical(
-    {
-        "type": "object",
-        "properties": {
-            "questionId": {"type": "integer", "description": "the number under which people see the question"},
-            "status": {
-                "type": "string",
-                "enum": ["open", "answered", "expired"],
-                "description": "open: ask again later; answered: see answer; expired: nobody answered in time",
-            },
-            "answer": {"type": "string", "description": "what a person said, once somebody has answered"},
-        },
-        "required": ["questionId", "status"],
-        "additionalProperties": False,
-    }
 )

@@ -12,9 +12,7 @@ from maestro.domain.chat.message import ARCHITECT
 from maestro.domain.llm.prompts import ToolCall
 from maestro.tools.attempt import Said, Understood, act, prepare, understand
 from maestro.tools.base import Caller
-from maestro.tools.chat_get_new import OUTPUT as UNREAD
 from maestro.tools.chat_get_new import ChatGetNew
-from maestro.tools.chat_post import OUTPUT as POSTED
 from maestro.tools.chat_post import ChatPost
 from maestro.tools.registry import Tools
 from tests.support.job_rows import JobRows
@@ -133,9 +131,9 @@ def test_reading_moves_no_cursor_and_includes_own_posts(rows: JobRows) -> None:
 
 
 def test_results_fit_their_schemas_and_are_the_same_bytes_each_time(rows: JobRows) -> None:
-    Draft202012Validator(json.loads(POSTED)).validate(json.loads(post(rows, "hello").text))
+    Draft202012Validator(json.loads(ChatPost.output)).validate(json.loads(post(rows, "hello").text))
     told = [call(rows, "chat_get_new").text for _ in range(2)]
-    Draft202012Validator(json.loads(UNREAD)).validate(json.loads(told[0]))
+    Draft202012Validator(json.loads(ChatGetNew.output)).validate(json.loads(told[0]))
     assert told[0] == told[1]
     assert '{"author":"@ada","id":1,"text":"hello","ts":"2026-11-20T08:00:00.000Z"}' in told[0]
 
