@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from maestro.domain.chat.feed import HEADING
+
 Json = dict[str, Any]
 
 
@@ -21,6 +23,16 @@ class Turn:
     results: list[tuple[str, str]] = field(default_factory=list)
     """Tool and text of each result."""
 
+    @property
+    def said(self) -> bool:
+        """Whether the user says something here: posts of #maestro stand in the user's place, but are not the user's."""
+        return self.role == "user" and bool(self.text) and not self.fed
+
+    @property
+    def fed(self) -> bool:
+        """Whether these are posts of #maestro."""
+        return self.text.startswith(HEADING)
+
 
 @dataclass(slots=True)
 class Asked:
@@ -35,7 +47,7 @@ class Asked:
     @property
     def last_user(self) -> str:
         """The last text of the user, or the last text of all where no user says anything."""
-        said = [turn.text for turn in self.turns if turn.role == "user" and turn.text]
+        said = [turn.text for turn in self.turns if turn.said]
         return said[-1] if said else self.turns[-1].text if self.turns else ""
 
     @property
@@ -46,7 +58,7 @@ class Asked:
     @property
     def rounds(self) -> int:
         """How many rounds of tool calls there have been since the user spoke."""
-        spoke = max((at for at, turn in enumerate(self.turns) if turn.role == "user" and turn.text), default=0)
+        spoke = max((at for at, turn in enumerate(self.turns) if turn.said), default=0)
         return sum(bool(turn.calls) for turn in self.turns[spoke:])
 
 

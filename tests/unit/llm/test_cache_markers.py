@@ -51,6 +51,12 @@ def test_the_marks_stay_where_they_are_in_a_round_of_tools() -> None:
     assert marks(*before, assistant("let me look", CALL), tool("found")) == marks(*before)
 
 
+def test_posts_of_the_chat_between_rounds_move_no_mark() -> None:
+    before = (SYSTEM, user("one"), assistant("two"), user("three"))
+    posts = PromptMessage(role=Role.USER, content="posts", chat=True)
+    assert marks(*before, posts, assistant("let me look", CALL), tool("found"), posts) == marks(*before)
+
+
 def test_a_turn_without_text_is_passed_over() -> None:
     assert marks(SYSTEM, user("one"), assistant(" ", CALL), tool("found"), user("two")) == ["Be brief.", "one"]
     assert marks(SYSTEM.model_copy(update={"content": " "}), user("one")) == []

@@ -35,6 +35,18 @@ async def test_it_counts_the_messages_it_sees() -> None:
     assert 'You said: "second"' in content
 
 
+async def test_posts_of_the_chat_are_not_what_the_person_said() -> None:
+    request = request_of("first")
+    posts = PromptMessage(role=Role.USER, content="posts", chat=True)
+    content = (
+        await DemoClient(loopback=True).ask(
+            DEMO_ACCOUNT, request.model_copy(update={"messages": (*request.messages, posts)})
+        )
+    ).content
+    assert content.startswith('You said: "first"')
+    assert "1 message of this conversation" in content
+
+
 async def test_a_long_message_is_quoted_briefly_on_one_line() -> None:
     content = (await DemoClient(loopback=True).ask(DEMO_ACCOUNT, request_of("word\n" * 100))).content
     quote = content.splitlines()[0].removeprefix('You said: "').removesuffix('"')

@@ -1,5 +1,7 @@
 """The rounds of tool calls as the model reads them."""
 
+from dataclasses import replace
+
 from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, made, round_of, turns
 from maestro.domain.llm.prompts import Role, ToolCall
 from maestro.domain.llm.tokens import estimate_messages
@@ -53,3 +55,14 @@ def test_an_answer_that_asks_for_too_much_at_once_gets_the_first_of_it() -> None
     one = round_of("", calls, ["fine"] * MOST_CALLS)
     assert (one.calls, one.results[0]) == (tuple(calls[:MOST_CALLS]), "fine")
     assert "5 further calls of this answer were not made" in one.results[-1]
+
+
+def test_posts_stand_before_the_answer_they_were_told_to_and_are_never_cut() -> None:
+    posts = "posts " * 300
+    rounds = [replace(asked(1, LONG), chat=posts), asked(2, "short")]
+    found = turns(rounds, room=0)
+    assert [turn.role for turn in found[:3]] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+    assert (found[0].content, found[0].chat) == (posts, True)
+    assert found[2].content == LEFT_OUT
+    room = estimate_messages(turns(rounds, room=100_000)) - 800
+    assert estimate_messages(turns(rounds, room)) <= room

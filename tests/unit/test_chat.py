@@ -1,0 +1,115 @@
+"""The chat as everybody uses it: scanned and cut before anything is kept, by the rules of that moment."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maestro.bootstrap.chat_session import end_session, join_session
+from maestro.chat import ChatRules, ChatService
+from maestro.domain.chat.message import HUMAN
+from maestro.domain.chat.posting import NOTE, TRUNCATED
+from maestro.domain.errors import Forbidden, InvalidEdit
+from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, Span
+from maestro.settings import Settings
+from tests.support.job_rows import JobRows
+
+SECRET = "hunter2"
+
+
+class Finds:
+    """Finds one secret."""
+
+    def scan(self, text: str, rules: ScanRules) -> ScanResult:
+        at = text.find(SECRET) if rules.enabled else -1
+        return ScanResult(text, (Span(at, at + len(SECRET)),) if at >= 0 else ())
+
+
+class Rules:
+    """Rules that somebody changes meanwhile."""
+
+    def __init__(self) -> None:
+        self.now = ChatRules(4096, ScanRules())
+
+    def __call__(self) -> ChatRules:
+        return self.now
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    rows = JobRows.at(tmp_path)
+    yield rows
+    rows.store.close()
+
+
+@pytest.fixture
+def rules() -> Rules:
+    return Rules()
+
+
+@pytest.fixture
+def chat(rows: JobRows, rules: Rules) -> ChatService:
+    return ChatService(rows.store, Finds(), rules)
+
+
+def texts(chat: ChatService) -> list[str]:
+    return [post.text for post in chat.timeline()]
+
+
+def test_what_is_posted_is_read_by_everybody_and_the_pointer_is_moved_by_who_has_read(chat: ChatService) -> None:
+    posted = chat.post(HUMAN, "hello")
+    assert (posted.id, posted.success) == (1, True)
+    assert chat.post("@ada", "hello back").id == 2
+    assert [post.author for post in chat.get_new("ada").messages] == [HUMAN, "@ada"], "its own posts too"
+    assert chat.get_new("ada").new_pointer == 2
+    chat.mark_read("ada", 1)
+    assert [post.id for post in chat.get_new("ada").messages] == [2]
+    assert chat.get_new_outside("bob").new_pointer == 2
+    assert chat.get_new_outside("bob").messages == []
+
+
+def test_a_secret_is_taken_out_and_a_long_post_is_cut_by_the_rules_of_the_moment(
+    chat: ChatService, rules: Rules
+) -> None:
+    chat.post(HUMAN, f"it is {SECRET}")
+    rules.now = ChatRules(64, ScanRules(enabled=False))
+    chat.post(HUMAN, f"it is {SECRET}")
+    chat.post(HUMAN, "x" * 65)
+    first, second, third = texts(chat)
+    assert (first, second) == (f"it is {REDACTED}{NOTE}", f"it is {SECRET}")
+    assert third == "x" * (64 - len(TRUNCATED)) + TRUNCATED
+
+
+@pytest.mark.parametrize("text", ["", " \n\t ", "\0", "\u2028"])
+def test_a_post_without_text_is_refused(chat: ChatService, text: str) -> None:
+    with pytest.raises(InvalidEdit, match="give it a text"):
+        chat.post(HUMAN, text)
+    assert texts(chat) == []
+
+
+def test_text_that_no_store_takes_is_made_storable(chat: ChatService) -> None:
+    chat.post(HUMAN, "half \ud83c a\0 balloon")
+    assert texts(chat) == ["half \ufffd a balloon"]
+
+
+def test_who_takes_no_part_cannot_post(chat: ChatService) -> None:
+    with pytest.raises(Forbidden, match="@architect"):
+        chat.post("@architect", "hello")
+
+
+def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(rows: JobRows) -> None:
+    def current() -> str | None:
+        with rows.store.view() as tx:
+            return tx.chat.current()
+
+    join_session(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
+    assert current() is None
+    join_session(rows.store, Settings())
+    first = current()
+    join_session(rows.store, Settings())
+    assert current() == first, "after a crash it goes on"
+    end_session(rows.store)
+    join_session(rows.store, Settings())
+    assert current() not in (None, first)
+    join_session(rows.store, Settings.model_validate({"session": {"id": "spring"}}))
+    assert current() == "spring"
