@@ -4,7 +4,7 @@ import structlog
 from fastapi import FastAPI
 
 from api import errors, mcp
-from api.dashboard import assets, login, pages
+from api.dashboard import agent_chat, assets, login, pages
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
@@ -13,6 +13,7 @@ from api.routes import (
     agent_tokens,
     agents,
     bindings,
+    chat,
     clients,
     conversations,
     health,
@@ -50,6 +51,7 @@ ROUTERS = (
     login.for_everybody,
     login.for_operators,
     pages.router,
+    agent_chat.pane,
     assets.router,
 )
 
@@ -74,6 +76,9 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
         app.include_router(router)
+    if parts.chat is not None:
+        app.include_router(chat.router)
+        app.include_router(agent_chat.posting)
     if parts.outside is not None:
         app.state.mcp = mcp.LateServer(parts.outside, parts.version)
         app.include_router(mcp.router)

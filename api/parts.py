@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from maestro.chat import ChatService
 from maestro.domain.conversations.views import ConversationControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.replay import JobControl
@@ -31,13 +32,29 @@ class GuardSettings:
 
 
 @dataclass(frozen=True)
+class PaneRules:
+    """What the page of the chat is told: characters of the longest post, and milliseconds between two looks."""
+
+    max_message_chars: int = 4096
+    poll_ms: int = 1000
+
+
+@dataclass(frozen=True)
+class AgentChat:
+    """The #maestro chat, and what its page is told, asked for at each use."""
+
+    service: ChatService
+    rules: Callable[[], PaneRules] = PaneRules
+
+
+@dataclass(frozen=True)
 class ApiParts:
     """The surroundings of one API.
 
     Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run. An
     empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers. ``outside`` are the tools
-    of agents outside; None means that there is no MCP server. ``redact`` takes secrets out of what
-    operators have agents remember; it is asked for at each use.
+    of agents outside; None means that there is no MCP server, as ``chat`` that there is no #maestro chat. ``redact``
+    takes secrets out of what operators have agents remember; it is asked for at each use.
     """
 
     store: Store
@@ -57,4 +74,5 @@ class ApiParts:
     pairing: Callable[[], PairingRules] = PairingRules
     clock: Clock = utc_now
     outside: OutsideTools | None = None
+    chat: AgentChat | None = None
     redact: Callable[[], Redact] = lambda: as_it_is

@@ -70,7 +70,12 @@ class ChatService:
         with self._store.begin() as tx:
             return tx.chat.offer(slug)
 
-    def timeline(self) -> Sequence[Post]:
-        """Return all posts of the session, oldest first."""
+    def timeline(self, limit: int | None = None) -> Sequence[Post]:
+        """Return the posts of the session, oldest first: all of them, or the newest ones up to a limit."""
         with self._store.view() as tx:
-            return tx.chat.timeline()
+            return tx.chat.timeline(limit)
+
+    def edition(self) -> str:
+        """Return a word that changes with every post and with the session; cheap, for who asks every second."""
+        with self._store.view() as tx:
+            return f"{tx.chat.current() or ''}-{tx.chat.newest()}"

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
-from api.parts import ApiParts
+from api.parts import AgentChat, ApiParts
 from maestro.domain.columns import LARGEST
+from maestro.domain.errors import NotFound
 
 
 def parts_of(request: Request) -> ApiParts:
@@ -18,6 +19,13 @@ def parts_of(request: Request) -> ApiParts:
 async def _parts(request: Request) -> ApiParts:
     # Not a plain function: FastAPI would spend a thread on it.
     return parts_of(request)
+
+
+def chat_of(parts: ApiParts) -> AgentChat:
+    """Return the #maestro chat; raises ``NotFound`` where the configuration has none."""
+    if parts.chat is None:
+        raise NotFound("chat.enabled is false, so there is no #maestro chat here")
+    return parts.chat
 
 
 Parts = Annotated[ApiParts, Depends(_parts)]

@@ -3,7 +3,7 @@
 import asyncio
 
 from api.app import build_app
-from api.parts import ApiParts, GuardSettings
+from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
 from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
@@ -72,4 +72,9 @@ def api_parts(
         namespace=settings.temporal.namespace,
         pairing=live.of(pairing_rules),
         outside=OutsideTools(store, chat, live.of(outside_rules)),
+        chat=AgentChat(chat, live.of(_pane_rules)) if chat is not None else None,
     )
+
+
+def _pane_rules(settings: Settings) -> PaneRules:
+    return PaneRules(settings.chat.limits.max_message_chars, settings.chat.poll_ms)

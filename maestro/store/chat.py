@@ -24,6 +24,7 @@ class Chat(ChatSessions):
         .order_by(col(ChatMessage.id))
     )
     _UNREAD = _POSTS.where(col(ChatMessage.id) > bindparam("after"))
+    _LAST = _POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most"))
     _NEWEST = select(func.max(ChatMessage.id)).where(ChatMessage.session_id == CURRENT.scalar_subquery())
     _CURSOR = select(ChatCursor.last_id, ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent"))
     _MOVE = insert(ChatCursor)
@@ -62,9 +63,10 @@ class Chat(ChatSessions):
         self._run(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
-    def timeline(self) -> Sequence[Post]:
-        """Return all posts of the open session, oldest first."""
-        return [Post(*row) for row in self._run(self._POSTS)]
+    def timeline(self, limit: int | None = None) -> Sequence[Post]:
+        """Return the posts of the open session, oldest first: all, or the newest ones up to a limit."""
+        rows = self._run(self._LAST, at_most=-1 if limit is None else limit).all()
+        return [Post(*row) for row in reversed(rows)]
 
     def newest(self) -> int:
         """Return the id of the last post of the open session, 0 when there is none."""

@@ -317,6 +317,7 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/agents/{slug}/tokens/{token_id}",
         "/api/bindings",
         "/api/bindings/{binding_id}",
+        "/api/chat",
         "/api/clients",
         "/api/clients/{name}",
         "/api/conversations",

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from playwright.async_api import Page, expect
 
@@ -24,7 +25,7 @@ document.getElementById("out").submit()"""
 
 
 @asynccontextmanager
-async def dashboard(rows: JobRows) -> AsyncIterator[str]:
+async def dashboard(rows: JobRows, **changes: Any) -> AsyncIterator[str]:
     """Serve the real application, without a web connector, and return its address."""
     started = asyncio.Event()
 
@@ -32,7 +33,7 @@ async def dashboard(rows: JobRows) -> AsyncIterator[str]:
         started.set()
 
     sockets = listen(Place("127.0.0.1", 0, section="webui", option="--port"))
-    app = app_of(rows, web_port=0)
+    app = app_of(rows, web_port=0, **changes)
     task = asyncio.create_task(serve_until_cancelled(Server(config(app), serving), sockets))
     await started.wait()
     try:

@@ -1,0 +1,75 @@
+"""The page of the #maestro chat (specification 002, 10)."""
+
+import zlib
+from datetime import datetime
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from api.dashboard.pages import render
+from api.guards import PasswordRoute
+from api.parts import AgentChat
+from api.routes.surroundings import Parts, chat_of
+from maestro.domain.chat.message import CHANNEL, HUMAN
+from maestro.domain.errors import InvalidEdit
+
+PAGE = "/maestro"
+TITLE = f"{CHANNEL} – Maestro"
+SHOWN = 200
+"""Posts that the page shows at first; earlier ones are shown when they are asked for."""
+HUES = 6
+
+pane = APIRouter(route_class=PasswordRoute, include_in_schema=False)
+posting = APIRouter(route_class=PasswordRoute, include_in_schema=False)
+"""Registered only where there is a chat."""
+
+
+@pane.get(PAGE)
+def show(request: Request, parts: Parts) -> HTMLResponse:
+    """Show the newest posts and a place to write; a sentence where the configuration has no chat."""
+    if parts.chat is None:
+        return render(request, "agent-chat-off.html", title=TITLE)
+    return _page(request, parts.chat)
+
+
+@posting.post(PAGE)
+def post(request: Request, parts: Parts, text: Annotated[str, Form()] = "") -> Response:
+    """Post what the form says, where no script does it; the text comes back when it cannot be taken."""
+    chat = chat_of(parts)
+    try:
+        chat.service.post(HUMAN, text)
+    except InvalidEdit as error:
+        return _page(request, chat, HTTPStatus.BAD_REQUEST, text=text, problem=str(error))
+    return RedirectResponse(f"{PAGE}#end", HTTPStatus.SEE_OTHER)
+
+
+def hue(author: str) -> int:
+    """Return which of the colours an author has, the same for ever."""
+    return zlib.crc32(author.encode()) % HUES
+
+
+def clock_time(moment: str) -> str:
+    """Return when a post was made, for browsers that run no scripts."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M} UTC"
+
+
+def _page(
+    request: Request, chat: AgentChat, status: HTTPStatus = HTTPStatus.OK, *, text: str = "", problem: str = ""
+) -> HTMLResponse:
+    rules = chat.rules()
+    return render(
+        request,
+        "agent-chat.html",
+        status,
+        title=TITLE,
+        channel=CHANNEL,
+        posts=chat.service.timeline(SHOWN),
+        rules=rules,
+        shown=SHOWN,
+        hue=hue,
+        clock_time=clock_time,
+        text=text,
+        problem=problem,
+    )
