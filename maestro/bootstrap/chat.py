@@ -1,8 +1,11 @@
 """The #maestro chat of a process, and what holds for its posts now."""
 
+from collections.abc import Callable
+
 from maestro.bootstrap.live import LiveSettings
 from maestro.chat import ChatRules, ChatService
-from maestro.domain.scanning import ScanResult, ScanRules, SecretScanner
+from maestro.domain.scanning import ScanRules, SecretScanner
+from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from maestro.settings import Settings
 from maestro.store.store import Store
 
@@ -12,9 +15,9 @@ def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> Chat
     return ChatService(store, scanner, live.of(chat_rules)) if live.start.chat.enabled else None
 
 
-def build_scanner() -> SecretScanner:
-    """Return what finds secrets."""
-    return _Blind()
+def build_scanner(failed: Callable[[], None]) -> SecretScanner:
+    """Return what finds secrets; ``failed`` is called for each text that could not be scanned whole."""
+    return GuardedScanner(DetectSecretsScanner(), failed)
 
 
 def chat_rules(settings: Settings) -> ChatRules:
@@ -26,10 +29,3 @@ def scan_rules(settings: Settings) -> ScanRules:
     """Return how secrets are looked for."""
     scanner = settings.chat.scanner
     return ScanRules(scanner.enabled, scanner.timeout_ms, scanner.fail_mode, scanner.patterns)
-
-
-class _Blind:
-    """Finds nothing."""
-
-    def scan(self, text: str, rules: ScanRules) -> ScanResult:  # noqa: ARG002 - it looks at nothing
-        return ScanResult(text)

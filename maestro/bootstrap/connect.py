@@ -40,7 +40,7 @@ class Connect(SeparateProcess):
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = Vitals(EngineHealth(store, engine, own_workers(engine, STANDING_BY)), metrics)
-        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
+        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
         connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher.wake)))
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()

@@ -66,15 +66,18 @@ class FlowParts:
     interceptors: Interceptors
 
 
-def flow_parts(store: Store, live: LiveSettings, released: Callable[[], None], observe: Observe) -> FlowParts:
+def flow_parts(
+    store: Store, live: LiveSettings, released: Callable[[], None], observe: Observe, scan_failed: Callable[[], None]
+) -> FlowParts:
     """Return what the steps of this process work with.
 
-    ``released`` is called when a lane is free, ``observe`` when an attempt at a step has ended.
+    ``released`` is called when a lane is free, ``observe`` when an attempt at a step has ended, ``scan_failed`` when a
+    text could not be searched for secrets.
     """
     hub = ConnectorHub()
     return FlowParts(
         store=store,
-        scope=Scope.begin(live),
+        scope=Scope.begin(live, scan_failed),
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),

@@ -18,9 +18,9 @@ class Scope:
     live: LiveSettings
 
     @classmethod
-    def begin(cls, live: LiveSettings) -> "Scope":
-        """Return a scope with a scanner of its own."""
-        return cls(build_scanner(), live)
+    def begin(cls, live: LiveSettings, failed: Callable[[], None] = lambda: None) -> "Scope":
+        """Return a scope with a scanner of its own; ``failed`` is told of each text it could not scan whole."""
+        return cls(build_scanner(failed), live)
 
     def redact(self, kind: TextKind, settings: Settings) -> Redact:
         """Return what takes secrets out of texts of a kind; those that are not in scope stay as they are."""

@@ -101,7 +101,7 @@ class Up(Process):
         engine = Engine(endpoint, self.say)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
-        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step)
+        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
         chat = build_chat(self.live, store, flow.scope.scanner)

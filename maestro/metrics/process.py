@@ -7,6 +7,7 @@ from threading import Lock
 import structlog
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     Gauge,
     GCCollector,
     Histogram,
@@ -56,6 +57,11 @@ class ProcessMetrics:
             buckets=STEP_BUCKETS,
             registry=registry,
         )
+        self._scans_failed = Counter(
+            "maestro_scan_errors_total",
+            "Texts that this process could not search for secrets whole.",
+            registry=registry,
+        )
         self._checks = Gauge(
             "maestro_check_ok",
             "Whether a check of /readyz is ok: 1, or 0 with a problem.",
@@ -71,6 +77,10 @@ class ProcessMetrics:
     def step(self, name: str, outcome: str, seconds: float) -> None:
         """Note that an attempt at a step ended; may be called from any thread."""
         self._steps.labels(name, outcome).observe(seconds)
+
+    def scan_failed(self) -> None:
+        """Note that a text could not be searched for secrets whole; may be called from any thread."""
+        self._scans_failed.inc()
 
     def render(self, checks: Mapping[str, str]) -> bytes:
         """Return everything; while the store does not answer, its last figures are repeated and a check is not ok."""

@@ -1,0 +1,147 @@
+"""Secrets in addresses: passwords before the host, tokens in the query, webhooks whose address is the key."""
+
+import re
+from collections.abc import Iterator
+
+from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.shapes import classes, is_hex, is_placeholder, is_random
+from maestro.scanner.tokens import latin_pattern
+
+_SCHEME = rb"[A-Za-z][A-Za-z0-9+.\-]{1,24}://"
+_RUN = re.compile(rb"[^\s\"'`\x01]{0,2048}")
+_STOP = re.compile(rb"[:@/?#\\]")
+_PORT = re.compile(rb"[0-9]{1,5}(?:[/?#,;)\]}>|.]|$)")
+_HOST = re.compile(rb"@(?=[A-Za-z0-9.\-_\[\xff%$<{]{1,253})")
+_HOSTED = re.compile(
+    rb"(?i)@(?:localhost|[a-z0-9\-]+(?:\.[a-z0-9\-]+)+|\[[0-9a-f:.]+\]|[a-z0-9\-]+(?=:[0-9]))(?::[0-9]{1,5})?"
+)
+_ANY_HOST = re.compile(rb"(?i)@(?=[a-z0-9\-]+(?:[.:/]|$))")
+_PATH = re.compile(rb"[/?#]")
+_BARE = rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,40}:"
+_BARE_REST = re.compile(rb"[^\s\"'`<>@:/\x01]{6,64}")
+
+_WEBHOOKS = (
+    rb"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/_\-]{20,})",
+    rb"discord(?:app)?\.com/api/(?:v[0-9]+/)?webhooks/([0-9]{16,20}/[A-Za-z0-9_\-]{40,})",
+    rb"[a-z0-9\-]+\.webhook\.office\.com/webhookb?2?/([A-Za-z0-9@/_\-]{40,})",
+    rb"outlook\.office(?:365)?\.com/webhook/([A-Za-z0-9@/_\-]{40,})",
+    rb"hooks\.zapier\.com/hooks/catch/([0-9]+/[A-Za-z0-9]+)",
+    rb"maker\.ifttt\.com/trigger/[A-Za-z0-9_\-]+/(?:json/)?with/key/([A-Za-z0-9_\-]{16,})",
+    rb"chat\.googleapis\.com/v1/spaces/[A-Za-z0-9_\-]+/messages\?([A-Za-z0-9_\-=&%~.]{20,})",
+    rb"open\.(?:feishu\.cn|larksuite\.com)/open-apis/bot/v2/hook/([A-Za-z0-9\-]{16,})",
+    rb"oapi\.dingtalk\.com/robot/send\?access_token=([a-f0-9]{40,})",
+    rb"qyapi\.weixin\.qq\.com/cgi-bin/webhook/send\?key=([a-f0-9\-]{20,})",
+    rb"hooks\.[a-z0-9.\-]+/(?:services|hooks|catch)/([A-Za-z0-9/_\-]{24,})",
+    rb"logic\.azure\.com[^\s\"'<>]{1,300}[?&]sig=([A-Za-z0-9_\-%]{20,})",
+    rb"api\.telegram\.org/(?:file/)?bot([0-9]{6,12}:[A-Za-z0-9_\-]{20,})",
+    rb"healthchecks\.io/ping/([A-Za-z0-9_\-/]{20,})",
+    rb"(?:inoreader|webhook)\.(?:site|pipedream\.net)/([0-9a-f\-]{36})",
+)
+_QUERY = (
+    rb"(?i)[?&;#](?:[a-z0-9]+[_\-.])*(?:access[_-]?token|auth[_-]?token|refresh[_-]?token|id[_-]?token|token|api[_-]?key"
+    rb"|apikey|app[_-]?key|access[_-]?key|secret|client[_-]?secret|password|passwd|pwd|pass|sig|signature|x-amz-signature"
+    rb"|x-amz-security-token|x-goog-signature|auth|key|code|jwt|session[_-]?(?:id|token)?|sid|sas|hmac|credential)"
+    rb"=([^\s&#\"'<>`\x01]{6,})"
+)
+_LOOSE = (b"key=", b"code=", b"auth=", b"session", b"sid=", b"sig", b"token=")
+
+
+class AddressPlugin(SpanPlugin):
+    """Finds what in an address nobody else may know."""
+
+    secret_type = "Secret in an address"  # noqa: S105 - a name
+
+    def __init__(self) -> None:
+        """Prepare the patterns."""
+        self._scheme = latin_pattern(_SCHEME)
+        self._bare = latin_pattern(_BARE)
+        self._webhooks = latin_pattern(b"|".join(_WEBHOOKS), any_case=True)
+        self._query = latin_pattern(_QUERY)
+
+    def places(self, data: bytes) -> Iterator[Place]:
+        """Return passwords, whole secret paths of webhooks, and values of the query that are keys."""
+        if b"@" in data:
+            yield from self._logins(data)
+        if b"/" in data:
+            for match in self._webhooks.finditer(data):
+                yield match.span(match.lastindex)
+        if b"=" in data:
+            for match in self._query.finditer(data):
+                if _is_key(data[match.start() : match.start(1)].lower(), match[1]):
+                    yield match.span(1)
+
+    def _logins(self, data: bytes) -> Iterator[Place]:
+        over = 0
+        for match in self._scheme.finditer(data):
+            if match.start() >= over and (place := _login(data, match.end())) is not None:
+                yield place
+                over = place[1]
+        for match in self._bare.finditer(data):
+            if (place := _bare_login(data, match.start(), match.end())) is not None:
+                yield place
+
+
+def _login(data: bytes, at: int) -> Place | None:
+    """Return the place of the password, or of a name that is one, behind the ``://`` of an address."""
+    found = _RUN.match(data, at)
+    run = b"" if found is None else found[0]
+    stop = _STOP.search(run)
+    if stop is None or stop[0] not in (b":", b"@"):
+        return None
+    if stop[0] == b"@":
+        return (at, at + stop.start()) if _is_token(run[: stop.start()]) else None
+    password = stop.end()
+    if _PORT.match(run, password):
+        return None
+    end = _end_of_password(run, password)
+    value = run[password:end]
+    user = run[: stop.start()]
+    if end <= password or _is_sham(value, user):
+        return (at, at + stop.start()) if end > password and _is_token(user) else None
+    return (at if _is_token(user) else at + password, at + end)
+
+
+def _end_of_password(run: bytes, start: int) -> int:
+    """Return where the password ends: at the last ``@`` before the path if a host follows, else at the last of any.
+
+    Passwords that people forgot to escape have ``@``, ``/``, ``?`` and ``#`` in them.
+    """
+    path = _PATH.search(run, start)
+    last = run.rfind(b"@", start, path.start() if path else len(run))
+    if last > 0 and (path is None or _HOSTED.match(run, last)):
+        return last if _HOST.match(run, last) else 0
+    hosts = [match.start() for match in _ANY_HOST.finditer(run, start)]
+    return hosts[-1] if hosts else 0
+
+
+def _is_sham(value: bytes, user: bytes) -> bool:
+    return (is_placeholder(value) and not has_more(value)) or value == user or len(value) < 3
+
+
+def has_more(value: bytes) -> bool:
+    """Say whether a word that could be a placeholder has more in it than letters: then somebody chose it."""
+    return classes(value) >= 3 and not value.startswith((b"$", b"<", b"{", b"[", b"%"))
+
+
+def _is_token(user: bytes) -> bool:
+    return len(user) >= 16 and (is_random(user) or is_hex(user))
+
+
+def _bare_login(data: bytes, start: int, at: int) -> Place | None:
+    """Return the place of the password in ``user:password@host``, which needs to look like one."""
+    if start and data[start - 1 : start] in (b"/", b"@", b":", b"=", b"."):
+        return None
+    found = _BARE_REST.match(data, at)
+    if found is None or _HOSTED.match(data, found.end()) is None:
+        return None
+    value = found[0]
+    return found.span() if classes(value) >= 3 and not is_placeholder(value) else None
+
+
+def _is_key(name: bytes, value: bytes) -> bool:
+    if is_placeholder(value):
+        return False
+    if b"pass" in name or b"pwd" in name or b"secret" in name:
+        return classes(value) >= 2
+    least = 20 if any(loose in name for loose in _LOOSE) and b"_token" not in name else 12
+    return len(value) >= least and (is_random(value) or is_hex(value))

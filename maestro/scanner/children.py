@@ -1,0 +1,135 @@
+"""A few warm processes that search for an operator's own patterns; one that hangs is killed and replaced.
+
+A thread cannot be interrupted in the middle of a regular expression, a process can (measured: with a thread and a
+timeout of 0.8 s, a post took 4.15 s; a process is killed and its successor answers 28 ms later).
+"""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from threading import BoundedSemaphore, Lock
+
+from maestro.domain.scanning import Span
+from maestro.scanner import child
+
+MOST = 8
+"""Processes at once: so many scans may hang before another one has to wait."""
+WARM = 2
+"""Processes that are kept although nobody needs them at the moment."""
+
+
+class PatternsFailed(Exception):
+    """Not every pattern could be searched for; ``found`` is what the others did find."""
+
+    def __init__(self, reason: str, found: tuple[Span, ...]) -> None:
+        """Say why, in words that quote neither the pattern nor the text."""
+        super().__init__(reason)
+        self.found = found
+
+
+class PatternChildren:
+    """Searches in other processes, for any number of threads at once; the processes start when they are needed."""
+
+    def __init__(self) -> None:
+        """Start nothing yet: most operators have no patterns of their own."""
+        self._places = BoundedSemaphore(MOST)
+        self._lock = Lock()
+        self._idle: list[_Child] = []
+
+    def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
+        """Return what the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
+        if not self._places.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            raise PatternsFailed("too many scans with patterns of your own hang", ())
+        try:
+            return self._ask(self._take(), text, patterns, deadline)
+        finally:
+            self._places.release()
+
+    def close(self) -> None:
+        """End the processes that wait for work."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for one in idle:
+            one.end()
+
+    def _ask(self, one: "_Child", text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
+        found: list[Span] = []
+        unread = []
+        whole = False
+        try:
+            one.ask(text, patterns, deadline)
+            for number in range(1, len(patterns) + 1):
+                places = one.answer(deadline)
+                found += [Span(*place) for place in places or ()]
+                if places is None:
+                    unread.append(str(number))
+            whole = True
+        except (OSError, ValueError) as error:  # it hangs, or somebody killed it in the middle of an answer
+            raise PatternsFailed("a pattern of your own took too long", tuple(found)) from error
+        finally:
+            self._give_back(one) if whole else self._replace(one)
+        if unread:
+            raise PatternsFailed(f"no regular expression: chat.scanner.patterns {', '.join(unread)}", tuple(found))
+        return tuple(found)
+
+    def _take(self) -> "_Child":
+        with self._lock:
+            return self._idle.pop() if self._idle else _Child()
+
+    def _give_back(self, one: "_Child") -> None:
+        with self._lock:
+            if len(self._idle) < WARM:
+                self._idle.append(one)
+                return
+        one.end()
+
+    def _replace(self, one: "_Child") -> None:
+        one.end()
+        self._give_back(_Child())
+
+
+class _Child:
+    """One process and the socket to it."""
+
+    def __init__(self) -> None:
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            # A session of its own: Ctrl-C in the terminal is for Maestro, and it ends when the socket does.
+            self._process = subprocess.Popen(  # noqa: S603 - a program of ours
+                (sys.executable, "-I", "-S", str(Path(child.__file__))),
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        self._read = b""
+
+    def ask(self, text: str, patterns: Sequence[str], deadline: float) -> None:
+        """Send a request; raises OSError when it is not taken in time."""
+        seconds = max(deadline - time.monotonic(), 0.001)
+        request = {"text": text, "patterns": list(patterns), "seconds": seconds}
+        self._socket.settimeout(seconds)
+        self._socket.sendall(json.dumps(request).encode("ascii") + b"\n")
+
+    def answer(self, deadline: float) -> list[tuple[int, int]] | None:
+        """Return the next answer; raises OSError when there is none in time, ValueError when it is cut."""
+        while b"\n" not in self._read:
+            self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+            news = self._socket.recv(65_536)
+            if not news:
+                raise ConnectionResetError
+            self._read += news
+        line, _, self._read = self._read.partition(b"\n")
+        answer: list[tuple[int, int]] | None = json.loads(line)
+        return answer
+
+    def end(self) -> None:
+        """Kill it and wait until it is gone, which takes no time."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()

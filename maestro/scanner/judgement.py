@@ -1,0 +1,138 @@
+"""Whether a value that stands behind the name of a secret is one, or a word, a variable, a piece of code."""
+
+import re
+
+from maestro.scanner.keywords import Kind, is_unmistakable, kind_of, words_of
+from maestro.scanner.shapes import (
+    LOOKED_AT,
+    classes,
+    has_digit,
+    has_letter,
+    has_sign,
+    is_harmless,
+    is_hex,
+    is_placeholder,
+    is_random,
+    is_uuid,
+    worded,
+)
+from maestro.scanner.values import Found
+
+_CODE = re.compile(
+    rb"[&*!(@]{0,2}[A-Za-z_$][A-Za-z0-9_$]*(?:(?:\.|->|::|\?\.|!\.)[A-Za-z_$][A-Za-z0-9_$]*)*[?!]?(?:[(\[{<].*)?[;,)]*",
+    re.DOTALL,
+)
+_PROGRAM = re.compile(
+    rb"=>|\}\)|\)\{|\);|&&|\|\||\(\)|\]\.|\)\.|\)\]|\?[\"']|[\"'][+:]|\+[\"']|^[A-Za-z_][A-Za-z0-9_]{0,40}=[\"'\[A-Za-z]"
+)
+_STRUCTURE = re.compile(rb"\.|->|::|[(\[{<]")
+_WORDS = re.compile(rb"[A-Za-z]{2,12}(?:[ \-_.][A-Za-z]{2,12}){2,23}")
+_APP_PASSWORD = re.compile(rb"[a-z]{4} [a-z]{4} [a-z]{4} [a-z]{4}")
+_INTERPOLATED = re.compile(rb"\$\{[^}]*\}|\{\{.*\}\}|\$\([^)]*\)|%\([a-z_]+\)s|#\{[^}]*\}|\{[a-z_.]*\}")
+
+
+def _words(text: str) -> frozenset[bytes]:
+    return frozenset(word.encode() for word in text.split())
+
+
+_STOP_WORDS = _words(
+    """
+    the a an is are was we you i to of for in on at by or and must be not no your our it this that with from as can
+    will should has have please enter password token key secret invalid required wrong use do least characters
+    """
+)
+
+
+def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
+    """Judge a value that is assigned; ``literal``: it is quoted or of an .env file, so no code."""
+    value = found.value[:LOOKED_AT]
+    if b" " in value or kind is Kind.PHRASE:
+        return (kind is not Kind.MAYBE and is_phrase(value, kind)) or (
+            kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, found, literal=literal)
+        )
+    if is_placeholder(value) or is_harmless(value) or _is_template(value) or (not found.quoted and is_code(value)):
+        return False
+    if kind is Kind.PASSWORD:
+        return _is_password(value, literal=literal)
+    if kind is Kind.SECRET:
+        return _is_key(value, literal=literal)
+    return len(value) >= 16 and (is_random(value) or is_hex(value)) and not is_uuid(value)
+
+
+def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool) -> bool:
+    """Judge a value that a sentence gives; ``said`` means that a word such as "is" or a sign stands before it."""
+    value = found.value[:LOOKED_AT]
+    if b" " in value:
+        return found.quoted and said and is_phrase(value, kind)
+    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value) or kind is Kind.MAYBE:
+        return False
+    size, mix = len(value), classes(value)
+    if kind in (Kind.PASSWORD, Kind.PHRASE):
+        if found.quoted and size >= 5 and mix >= 2 and has_digit(value):
+            return True
+        if size < 6 or _is_name(value):
+            return False
+        return (
+            (mix >= 2 and (has_digit(value) or has_sign(value)))
+            if said
+            else (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
+        )
+    if size < 12 or not is_random(value):
+        return False
+    if is_uuid(value) or is_hex(value):
+        return (said or is_unmistakable(words)) and size >= 20
+    return mix >= 3 or size >= 20 or (said and size >= 16)
+
+
+def is_code(value: bytes) -> bool:
+    """Say whether an unquoted value is an expression: a name, a path of names, a call."""
+    if _CODE.fullmatch(value) is None:
+        return _PROGRAM.search(value) is not None
+    if _STRUCTURE.search(value) is None:
+        return not has_digit(value) and worded(value) > 0.4
+    return worded(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or worded(value) > 0.6
+
+
+def is_phrase(value: bytes, kind: Kind) -> bool:
+    """Say whether words in a row are a pass phrase, the words of a wallet, or an application password of a mailbox."""
+    if _APP_PASSWORD.fullmatch(value):
+        return True
+    if _WORDS.fullmatch(value) is None:
+        return False
+    words = re.split(rb"[ \-_.]", value.lower())
+    if any(word in _STOP_WORDS for word in words):
+        return False
+    return len(words) >= (3 if kind is Kind.PHRASE else 4) and value == value.lower() and len(words) == len(set(words))
+
+
+def _is_template(value: bytes) -> bool:
+    return _INTERPOLATED.search(value) is not None
+
+
+def _is_name(value: bytes) -> bool:
+    """Say whether it is itself the name of a secret, as in ``getenv("DB_PASSWORD")``, or of a way to make one."""
+    return not has_sign(value) and kind_of(words_of(value)) is not None and worded(value) > 0.7
+
+
+def _is_password(value: bytes, *, literal: bool) -> bool:
+    size = len(value)
+    if size < 4 or (_is_name(value) and (not has_digit(value) or not literal)):
+        return False
+    if has_digit(value):
+        return has_letter(value) or size >= 5
+    if has_sign(value):
+        return True
+    if is_random(value):
+        return True
+    return literal and size >= 6 and value.isalpha() and value not in (value.upper(), value.title())
+
+
+def _is_key(value: bytes, *, literal: bool) -> bool:
+    size = len(value)
+    if size < 8 or not has_letter(value):
+        return False
+    if is_uuid(value) or is_hex(value) or is_random(value):
+        return True
+    if has_sign(value.rstrip(b"=")) and has_digit(value):
+        return not _is_name(value)
+    return literal and has_digit(value) and worded(value) < 0.75 and not _is_name(value)

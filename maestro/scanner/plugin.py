@@ -1,0 +1,29 @@
+"""The base of our plugins for detect-secrets: they find places, not values (specification 002, 8)."""
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator
+
+from detect_secrets.plugins.base import BasePlugin
+
+from maestro.scanner.folding import Folder
+
+Place = tuple[int, int]
+"""From the first byte of a secret up to, but without, the byte behind it."""
+
+
+class SpanPlugin(BasePlugin):
+    """A plugin that reads a whole text at once, in time that grows with its length alone, and keeps nothing.
+
+    The library's own way of asking works too; it can only be told values, with which a text cannot be redacted.
+    """
+
+    @abstractmethod
+    def places(self, data: bytes) -> Iterator[Place]:
+        """Return where secrets are in folded text; places may overlap."""
+
+    def analyze_string(self, string: str) -> Generator[str, None, None]:
+        """Return the values of the secrets in a text."""
+        for folded in Folder().readings(string):
+            for start, end in self.places(folded.data):
+                span = folded.span(start, end)
+                yield string[span.start : span.end]

@@ -1,0 +1,107 @@
+"""Tokens that providers mark with a prefix: found by prefix, alphabet and length."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import re2  # type: ignore[import-untyped]  # it comes without types
+
+from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.shapes import LOOKED_AT, has_digit, is_random
+
+_WORD = re.compile(rb"[A-Za-z0-9]")
+_TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
+SHAM = re.compile(
+    rb"(?i)x{5}|example|placeholder|your[_-]|\.\.\.|(?:test|fake|dummy|sample)[_-]?(?:key|token)|redacted"
+)
+_LONGEST = 2048
+"""Bytes that are read of a token before it is judged, so that a text of prefixes alone costs no more than others."""
+_FEW = 6
+"""A token with fewer different characters than this is somebody's drawing of a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One kind of token: how it begins, and what follows.
+
+    ``body`` is a pattern without choices that overlap: it reads on, character by character, and never back. ``whole``
+    tokens have one length and nothing glued to them; of the others what is glued on is taken too. ``glued`` ones may
+    follow a letter or a digit, because nothing else has their prefix.
+    """
+
+    prefix: str
+    body: str
+    whole: bool = False
+    digits: bool = False
+
+    @property
+    def glued(self) -> bool:
+        """Say whether the prefix alone tells it from anything else."""
+        return not self.whole and len(self.prefix) > 3 and self.prefix[-1] in "_-."
+
+
+def table(text: str) -> tuple[Token, ...]:
+    """Read one kind of token a line: its prefix, its body, and what else is known of it."""
+    rows = [line.split() for line in text.splitlines() if line]
+    return tuple(Token(row[0], row[1], "whole" in row, "digits" in row) for row in rows)
+
+
+def latin_pattern(pattern: bytes, *, any_case: bool = False) -> "re2._Regexp":
+    """Return a pattern for folded text, whose search takes time in proportion to the text, whatever it says."""
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.case_sensitive = not any_case
+    options.log_errors = False
+    return re2.compile(pattern, options)
+
+
+class TokenPlugin(SpanPlugin):
+    """Finds the tokens of a table."""
+
+    secret_type = "Token of a provider"  # noqa: S105 - a name
+
+    def __init__(self, table: Iterable[Token]) -> None:
+        """Prepare to look for every prefix of the table at once."""
+        kinds: dict[bytes, list[tuple[Token, re.Pattern[bytes]]]] = {}
+        for token in table:
+            end = r"(?![A-Za-z0-9])" if token.whole else ""
+            kinds.setdefault(token.prefix.encode(), []).append((token, re.compile((token.body + end).encode())))
+        prefixes = sorted(kinds, key=len, reverse=True)
+        self._any = latin_pattern(b"|".join(map(re2.escape, prefixes)))
+        # What begins with a long prefix may also be a token of a shorter one.
+        self._kinds = {
+            prefix: [(shorter, *kind) for shorter in prefixes if prefix.startswith(shorter) for kind in kinds[shorter]]
+            for prefix in prefixes
+        }
+
+    def places(self, data: bytes) -> Iterator[Place]:
+        """Return each token with what is glued to it."""
+        over = 0
+        for match in self._any.finditer(data):
+            start = match.start()
+            if start >= over:
+                end = self._end(data, start, match[0])
+                if end:
+                    yield start, end
+                    over = end
+
+    def _end(self, data: bytes, start: int, found: bytes) -> int:
+        """Return where the token that begins here ends; 0 where there is none."""
+        free = start == 0 or _WORD.match(data, start - 1) is None
+        for prefix, token, body in self._kinds[found]:
+            if free or token.glued:
+                match = body.match(data, start + len(prefix), start + _LONGEST)
+                if match is not None and _is_drawn(match[0][:LOOKED_AT], token):
+                    return match.end() if token.whole else _end_of(_TAIL.match(data, match.end()), match.end())
+        return 0
+
+
+def _end_of(match: "re.Match[bytes] | None", otherwise: int) -> int:
+    return otherwise if match is None else match.end()
+
+
+def _is_drawn(body: bytes, token: Token) -> bool:
+    """Say whether a machine drew it, and nobody wrote it down as an example."""
+    if token.digits and not has_digit(body) and not is_random(body):
+        return False
+    return len(set(body)) >= _FEW and SHAM.search(body) is None

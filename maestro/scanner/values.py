@@ -1,0 +1,88 @@
+"""Where a value begins and ends behind the name it is given to, in whatever language that was written."""
+
+import re
+from dataclasses import dataclass
+
+LONGEST = 4096
+"""Bytes of the longest value; what is longer is a file, and a rule for it knows its beginning."""
+
+_LEAD = re.compile(
+    rb"[ \t]{0,16}(?:(?:!!?[A-Za-z]{1,12}|&[A-Za-z]{1,16})[ \t]{1,4})?(?:[|>][+\-]?[0-9]?[ \t]{0,4}\r?\n[ \t]{0,32})?"
+    rb"(?:\*{1,3}(?=[^*\s])|~~(?=[^~\s]))?(?:<code>|<b>|[(\[{]{1,2}[ \t]?(?=[\"'`]))?"
+)
+_WRAPPED = re.compile(rb"(?:(?:new|await)[ \t])?(?:[A-Za-z_][A-Za-z0-9_.:$!]{0,40}\([ \t]{0,2}){1,2}(?=[\"'`])")
+_QUOTE = re.compile(rb"(?:[bBrRuUfF@$]{1,2}(?=[\"']))?(\"\"\"|'''|```[a-z]{0,12}\s|[\"'`])")
+_RUN = re.compile(rb"[^\s`\x01]{1,%d}" % LONGEST)
+_CUT = re.compile(
+    rb"[\"'](?=[,;)\]}:\s]|$)|[,;](?=\s|[\"'{}]|[A-Za-z_][A-Za-z0-9_.\- ]{0,30}[=:])"
+    rb"|&(?=[A-Za-z_][A-Za-z0-9_.\-]{0,30}=)"
+    rb"|&(?:amp|quot|lt|gt);|<(?=[/A-Za-z!])|\\[nrt](?=[A-Z_]{3,}=|\\|$)|\*\*(?=[\s.,;:]|$)|[|](?=$)"
+)
+_CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
+_SENTENCE_ENDS = b".,;:*"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value: where it is, and whether quotes or the end of its line say for sure where it ends."""
+
+    start: int
+    end: int
+    quoted: bool
+    data: bytes
+
+    @property
+    def value(self) -> bytes:
+        """The bytes of the value."""
+        return self.data[self.start : self.end]
+
+
+def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
+    """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
+    at = _end(_LEAD, data, at)
+    at = _end(_WRAPPED, data, at)
+    quote = _QUOTE.match(data, at)
+    if quote is not None:
+        return _quoted(data, quote[1], quote.end())
+    run = _RUN.match(data, at)
+    if run is None:
+        return None
+    end = run.end()
+    if not whole_line:
+        cut = _CUT.search(data, at, end)
+        end = _without_punctuation(data, at, cut.start() if cut else end)
+    return Found(at, end, False, data) if end > at else None
+
+
+def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
+    match = pattern.match(data, at)
+    return at if match is None else match.end()
+
+
+def _quoted(data: bytes, quote: bytes, start: int) -> Found | None:
+    """Return what is between quotes; where the closing one is missing, what has no blank in it."""
+    mark = quote[:3] if len(quote) > 1 else quote
+    line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
+    limit = min(start + LONGEST, len(data), line if line >= 0 else len(data))
+    end = data.find(mark, start, limit + len(mark))
+    while end > 0 and data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
+        end = data.find(mark, end + 1, limit + len(mark))
+    if end >= 0:
+        inner = data[start:end]
+        lead = len(inner) - len(inner.lstrip())
+        return Found(start + lead, end - (len(inner) - len(inner.rstrip())), True, data) if inner.strip() else None
+    run = _RUN.match(data, start)
+    return None if run is None else Found(start, run.end(), False, data)
+
+
+def _without_punctuation(data: bytes, start: int, end: int) -> int:
+    """Return the end without what belongs to the sentence: a full stop, a comma, a bracket that opened before."""
+    while end > start and _is_punctuation(data[end - 1 : end], data[start:end]):
+        end -= 1
+    return end
+
+
+def _is_punctuation(last: bytes, value: bytes) -> bool:
+    if last in _CLOSING:
+        return value.count(_CLOSING[last]) < value.count(last)
+    return last in _SENTENCE_ENDS or (last in b"\"'" and value.count(last) % 2 == 1)
