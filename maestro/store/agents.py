@@ -8,6 +8,7 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
@@ -20,6 +21,8 @@ class Agents(Repository):
         AgentChannel.channel == bindparam("channel"),
     )
 
+    _BY_ID = Prepared(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
+
     def all(self) -> Sequence[Agent]:
         """Return every agent by slug."""
         return self._session.exec(select(Agent).order_by(Agent.slug)).all()
@@ -31,6 +34,13 @@ class Agents(Repository):
     def get(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist."""
         agent = self._session.get(Agent, agent_id)
+        if agent is None:
+            raise NotFound(f"agent {agent_id} does not exist")
+        return agent
+
+    def read(self, agent_id: int | None) -> Agent:
+        """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        agent = self._read(self._BY_ID, Agent, agent_id=agent_id)
         if agent is None:
             raise NotFound(f"agent {agent_id} does not exist")
         return agent

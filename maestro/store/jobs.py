@@ -12,6 +12,7 @@ from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import NotFound, WaitReason
 from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, JobStep, StepState, Wait
 from maestro.domain.messages import LaneKey
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 HOLDS_A_PLACE = (JobStatus.PENDING, JobStatus.RUNNING)
@@ -89,6 +90,7 @@ class Jobs(Repository):
         )
     )
     _LAST_TURN = select(func.max(Job.turn))
+    _BY_ID = Prepared(select(Job).where(col(Job.id) == bindparam("job_id")))
     _STANDING = select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
 
     def add(self, job: Job) -> Job:
@@ -102,6 +104,13 @@ class Jobs(Repository):
     def get(self, job_id: str) -> Job:
         """Return a job that must exist; raises ``NotFound``."""
         job = self._session.get(Job, job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return job
+
+    def read(self, job_id: str) -> Job:
+        """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        job = self._read(self._BY_ID, Job, job_id=job_id)
         if job is None:
             raise NotFound(f"job {job_id} does not exist")
         return job

@@ -6,8 +6,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
-from sqlmodel import Session
-
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.busy import INTERRUPTED, interrupted
@@ -42,6 +40,7 @@ from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.questions import Questions
 from maestro.store.removals import Removals
+from maestro.store.repository import Link
 from maestro.store.requests import Requests
 from maestro.store.routes import Routes
 from maestro.store.schedules import Schedules
@@ -57,9 +56,9 @@ Done = TypeVar("Done")
 class Transaction:
     """One transaction; ``now`` is the same for everything in it."""
 
-    def __init__(self, session: Session, now: datetime) -> None:
+    def __init__(self, link: Link, now: datetime) -> None:
         self.now = now
-        self._session = session
+        self._link = link
 
     def close_job(self, job_id: str, ending: Ending) -> bool:
         """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended.
@@ -106,10 +105,11 @@ class Transaction:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Take back what the block did, and only that, when it raises."""
-        self._session.flush()
-        with self._session.begin_nested():
+        session = self._link.session
+        session.flush()
+        with session.begin_nested():
             yield
-            self._session.flush()
+            session.flush()
 
     def attempt(self, wish: Callable[[], Done]) -> Done | MaestroError:
         """Do something, or nothing of it: return instead the error that says what does not fit and how to mend it."""
@@ -122,179 +122,179 @@ class Transaction:
     @cached_property
     def inbox(self) -> Inbox:
         """Received messages."""
-        return Inbox(self._session, self.now)
+        return Inbox(self._link, self.now)
 
     @cached_property
     def jobs(self) -> Jobs:
         """Jobs and their places in lanes."""
-        return Jobs(self._session, self.now)
+        return Jobs(self._link, self.now)
 
     @cached_property
     def steps(self) -> Steps:
         """The journal of every job's steps."""
-        return Steps(self._session, self.now)
+        return Steps(self._link, self.now)
 
     @cached_property
     def agents(self) -> AgentEdits:
         """Agents and their channels."""
-        return AgentEdits(self._session, self.now)
+        return AgentEdits(self._link, self.now)
 
     @cached_property
     def clients(self) -> Clients:
         """Who pays."""
-        return Clients(self._session, self.now)
+        return Clients(self._link, self.now)
 
     @cached_property
     def conversations(self) -> Conversations:
         """Conversations and messages."""
-        return Conversations(self._session, self.now)
+        return Conversations(self._link, self.now)
 
     @cached_property
     def merges(self) -> Merges:
         """Messages that are answered together."""
-        return Merges(self._session, self.now)
+        return Merges(self._link, self.now)
 
     @cached_property
     def conversation_lists(self) -> ConversationLists:
         """Conversations and what was said in them, for people."""
-        return ConversationLists(self._session, self.now)
+        return ConversationLists(self._link, self.now)
 
     @cached_property
     def removals(self) -> Removals:
         """What is deleted for good."""
-        return Removals(self._session, self.now)
+        return Removals(self._link, self.now)
 
     @cached_property
     def media(self) -> Media:
         """Files that came with messages."""
-        return Media(self._session, self.now)
+        return Media(self._link, self.now)
 
     @cached_property
     def memory(self) -> Memory:
         """What agents remember."""
-        return Memory(self._session, self.now)
+        return Memory(self._link, self.now)
 
     @cached_property
     def memory_edits(self) -> MemoryEdits:
         """What agents remember, for operators."""
-        return MemoryEdits(self._session, self.now)
+        return MemoryEdits(self._link, self.now)
 
     @cached_property
     def compactions(self) -> Compactions:
         """What compactions took away and left behind."""
-        return Compactions(self._session, self.now)
+        return Compactions(self._link, self.now)
 
     @cached_property
     def prompts(self) -> Prompts:
         """Prompts as references, and their parts."""
-        return Prompts(self._session, self.now)
+        return Prompts(self._link, self.now)
 
     @cached_property
     def calls(self) -> Calls:
         """Model calls."""
-        return Calls(self._session, self.now)
+        return Calls(self._link, self.now)
 
     @cached_property
     def deliveries(self) -> Deliveries:
         """What goes out."""
-        return Deliveries(self._session, self.now)
+        return Deliveries(self._link, self.now)
 
     @cached_property
     def people(self) -> People:
         """Tickets, channels and uploads of the web connector."""
-        return People(self._session, self.now)
+        return People(self._link, self.now)
 
     @cached_property
     def owners(self) -> Owners:
         """Whose word always counts."""
-        return Owners(self._session, self.now)
+        return Owners(self._link, self.now)
 
     @cached_property
     def audit(self) -> Audit:
         """Who did what."""
-        return Audit(self._session, self.now)
+        return Audit(self._link, self.now)
 
     @cached_property
     def browse(self) -> Browse:
         """What operators look at."""
-        return Browse(self._session, self.now)
+        return Browse(self._link, self.now)
 
     @cached_property
     def figures(self) -> Figures:
         """What monitoring counts."""
-        return Figures(self._session, self.now)
+        return Figures(self._link, self.now)
 
     @cached_property
     def accounts(self) -> Accounts:
         """Accounts at model providers."""
-        return Accounts(self._session, self.now)
+        return Accounts(self._link, self.now)
 
     @cached_property
     def usage(self) -> UsageLog:
         """What calls took and cost."""
-        return UsageLog(self._session, self.now)
+        return UsageLog(self._link, self.now)
 
     @cached_property
     def budgets(self) -> Budgets:
         """What was spent and is reserved."""
-        return Budgets(self._session, self.now)
+        return Budgets(self._link, self.now)
 
     @cached_property
     def tool_runs(self) -> ToolRuns:
         """Tool calls."""
-        return ToolRuns(self._session, self.now)
+        return ToolRuns(self._link, self.now)
 
     @cached_property
     def questions(self) -> Questions:
         """Questions to people."""
-        return Questions(self._session, self.now)
+        return Questions(self._link, self.now)
 
     @cached_property
     def ignored(self) -> Ignored:
         """What was dropped at the door."""
-        return Ignored(self._session, self.now)
+        return Ignored(self._link, self.now)
 
     @cached_property
     def routes(self) -> Routes:
         """What routing decides by."""
-        return Routes(self._session, self.now)
+        return Routes(self._link, self.now)
 
     @cached_property
     def pairings(self) -> Pairings:
         """People whom operators let in, and codes."""
-        return Pairings(self._session, self.now)
+        return Pairings(self._link, self.now)
 
     @cached_property
     def skills(self) -> Skills:
         """All skills."""
-        return Skills(self._session, self.now)
+        return Skills(self._link, self.now)
 
     @cached_property
     def schedules(self) -> Schedules:
         """What is to run when."""
-        return Schedules(self._session, self.now)
+        return Schedules(self._link, self.now)
 
     @cached_property
     def actions(self) -> Actions:
         """All actions."""
-        return Actions(self._session, self.now)
+        return Actions(self._link, self.now)
 
     @cached_property
     def delegations(self) -> Delegations:
         """Delegation jobs and their delegators."""
-        return Delegations(self._session, self.now)
+        return Delegations(self._link, self.now)
 
     @cached_property
     def colleagues(self) -> Colleagues:
         """Agents that a task may be passed to."""
-        return Colleagues(self._session, self.now)
+        return Colleagues(self._link, self.now)
 
     @cached_property
     def requests(self) -> Requests:
         """What models were asked, for people."""
-        return Requests(self._session, self.now)
+        return Requests(self._link, self.now)
 
     @cached_property
     def versions(self) -> AgentVersions:
         """The history of every agent."""
-        return AgentVersions(self._session, self.now)
+        return AgentVersions(self._link, self.now)

@@ -140,7 +140,7 @@ class CrashingStore(Store):
             calls = _noted(tx)
             before = _changes(tx)
             yield tx
-            tx._session.flush()
+            tx._link.flush()
             if _changes(tx) > before:
                 name = transaction_name(calls)
                 self._fuse.reach(f"before {name}")
@@ -170,9 +170,7 @@ def _noted(tx: Transaction) -> list[Call]:
 
 
 def _changes(tx: Transaction) -> int:
-    connection: Any = tx._session.connection().connection.dbapi_connection
-    changes: int = connection.total_changes
-    return changes
+    return tx._link.driver.total_changes
 
 
 class _Noting:

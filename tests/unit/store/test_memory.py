@@ -249,7 +249,7 @@ def test_the_index_follows_every_change(rows: JobRows) -> None:
 def whole(rows: JobRows) -> None:
     """Let FTS5 compare its index with the facts; it raises when they differ."""
     with rows.store.view() as tx:
-        path = tx._session.connection().exec_driver_sql("PRAGMA database_list").one()[2]
+        path = tx._link.connection.exec_driver_sql("PRAGMA database_list").one()[2]
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('integrity-check', 1)")
 
