@@ -8,8 +8,9 @@ import typer
 
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.cli.checked import fits, made
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import lines, plain
 from maestro.domain.columns import LARGEST
@@ -43,7 +44,7 @@ What a compaction took away from the models is still shown here. All of this wor
 Number = Annotated[str, typer.Argument(metavar="ID", help="Its number, as `maestro conversations list` shows it.")]
 Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 class Shown(Value):
@@ -62,7 +63,7 @@ class Deleted(Value):
 
 @app.command("list")
 def list_conversations(
-    ctx: typer.Context,
+    given: Given,
     agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
     platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
     channel: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this channel.")] = None,
@@ -71,80 +72,64 @@ def list_conversations(
     text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
     limit: Limit = LIMIT,
     cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """List conversations, the one that was spoken in last first."""
     wanted = made(ConversationFilter, agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
     after = _mark(cursor)
-    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+    with opened(given) as found, found.store.view() as tx:
         rows, following = tx.conversation_lists.page(wanted, after, limit)
     page = ConversationPage(items=tuple(map(conversation_view, rows)), next=following.encode() if following else None)
-    write(page, _listing(page), as_json)
+    write(page, _listing(page), given.as_json)
 
 
 @app.command()
 def show(
-    ctx: typer.Context,
+    given: Given,
     number: Number,
     limit: Limit = LIMIT,
     cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Show a conversation and what was said in it, oldest first."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+    with opened(given) as found, found.store.view() as tx:
         detail = conversation_detail(tx.conversation_lists.record(_parsed(number)))
         said, following = tx.conversation_lists.said(detail.id, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
-    write(Shown(conversation=detail, messages=page), _portrait(detail, page), as_json)
+    write(Shown(conversation=detail, messages=page), _portrait(detail, page), given.as_json)
 
 
 @app.command()
 def search(
-    ctx: typer.Context,
+    given: Given,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of what was said.")],
     limit: Limit = LIMIT,
     cursor: Annotated[
         int | None, typer.Option(min=1, max=LARGEST, help="Go on before the message with this number.")
     ] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Find what was said in any conversation, newest first."""
     wanted = fits(SearchText, text)
-    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+    with opened(given) as found, found.store.view() as tx:
         said, following = tx.conversation_lists.containing(wanted, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
-    write(page, _found(page), as_json)
+    write(page, _found(page), given.as_json)
 
 
 @app.command()
 def delete(
-    ctx: typer.Context,
+    given: Given,
     number: Number,
     facts: Annotated[bool, typer.Option("--facts", help="Forget what was learned in it, too.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as found:
+    with opened(given) as found:
         with found.store.view() as tx:
             doomed = conversation_detail(tx.conversation_lists.record(_parsed(number)))
         if not yes:
             count = doomed.message_count + doomed.archived_count
             typer.confirm(f"Delete conversation {doomed.id} with its {count} messages for good?", abort=True, err=True)
         StoreConversationControl(found.store, found.loaded.settings.data_dir).delete(doomed.id, ACTOR, facts=facts)
-    write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], as_json)
+    write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], given.as_json)
 
 
 def _parsed(number: str) -> int:
