@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.inbox import InboxRow
@@ -26,6 +25,7 @@ from maestro.store.conversation_lists import ConversationLists
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
+from maestro.store.editions import Editions
 from maestro.store.figures import Figures
 from maestro.store.ignored import Ignored
 from maestro.store.inbox import Inbox
@@ -51,10 +51,101 @@ from maestro.store.usage import UsageLog
 from maestro.store.versions import AgentVersions
 
 Done = TypeVar("Done")
+Kind = TypeVar("Kind")
+
+
+class OnDemand(Generic[Kind]):
+    """A repository of a transaction, made when it is first asked for, without the lock of a ``cached_property``."""
+
+    def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, transaction: "Transaction", owner: type[Any]) -> Kind:
+        # Kept in the transaction itself, where Python looks first the next time.
+        made = transaction.__dict__[self._name] = self._kind(transaction._link, transaction.now)
+        return made
 
 
 class Transaction:
     """One transaction; ``now`` is the same for everything in it."""
+
+    inbox = OnDemand(Inbox)
+    """Received messages."""
+    jobs = OnDemand(Jobs)
+    """Jobs and their places in lanes."""
+    steps = OnDemand(Steps)
+    """The journal of every job's steps."""
+    agents = OnDemand(AgentEdits)
+    """Agents and their channels."""
+    clients = OnDemand(Clients)
+    """Who pays."""
+    conversations = OnDemand(Conversations)
+    """Conversations and messages."""
+    merges = OnDemand(Merges)
+    """Messages that are answered together."""
+    conversation_lists = OnDemand(ConversationLists)
+    """Conversations and what was said in them, for people."""
+    removals = OnDemand(Removals)
+    """What is deleted for good."""
+    media = OnDemand(Media)
+    """Files that came with messages."""
+    memory = OnDemand(Memory)
+    """What agents remember."""
+    memory_edits = OnDemand(MemoryEdits)
+    """What agents remember, for operators."""
+    compactions = OnDemand(Compactions)
+    """What compactions took away and left behind."""
+    prompts = OnDemand(Prompts)
+    """Prompts as references, and their parts."""
+    calls = OnDemand(Calls)
+    """Model calls."""
+    deliveries = OnDemand(Deliveries)
+    """What goes out."""
+    people = OnDemand(People)
+    """Tickets, channels and uploads of the web connector."""
+    owners = OnDemand(Owners)
+    """Whose word always counts."""
+    audit = OnDemand(Audit)
+    """Who did what."""
+    browse = OnDemand(Browse)
+    """What operators look at."""
+    figures = OnDemand(Figures)
+    """What monitoring counts."""
+    accounts = OnDemand(Accounts)
+    """Accounts at model providers."""
+    usage = OnDemand(UsageLog)
+    """What calls took and cost."""
+    budgets = OnDemand(Budgets)
+    """What was spent and is reserved."""
+    tool_runs = OnDemand(ToolRuns)
+    """Tool calls."""
+    questions = OnDemand(Questions)
+    """Questions to people."""
+    ignored = OnDemand(Ignored)
+    """What was dropped at the door."""
+    routes = OnDemand(Routes)
+    """What routing decides by."""
+    pairings = OnDemand(Pairings)
+    """People whom operators let in, and codes."""
+    skills = OnDemand(Skills)
+    """All skills."""
+    editions = OnDemand(Editions)
+    """Whether agents, skills and accounts are as they were."""
+    schedules = OnDemand(Schedules)
+    """What is to run when."""
+    actions = OnDemand(Actions)
+    """All actions."""
+    delegations = OnDemand(Delegations)
+    """Delegation jobs and their delegators."""
+    colleagues = OnDemand(Colleagues)
+    """Agents that a task may be passed to."""
+    requests = OnDemand(Requests)
+    """What models were asked, for people."""
+    versions = OnDemand(AgentVersions)
+    """The history of every agent."""
 
     def __init__(self, link: Link, now: datetime) -> None:
         self.now = now
@@ -118,183 +209,3 @@ class Transaction:
                 return wish()
         except (Conflict, Forbidden, InvalidEdit, NotFound) as error:
             return error
-
-    @cached_property
-    def inbox(self) -> Inbox:
-        """Received messages."""
-        return Inbox(self._link, self.now)
-
-    @cached_property
-    def jobs(self) -> Jobs:
-        """Jobs and their places in lanes."""
-        return Jobs(self._link, self.now)
-
-    @cached_property
-    def steps(self) -> Steps:
-        """The journal of every job's steps."""
-        return Steps(self._link, self.now)
-
-    @cached_property
-    def agents(self) -> AgentEdits:
-        """Agents and their channels."""
-        return AgentEdits(self._link, self.now)
-
-    @cached_property
-    def clients(self) -> Clients:
-        """Who pays."""
-        return Clients(self._link, self.now)
-
-    @cached_property
-    def conversations(self) -> Conversations:
-        """Conversations and messages."""
-        return Conversations(self._link, self.now)
-
-    @cached_property
-    def merges(self) -> Merges:
-        """Messages that are answered together."""
-        return Merges(self._link, self.now)
-
-    @cached_property
-    def conversation_lists(self) -> ConversationLists:
-        """Conversations and what was said in them, for people."""
-        return ConversationLists(self._link, self.now)
-
-    @cached_property
-    def removals(self) -> Removals:
-        """What is deleted for good."""
-        return Removals(self._link, self.now)
-
-    @cached_property
-    def media(self) -> Media:
-        """Files that came with messages."""
-        return Media(self._link, self.now)
-
-    @cached_property
-    def memory(self) -> Memory:
-        """What agents remember."""
-        return Memory(self._link, self.now)
-
-    @cached_property
-    def memory_edits(self) -> MemoryEdits:
-        """What agents remember, for operators."""
-        return MemoryEdits(self._link, self.now)
-
-    @cached_property
-    def compactions(self) -> Compactions:
-        """What compactions took away and left behind."""
-        return Compactions(self._link, self.now)
-
-    @cached_property
-    def prompts(self) -> Prompts:
-        """Prompts as references, and their parts."""
-        return Prompts(self._link, self.now)
-
-    @cached_property
-    def calls(self) -> Calls:
-        """Model calls."""
-        return Calls(self._link, self.now)
-
-    @cached_property
-    def deliveries(self) -> Deliveries:
-        """What goes out."""
-        return Deliveries(self._link, self.now)
-
-    @cached_property
-    def people(self) -> People:
-        """Tickets, channels and uploads of the web connector."""
-        return People(self._link, self.now)
-
-    @cached_property
-    def owners(self) -> Owners:
-        """Whose word always counts."""
-        return Owners(self._link, self.now)
-
-    @cached_property
-    def audit(self) -> Audit:
-        """Who did what."""
-        return Audit(self._link, self.now)
-
-    @cached_property
-    def browse(self) -> Browse:
-        """What operators look at."""
-        return Browse(self._link, self.now)
-
-    @cached_property
-    def figures(self) -> Figures:
-        """What monitoring counts."""
-        return Figures(self._link, self.now)
-
-    @cached_property
-    def accounts(self) -> Accounts:
-        """Accounts at model providers."""
-        return Accounts(self._link, self.now)
-
-    @cached_property
-    def usage(self) -> UsageLog:
-        """What calls took and cost."""
-        return UsageLog(self._link, self.now)
-
-    @cached_property
-    def budgets(self) -> Budgets:
-        """What was spent and is reserved."""
-        return Budgets(self._link, self.now)
-
-    @cached_property
-    def tool_runs(self) -> ToolRuns:
-        """Tool calls."""
-        return ToolRuns(self._link, self.now)
-
-    @cached_property
-    def questions(self) -> Questions:
-        """Questions to people."""
-        return Questions(self._link, self.now)
-
-    @cached_property
-    def ignored(self) -> Ignored:
-        """What was dropped at the door."""
-        return Ignored(self._link, self.now)
-
-    @cached_property
-    def routes(self) -> Routes:
-        """What routing decides by."""
-        return Routes(self._link, self.now)
-
-    @cached_property
-    def pairings(self) -> Pairings:
-        """People whom operators let in, and codes."""
-        return Pairings(self._link, self.now)
-
-    @cached_property
-    def skills(self) -> Skills:
-        """All skills."""
-        return Skills(self._link, self.now)
-
-    @cached_property
-    def schedules(self) -> Schedules:
-        """What is to run when."""
-        return Schedules(self._link, self.now)
-
-    @cached_property
-    def actions(self) -> Actions:
-        """All actions."""
-        return Actions(self._link, self.now)
-
-    @cached_property
-    def delegations(self) -> Delegations:
-        """Delegation jobs and their delegators."""
-        return Delegations(self._link, self.now)
-
-    @cached_property
-    def colleagues(self) -> Colleagues:
-        """Agents that a task may be passed to."""
-        return Colleagues(self._link, self.now)
-
-    @cached_property
-    def requests(self) -> Requests:
-        """What models were asked, for people."""
-        return Requests(self._link, self.now)
-
-    @cached_property
-    def versions(self) -> AgentVersions:
-        """The history of every agent."""
-        return AgentVersions(self._link, self.now)
