@@ -3,21 +3,18 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, bindparam, inspect, or_, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.orm import Mapped
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.selectable import ReturnsRows
-from sqlalchemy.types import TypeEngine
 from sqlmodel import SQLModel
 
 Convert = Callable[[Any], Any]
 Row = TypeVar("Row", bound=SQLModel)
-
-_DIALECT = sqlite.dialect(paramstyle="qmark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +72,17 @@ class Prepared:
 
     @cached_property
     def _ready(self) -> _Ready:
-        compiled = self._statement.compile(dialect=_DIALECT)
+        dialect = sqlite.dialect(paramstyle="qmark")
+        compiled = self._statement.compile(dialect=dialect)
         if not isinstance(compiled, SQLCompiler):
             raise TypeError("only a statement can be prepared")
         if any(bind.expanding for bind in compiled.binds.values()):
             raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or json_each")
         binds = [compiled.binds[name] for name in compiled.positiontup or ()]
-        converts = [_impl(bind.type).bind_processor(_DIALECT) for bind in binds]
+        converts = [bind.type.dialect_impl(dialect).bind_processor(dialect) for bind in binds]
         places = list(zip(binds, converts, strict=True))
         columns = list(self._statement.exported_columns)
-        results = [_impl(column.type).result_processor(_DIALECT, None) for column in columns]
+        results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
         return _Ready(
             sql=compiled.string,
             fixed=[
@@ -102,5 +100,8 @@ def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> C
     return or_(*(column == value for value in values))
 
 
-def _impl(of: TypeEngine[Any]) -> TypeEngine[Any]:
-    return of.dialect_impl(_DIALECT)
+@cache
+def row_update(table: type[SQLModel], *names: str) -> Prepared:
+    """Return what sets these columns of the row with the id ``its_id``; the value of each is called ``its_<name>``."""
+    values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
+    return Prepared(update(table).where(inspect(table).c.id == bindparam("its_id")).values(values))
