@@ -13,9 +13,9 @@ from pathlib import Path
 
 from maestro.bootstrap.skill_folder import SHIPPED
 from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.context.composition import Composition
 from maestro.domain.conversations.conversation import Message
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
-from maestro.domain.llm.calls import Prompt
 from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.memory.facts import Fact
@@ -153,7 +153,7 @@ def _one_of_everything(tx: Transaction) -> None:
                 created_at=tx.now,
             )
         )
-    tx.prompts.add(Prompt(job_id=job_id, turns="[]", tokens=1, created_at=tx.now))
+    tx.prompts.add(job_id, Composition(messages=(), layers=(), facts=()))
     tx.steps.start(StepRef(job_id=job_id, step="context"), "build_context", 1)
 
 

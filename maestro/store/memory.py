@@ -1,9 +1,11 @@
 """What agents remember."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from sqlalchemy import bindparam, func
+from sqlalchemy import select as columns
 from sqlmodel import col, select, update
 
 from maestro.domain.memory.facts import Fact, one_line
@@ -14,10 +16,12 @@ from maestro.domain.memory.memory import (
     MemoryFact,
     Standing,
     confirmed,
+    is_fresh,
     surest,
 )
 from maestro.domain.memory.wording import indexed, wanted
 from maestro.store.fulltext import found_by
+from maestro.store.prepared import Prepared, one_of
 from maestro.store.states import States
 
 CANDIDATES = 200
@@ -35,23 +39,18 @@ class Memory(States):
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
-    _STICKY = (
+    _STICKY = Prepared(
         select(MemoryFact)
         .where(
             MemoryFact.agent_id == bindparam("of_agent"),
             MemoryFact.category == FactCategory.STICKY,
-            col(MemoryFact.place).in_(("", bindparam("at"))),
+            one_of(col(MemoryFact.place), ("", bindparam("at"))),
         )
         .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
         .limit(MOST_STICKY)
     )
-    _TOLD = (
-        update(MemoryFact)
-        .where(col(MemoryFact.id).in_(bindparam("ids", expanding=True)))
-        .values(last_accessed=bindparam("at"), access_count=col(MemoryFact.access_count) + 1)
-    )
     _OTHERS = (
-        select(MemoryFact.id, MemoryFact.confidence, _LAST_USED)
+        select(MemoryFact)
         .where(
             MemoryFact.agent_id == bindparam("of_agent"),
             MemoryFact.place == bindparam("at"),
@@ -60,12 +59,32 @@ class Memory(States):
         .order_by(col(MemoryFact.confidence).desc())
         .limit(CANDIDATES)
     )
-    _BY_ID = select(MemoryFact).where(col(MemoryFact.id).in_(bindparam("ids", expanding=True)))
-    _KEYS = select(MemoryFact.id, MemoryFact.likeness).where(
-        MemoryFact.agent_id == bindparam("of_agent"),
-        col(MemoryFact.place).in_(("", bindparam("at"))),
-        MemoryFact.category == bindparam("about"),
-        func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
+    _STANDINGS = Prepared(_OTHERS.with_only_columns(col(MemoryFact.id), col(MemoryFact.confidence), _LAST_USED))
+    _WRITTEN = _OTHERS.subquery()
+    _SUREST_WRITTEN = Prepared(
+        columns(_WRITTEN)
+        .order_by(
+            _WRITTEN.c.confidence.desc(),
+            func.coalesce(_WRITTEN.c.last_accessed, _WRITTEN.c.created_at).desc(),
+            _WRITTEN.c.id.desc(),
+        )
+        .limit(bindparam("at_most"))
+    )
+    _LISTED = col(MemoryFact.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
+    _OBJECTS = select(MemoryFact).where(_LISTED)
+    _BY_ID = Prepared(_OBJECTS)
+    _TOLD = Prepared(
+        update(MemoryFact)
+        .where(_LISTED)
+        .values(last_accessed=bindparam("at"), access_count=col(MemoryFact.access_count) + 1)
+    )
+    _KEYS = Prepared(
+        select(MemoryFact.id, MemoryFact.likeness).where(
+            MemoryFact.agent_id == bindparam("of_agent"),
+            one_of(col(MemoryFact.place), ("", bindparam("at"))),
+            MemoryFact.category == bindparam("about"),
+            func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
+        )
     )
 
     def learn(
@@ -110,11 +129,9 @@ class Memory(States):
         return new
 
     def best(self, agent_id: int, others: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return the sticky facts and so many others: those we are surest of still, then those used last."""
-        of = {"of_agent": agent_id, "at": place}
-        sticky = self._session.exec(self._STICKY, params=of).all()
-        rest = chain.from_iterable(self._run(self._OTHERS, of_agent=agent_id, at=at).all() for at in {"", place})
-        return [*sticky, *self._by_id(surest(map(Standing._make, rest), others, self._now))]
+        """Return the sticky facts and so many others, as values: those we are surest of still, then those used last."""
+        sticky = self._read_all(self._STICKY, MemoryFact, of_agent=agent_id, at=place)
+        return [*sticky, *self._surest(agent_id, others, {"", place})]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
         """Return the facts that fit any text a person or a model may write, best first.
@@ -131,7 +148,7 @@ class Memory(States):
     def told(self, facts: Sequence[MemoryFact]) -> None:
         """Note that a model hears these facts now."""
         if facts:
-            self._run(self._TOLD, ids=[fact.id for fact in facts], at=self._now)
+            self._change(self._TOLD, ids=json.dumps([fact.id for fact in facts]), at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return what the agent knows and the fact repeats."""
@@ -147,19 +164,40 @@ class Memory(States):
         self._session.flush()
         return fact
 
+    def _surest(self, agent_id: int, count: int, places: Collection[str]) -> Sequence[MemoryFact]:
+        """Return so many facts that are not sticky.
+
+        Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
+        were written are such, they are surest still. Only where one of them is not, it is asked what became of others.
+        """
+        written = [
+            fact
+            for at in places
+            for fact in self._read_all(self._SUREST_WRITTEN, MemoryFact, of_agent=agent_id, at=at, at_most=count)
+        ]
+        if all(is_fresh(fact.last_used, self._now) for fact in written):
+            written.sort(key=lambda fact: (fact.confidence, fact.last_used, fact.id), reverse=True)
+            return written[:count]
+        found = chain.from_iterable(self._rows(self._STANDINGS, of_agent=agent_id, at=at) for at in places)
+        return self._by_id(surest(map(Standing._make, found), count, self._now))
+
+    def _by_id(self, ids: Sequence[int]) -> Sequence[MemoryFact]:
+        found = {fact.id: fact for fact in self._read_all(self._BY_ID, MemoryFact, ids=json.dumps(ids))}
+        return [found[fact_id] for fact_id in ids]
+
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
         """Return, by id, the keys of what is known and may be repeated by these facts of one category."""
         least, most = lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
-        return dict(self._run(self._KEYS, **values).all())
+        return dict(self._rows(self._KEYS, **values))
 
     def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
-        near = self._by_id(repeated(content, keys))
+        near = self._loaded(repeated(content, keys))
         return next((known for known in near if same(content, known.content)), None)
 
-    def _by_id(self, ids: Sequence[int]) -> Iterable[MemoryFact]:
-        """Return the facts in the order of their ids given."""
+    def _loaded(self, ids: Sequence[int]) -> Iterable[MemoryFact]:
+        """Return facts, to be changed, in the order of their ids given."""
         if not ids:
             return ()
-        found = {fact.id: fact for fact in self._session.exec(self._BY_ID, params={"ids": ids})}
+        found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json.dumps(ids)})}
         return (found[fact_id] for fact_id in ids)

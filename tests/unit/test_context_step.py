@@ -103,11 +103,15 @@ async def test_what_is_known_stands_in_the_prompt(spoken: Spoken) -> None:
 
 async def test_an_owner_hears_of_everybody(spoken: Spoken) -> None:
     with spoken.rows.store.begin() as tx:
-        ada, grace = agent_id(tx, "ada"), PersonId("web", "u-1")
-        assert [one.slug for one in tx.colleagues.of(ada, Person(grace, is_owner=True))] == ["bob", "vip"]
-        assert [one.slug for one in tx.colleagues.of(ada, Person(PersonId("web", "someone-else")))] == ["bob", "vip"]
-        assert [one.slug for one in tx.colleagues.of(ada, Person(PersonId("web", "someone")))] == ["bob"]
-        assert [one.slug for one in tx.colleagues.of(ada, None)] == ["bob"], "without a person, what is open to all"
+        ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.colleagues.staff()
+
+    def heard_of(person: Person | None) -> list[str]:
+        return [one.slug for one in staff.colleagues(ada, staff.circle(person))]
+
+    assert heard_of(Person(grace, is_owner=True)) == ["bob", "vip"]
+    assert heard_of(Person(PersonId("web", "someone-else"))) == ["bob", "vip"]
+    assert heard_of(Person(PersonId("web", "someone"))) == ["bob"]
+    assert heard_of(None) == ["bob"], "without a person, what is open to all"
 
 
 async def test_who_an_agent_is_is_kept_once_for_all_its_prompts(spoken: Spoken) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from maestro.domain.conversations.conversation import Line
 from maestro.domain.llm.prompts import PromptMessage, Role
@@ -14,8 +14,7 @@ _POSES = re.compile(r"\[\s*agent\b", re.IGNORECASE)
 """How the line begins under which another agent's words stand; see ``persona.said_by``."""
 
 
-@dataclass(frozen=True)
-class Utterance:
+class Utterance(NamedTuple):
     """Something that was said; ``tokens`` are those of its text.
 
     ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
@@ -34,8 +33,7 @@ class Utterance:
         return cls(message.role, message.content, message.token_estimate, message.id, tuple(files), author)
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """An utterance as the model sees it, what that takes in tokens, and how many characters were left out of it."""
 
     turn: PromptMessage
@@ -50,10 +48,11 @@ def show_asked(asked: Sequence[Utterance], room: int) -> tuple[Shown, ...]:
     Images go along newest first, at most ten in all and only where they fit; every other file is named in the text.
     """
     left = room
+    named = [_named(one) for one in asked]
     texts: dict[int, Shown] = {}
-    shortest_first = sorted(range(len(asked)), key=lambda place: _named(asked[place]).tokens)
+    shortest_first = sorted(range(len(asked)), key=lambda place: named[place].tokens)
     for done, place in enumerate(shortest_first):
-        texts[place] = _within(_named(asked[place]), left // (len(asked) - done))
+        texts[place] = _within(named[place], left // (len(asked) - done))
         left -= texts[place].tokens
     images = MAX_IMAGES
     for place in reversed(range(len(asked))):
@@ -134,4 +133,4 @@ def _within(shown: Shown, room: int) -> Shown:
         return shown
     text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
     turn = shown.turn.model_copy(update={"content": text, "message_id": None})
-    return replace(shown, turn=turn, tokens=MESSAGE_OVERHEAD + estimate(text), left_out=left_out)
+    return Shown(turn, MESSAGE_OVERHEAD + estimate(text), left_out)

@@ -19,6 +19,7 @@ import math
 import re
 import string
 from collections.abc import Iterable
+from functools import lru_cache
 
 from maestro.domain.llm.prompts import LLMRequest, PromptMessage, ToolSpec
 
@@ -66,10 +67,12 @@ def estimate_input(request: LLMRequest) -> int:
 
 def estimate_tools(tools: Iterable[ToolSpec]) -> int:
     """Estimate the tokens of what a model is told of its tools."""
-    return sum(
-        MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
-        for tool in tools
-    )
+    return sum(map(_estimate_tool, tools))
+
+
+@lru_cache(maxsize=1_000)
+def _estimate_tool(tool: ToolSpec) -> int:
+    return MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
 
 
 def cut(text: str, limit: int) -> str:

@@ -112,13 +112,20 @@ def confirmed(known: float, said: float) -> float:
     return round(surest + (1 - surest) / 4, 3)
 
 
+def is_fresh(last_used: datetime, now: datetime) -> bool:
+    """Say whether a fact was used so lately that it is as sure as ever."""
+    return now - last_used < FRESH
+
+
 def lasting(fact: Standing, now: datetime) -> float:
     """Return how sure we still are of a fact: a tenth less for every 30 days that nobody needed it, and never nothing.
 
     What was told to a model or said again within 30 days has its whole confidence. Sticky facts are told every time, so
     time does nothing to them.
     """
-    idle = max(0, (now - fact.last_used) // FRESH)
+    if is_fresh(fact.last_used, now):
+        return fact.confidence
+    idle = (now - fact.last_used) // FRESH
     return max(min(fact.confidence, LEAST), fact.confidence * 0.9**idle)
 
 
