@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.command import COMMAND, PATIENCE
+from tests.support.instance import until
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -39,9 +40,7 @@ class Terminal:
         waits for the next key, and a signal that comes between the two is not noticed until that key.
         """
         (command,) = psutil.Process(self.process.pid).children()
-        async with asyncio.timeout(PATIENCE):
-            while command.status() != psutil.STATUS_SLEEPING:
-                await asyncio.sleep(0.01)
+        await until(lambda: command.status() == psutil.STATUS_SLEEPING, what="a command that waits")
         await self.type(CTRL_C)
 
     async def shows(self, text: str) -> None:
