@@ -11,12 +11,12 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit
 from maestro.domain.agents.views import version_detail, version_page
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Conflict
 
 LIMIT = 20
-MOST = 10_000
 
 app = Commands()
 
@@ -25,7 +25,7 @@ app = Commands()
 def versions(
     given: Given,
     slug: Slug,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
+    limit: Limit = LIMIT,
     cursor: Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where a list said `next`.")] = None,
 ) -> None:
     """List the edits of an agent, newest first: who, when and what."""

@@ -1,9 +1,5 @@
 """``maestro agents``: who answers, in which channels, and how they came to be as they are."""
 
-from typing import Annotated
-
-import typer
-
 from maestro.cli import agent_bindings, agent_edits, agent_versions
 from maestro.cli.agent_options import Slug
 from maestro.cli.agent_texts import listing, portrait
@@ -11,10 +7,10 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor
 from maestro.domain.agents.views import agent_page
 
 LIMIT = 100
-MOST = 10_000
 
 HELP = """List, show, make, change and archive agents, and bind channels to them.
 
@@ -29,8 +25,8 @@ app = Commands(HELP)
 @app.command("list")
 def list_agents(
     given: Given,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    limit: Limit = LIMIT,
+    cursor: TextCursor = None,
 ) -> None:
     """List the agents by slug."""
     with opened(given) as at, at.store.view() as tx:

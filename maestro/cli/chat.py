@@ -9,7 +9,6 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from maestro.cli.chat_client import ChannelTaken, ChatClient, Place
 from maestro.cli.chat_once import ask
@@ -17,6 +16,7 @@ from maestro.cli.chat_prompt import converse
 from maestro.cli.chat_screen import Screen
 from maestro.cli.chat_texts import addressed
 from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
+from maestro.cli.checked import fits
 from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
 from maestro.cli.options import Given
@@ -38,10 +38,7 @@ app = Commands()
 
 
 def _slug(text: str) -> str:
-    try:
-        return TypeAdapter(Slug).validate_python(text) if text else ""
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    return fits(Slug, text) if text else ""
 
 
 def _url(text: str) -> str:

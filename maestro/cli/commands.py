@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, TypeVar
+from typing import Any, Concatenate, TypeVar
 
 import typer
 
 from maestro.cli.options import Config, DataDir, Debug, Given, Json, Port
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
 
 
 class Commands(typer.Typer):

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.conversation_control import StoreConversationControl
-from maestro.cli.checked import fits, made
+from maestro.cli.checked import fits, made, row_number
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor, decoded, more
 from maestro.cli.table import lines, plain
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
@@ -30,9 +31,7 @@ from maestro.domain.values import Value
 from maestro.domain.words import SearchText
 
 LIMIT = 50
-MOST = 10_000
 COLUMNS = ("id", "status", "agent", "channel", "with", "messages", "tokens", "last said")
-MOST_DIGITS = 18
 NOTHING = "There are no such conversations."
 NOTHING_SAID = "Nothing was said that contains this."
 
@@ -42,7 +41,6 @@ What a compaction took away from the models is still shown here. All of this wor
 """
 
 Number = Annotated[str, typer.Argument(metavar="ID", help="Its number, as `maestro conversations list` shows it.")]
-Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 
 app = Commands(HELP)
 
@@ -71,11 +69,11 @@ def list_conversations(
     status: Annotated[ConversationStatus | None, typer.Option(help="Only these.")] = None,
     text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
     limit: Limit = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    cursor: TextCursor = None,
 ) -> None:
     """List conversations, the one that was spoken in last first."""
     wanted = made(ConversationFilter, agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
-    after = _mark(cursor)
+    after = decoded(Mark.decode, cursor)
     with opened(given) as found, found.store.view() as tx:
         rows, following = tx.conversation_lists.page(wanted, after, limit)
     page = ConversationPage(items=tuple(map(conversation_view, rows)), next=following.encode() if following else None)
@@ -91,7 +89,7 @@ def show(
 ) -> None:
     """Show a conversation and what was said in it, oldest first."""
     with opened(given) as found, found.store.view() as tx:
-        detail = conversation_detail(tx.conversation_lists.record(_parsed(number)))
+        detail = conversation_detail(tx.conversation_lists.record(row_number(number, "conversation", "ID")))
         said, following = tx.conversation_lists.said(detail.id, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
     write(Shown(conversation=detail, messages=page), _portrait(detail, page), given.as_json)
@@ -124,26 +122,12 @@ def delete(
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
     with opened(given) as found:
         with found.store.view() as tx:
-            doomed = conversation_detail(tx.conversation_lists.record(_parsed(number)))
+            doomed = conversation_detail(tx.conversation_lists.record(row_number(number, "conversation", "ID")))
         if not yes:
             count = doomed.message_count + doomed.archived_count
             typer.confirm(f"Delete conversation {doomed.id} with its {count} messages for good?", abort=True, err=True)
         StoreConversationControl(found.store, found.loaded.settings.data_dir).delete(doomed.id, ACTOR, facts=facts)
     write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], given.as_json)
-
-
-def _parsed(number: str) -> int:
-    """Read a number only now, for the configuration comes first."""
-    if not (number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS):
-        raise typer.BadParameter(f"{number!r} is no number of a conversation, such as 7", param_hint="ID")
-    return int(number)
-
-
-def _mark(text: str | None) -> Mark | None:
-    try:
-        return Mark.decode(text) if text is not None else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cursor") from None
 
 
 def _listing(page: ConversationPage) -> Iterator[str]:
@@ -166,7 +150,7 @@ def _listing(page: ConversationPage) -> Iterator[str]:
             for one in page.items
         ],
     )
-    yield from _more(page.next)
+    yield from more(page.next)
 
 
 def _portrait(detail: ConversationDetail, page: SaidPage) -> Iterator[str]:
@@ -181,7 +165,7 @@ def _portrait(detail: ConversationDetail, page: SaidPage) -> Iterator[str]:
         yield f"[{said.id}] {_moment(said.created_at)}  {plain(said.author)}{beside}"
         for line in said.content.splitlines():
             yield f"    {plain(line)}"
-    yield from _more(page.next)
+    yield from more(page.next)
 
 
 def _facts(detail: ConversationDetail) -> Iterator[tuple[str, str]]:
@@ -201,16 +185,11 @@ def _found(page: SaidPage) -> Iterator[str]:
         yield NOTHING_SAID
         return
     yield from lines(("conversation", "message", "when", "who", "what"), [_hit(said) for said in page.items])
-    yield from _more(page.next)
+    yield from more(page.next)
 
 
 def _hit(said: SaidView) -> tuple[str, ...]:
     return str(said.conversation_id), str(said.id), _moment(said.created_at), said.author, said.content
-
-
-def _more(cursor: str | None) -> Iterator[str]:
-    if cursor is not None:
-        yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
 def _moment(moment: datetime) -> str:

@@ -16,6 +16,7 @@ from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor, decoded
 from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import seen_view
 from maestro.domain.jobs.cursors import Cursor
@@ -26,7 +27,6 @@ from maestro.domain.values import Value
 from maestro.store.store import Store
 
 LIMIT = 50
-MOST = 10_000
 POLL_SECONDS = 0.5
 
 HELP = """List, show, replay and cancel jobs, and see what the models saw.
@@ -64,8 +64,8 @@ def list_jobs(
     platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
     error: Annotated[str | None, typer.Option(metavar="CLASS", help="Only those that ended with this error.")] = None,
     text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    limit: Limit = LIMIT,
+    cursor: TextCursor = None,
 ) -> None:
     """List jobs, newest first."""
     wanted = made(
@@ -77,7 +77,7 @@ def list_jobs(
         error=error,
         q=text,
     )
-    after = _cursor(cursor)
+    after = decoded(Cursor.decode, cursor)
     with _operator(given) as operator, operator.store.view() as tx:
         found, following = tx.browse.jobs(wanted, after, limit)
     page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
@@ -146,13 +146,6 @@ def cancel(given: Given, job_id: Id) -> None:
 
 def _operator(given: Given) -> AbstractContextManager[Operator]:
     return open_operator(configured(given, accounts=False))
-
-
-def _cursor(text: str | None) -> Cursor | None:
-    try:
-        return Cursor.decode(text) if text is not None else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cursor") from None
 
 
 def _followed(store: Store, job_id: str) -> JobSummary:

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.checked import made
+from maestro.cli.checked import made, row_number
 from maestro.cli.commands import Commands
 from maestro.cli.memory_texts import facts, states
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.domain.columns import LARGEST
+from maestro.cli.pages import Limit, RowCursor
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.memory.views import (
     LIMIT,
@@ -24,9 +24,6 @@ from maestro.domain.memory.views import (
     memory_page,
 )
 from maestro.domain.values import Value
-
-MOST = 10_000
-MOST_DIGITS = 18
 
 HELP = """Look at what an agent remembers, and mend it.
 
@@ -46,7 +43,6 @@ Place = Annotated[
     typer.Option(metavar="PLACE", help="Only what the conversation of this key knows, as the list shows it."),
 ]
 InPlace = Annotated[str, typer.Option(metavar="PLACE", help="Remember it in the conversation of this key only.")]
-Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 
 app = Commands(HELP)
 state = Commands(STATE_HELP)
@@ -76,9 +72,7 @@ def list_memory(
     category: Category = None,
     place: Place = None,
     limit: Limit = LIMIT,
-    cursor: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")
-    ] = None,
+    cursor: RowCursor = None,
 ) -> None:
     """List the facts, the newest first."""
     page = _page(given, slug, FactFilter(category=category, place=place), cursor, limit)
@@ -196,6 +190,4 @@ def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
-        raise typer.BadParameter(f"{text!r} is no number of a fact, such as 7", param_hint="FACT")
-    return int(text)
+    return row_number(text, "fact", "FACT")

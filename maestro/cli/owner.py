@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
+from maestro.cli.checked import fits
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
@@ -32,10 +32,7 @@ app = Commands(HELP)
 
 
 def _well_formed(text: str) -> str:
-    try:
-        return TypeAdapter(OwnerId).validate_python(text)
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    return fits(OwnerId, text)
 
 
 Person = Annotated[

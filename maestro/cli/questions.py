@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
+from maestro.cli.checked import row_number
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, RowCursor, more
 from maestro.cli.table import lines, plain
-from maestro.domain.columns import LARGEST
 from maestro.domain.questions.question import QuestionStatus, of_operator
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.store.store import Store
 
 LIMIT = 50
-MOST = 10_000
 NOTHING = "There are no such questions."
 COLUMNS = ("number", "status", "kind", "agent", "channel", "asked", "expires", "question")
 
@@ -38,10 +38,8 @@ app = Commands(HELP)
 def list_questions(
     given: Given,
     status: Annotated[list[QuestionStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")
-    ] = None,
+    limit: Limit = LIMIT,
+    cursor: RowCursor = None,
 ) -> None:
     """List questions, newest first."""
     with opened(given) as at, at.store.view() as tx:
@@ -85,11 +83,8 @@ def deny(given: Given, number: Number) -> None:
 
 
 def _parsed(number: str) -> int:
-    """Read a number as people copy it, with or without its ``#``; only now, for the configuration comes first."""
-    digits = number.removeprefix("#")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise typer.BadParameter(f"{number!r} is no number of a question, such as 7", param_hint="NUMBER")
-    return int(digits)
+    """Read a number as people copy it, with or without its ``#``."""
+    return row_number(number, "question", "NUMBER", mark="#")
 
 
 def _settle(
@@ -114,8 +109,7 @@ def _listing(page: QuestionPage) -> Iterator[str]:
         yield NOTHING
         return
     yield from lines(COLUMNS, [_row(question) for question in page.items])
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def _row(question: QuestionView) -> tuple[str, ...]:

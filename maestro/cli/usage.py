@@ -11,6 +11,7 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import TextCursor, more
 from maestro.cli.table import lines
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, UsageItem, UsagePage, UsageQuery, usage_page
@@ -37,7 +38,7 @@ def show_usage(
         datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The last, as 2026-11-20, UTC; else today.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
+    cursor: TextCursor = None,
 ) -> None:
     """Show what model calls took and cost: by day, the newest first, or by anything else, the dearest first.
 
@@ -57,8 +58,7 @@ def _listing(page: UsagePage, by: UsageBy) -> Iterator[str]:
         yield NOTHING
         return
     yield from lines((by, *COLUMNS), list(map(_line, page.items)))
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def _line(item: UsageItem) -> tuple[str, ...]:
