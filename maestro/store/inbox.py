@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import bindparam, func, text
+from sqlalchemy import bindparam, func, insert, text
 from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
@@ -53,6 +53,7 @@ class Inbox(Repository):
     _NEXT_NEW = Prepared(_IN_PLACE)
     _NEXT_NEW_OF = Prepared(_IN_PLACE.where(InboxRow.user_id == bindparam("user_id")))
 
+    _KEPT = Prepared(insert(InboxRow))
     _BY_ID = Prepared(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
@@ -62,12 +63,9 @@ class Inbox(Repository):
         return self._read(self._VERY, InboxRow, **very, its_id=message.id)
 
     def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
-        """Keep the message; its id in the inbox is its place in the order of arrival."""
-        row = InboxRow.of(message, job_id, self._now)
-        row.control, row.pace = control, pace
-        self._session.add(row)
-        self._session.flush()
-        return row
+        """Keep the message and return its row, as a value; its id is its place in the order of arrival."""
+        its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
+        return self.read(self._insert(self._KEPT, **InboxRow.columns(message), **its_own))
 
     def wrote(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
         """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.

@@ -12,7 +12,7 @@ from sqlalchemy.orm.exc import UnmappedInstanceError
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import NotFound, StoreBusy
-from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepState
+from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
 from maestro.store.transaction import Transaction
@@ -26,6 +26,14 @@ BY_STATUS = Prepared(
 OPEN_ONES = Prepared(select(Job).where(one_of(col(Job.status), OPEN)).order_by(col(Job.turn)))
 RENAMED = Prepared(update(Job).where(col(Job.id) == bindparam("job_id")).values(reason=bindparam("its_reason")))
 BEGUN = Prepared(insert(JobStep))
+
+STATEMENTS = [
+    statement
+    for repository in Repository.__subclasses__()
+    for member in vars(repository).values()
+    for statement in (member if isinstance(member, tuple) else (member,))
+    if isinstance(statement, Prepared)
+]
 
 
 @pytest.fixture
@@ -138,3 +146,32 @@ def test_who_is_not_there_is_not_found(rows: JobRows) -> None:
             tx.agents.read(None)
         with pytest.raises(NotFound, match="inbox row 7"):
             tx.inbox.read(7)
+
+
+def test_what_was_added_as_an_object_is_found_once_it_is_written(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        loaded = tx.jobs.get(job_id)
+        loaded.reason = "changed as an object"
+        assert tx.jobs.read(job_id).reason == ""
+        tx._link.flush()
+        assert tx.jobs.read(job_id).reason == "changed as an object"
+        loaded.reason = "changed once more"
+    with rows.store.view() as tx:
+        assert tx.jobs.read(job_id).reason == "changed once more"
+
+
+def test_no_session_is_made_for_who_does_not_need_one(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.steps.start(StepRef(job_id=job_id, step="route"), "choose", 1)
+        tx.jobs.update(job_id, agent_id=tx.agents.read(1).id)
+        assert "session" not in vars(tx._link)
+
+
+def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
+    assert len(STATEMENTS) > len(Repository.__subclasses__())
+    with rows.store.view() as tx:
+        for statement in STATEMENTS:
+            ready = statement._ready
+            tx._link.driver.execute(f"EXPLAIN {ready.sql}", ready.fixed)
