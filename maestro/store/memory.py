@@ -1,10 +1,9 @@
 """What agents remember."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import bindparam, func
+from sqlalchemy import bindparam, func, union_all
 from sqlalchemy import select as columns
 from sqlmodel import col, select, update
 
@@ -12,11 +11,12 @@ from maestro.domain.memory.facts import Fact, one_line
 from maestro.domain.memory.likeness import key, lengths, repeated, same
 from maestro.domain.memory.memory import (
     EXTRACTED_CONFIDENCE,
+    FRESH,
     FactCategory,
     MemoryFact,
+    Remembered,
     Standing,
     confirmed,
-    is_fresh,
     surest,
 )
 from maestro.domain.memory.wording import indexed, wanted
@@ -39,40 +39,35 @@ class Memory(States):
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
+    _TOLD_OF = tuple(getattr(MemoryFact, name) for name in Remembered._fields)
     _STICKY = Prepared(
-        select(MemoryFact)
+        columns(*_TOLD_OF)
         .where(
-            MemoryFact.agent_id == bindparam("of_agent"),
-            MemoryFact.category == FactCategory.STICKY,
+            col(MemoryFact.agent_id) == bindparam("of_agent"),
+            col(MemoryFact.category) == FactCategory.STICKY,
             one_of(col(MemoryFact.place), ("", bindparam("at"))),
         )
         .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
         .limit(MOST_STICKY)
     )
-    _OTHERS = (
-        select(MemoryFact)
-        .where(
-            MemoryFact.agent_id == bindparam("of_agent"),
-            MemoryFact.place == bindparam("at"),
-            MemoryFact.category != FactCategory.STICKY,
-        )
+    _WRITTEN = (
+        columns(*_TOLD_OF, col(MemoryFact.confidence), _LAST_USED.label("last_used"))
+        .where(col(MemoryFact.agent_id) == bindparam("of_agent"), col(MemoryFact.category) != FactCategory.STICKY)
         .order_by(col(MemoryFact.confidence).desc())
         .limit(CANDIDATES)
     )
-    _STANDINGS = Prepared(_OTHERS.with_only_columns(col(MemoryFact.id), col(MemoryFact.confidence), _LAST_USED))
-    _WRITTEN = _OTHERS.subquery()
+    _EVERYWHERE = _WRITTEN.where(col(MemoryFact.place) == "")
+    _HERE = _WRITTEN.where(col(MemoryFact.place) == bindparam("at"), bindparam("at") != "")
+    _OTHERS = union_all(columns(_EVERYWHERE.subquery()), columns(_HERE.subquery())).subquery()
+    _STANDINGS = Prepared(columns(_OTHERS.c.id, _OTHERS.c.confidence, _OTHERS.c.last_used))
     _SUREST_WRITTEN = Prepared(
-        columns(_WRITTEN)
-        .order_by(
-            _WRITTEN.c.confidence.desc(),
-            func.coalesce(_WRITTEN.c.last_accessed, _WRITTEN.c.created_at).desc(),
-            _WRITTEN.c.id.desc(),
-        )
+        columns(_OTHERS.c.id, _OTHERS.c.category, _OTHERS.c.content, _OTHERS.c.last_used > bindparam("fresh_since"))
+        .order_by(_OTHERS.c.confidence.desc(), _OTHERS.c.last_used.desc(), _OTHERS.c.id.desc())
         .limit(bindparam("at_most"))
     )
     _LISTED = col(MemoryFact.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
     _OBJECTS = select(MemoryFact).where(_LISTED)
-    _BY_ID = Prepared(_OBJECTS)
+    _BY_ID = Prepared(columns(*_TOLD_OF).where(_LISTED))
     _TOLD = Prepared(
         update(MemoryFact)
         .where(_LISTED)
@@ -128,10 +123,10 @@ class Memory(States):
         self._session.flush()
         return new
 
-    def best(self, agent_id: int, others: int, place: str = "") -> Sequence[MemoryFact]:
-        """Return the sticky facts and so many others, as values: those we are surest of still, then those used last."""
-        sticky = self._read_all(self._STICKY, MemoryFact, of_agent=agent_id, at=place)
-        return [*sticky, *self._surest(agent_id, others, {"", place})]
+    def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
+        """Return the sticky facts and so many others: those we are surest of still, then those used last."""
+        sticky = self._rows(self._STICKY, of_agent=agent_id, at=place)
+        return [*map(Remembered._make, sticky), *self._surest(agent_id, others, place)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
         """Return the facts that fit any text a person or a model may write, best first.
@@ -141,11 +136,11 @@ class Memory(States):
         """
         words = wanted(query)
         if not words:
-            return self.best(agent_id, limit, place)[:limit]
+            return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})
         return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
-    def told(self, facts: Sequence[MemoryFact]) -> None:
+    def told(self, facts: Sequence[Remembered]) -> None:
         """Note that a model hears these facts now."""
         if facts:
             self._change(self._TOLD, ids=json.dumps([fact.id for fact in facts]), at=self._now)
@@ -164,25 +159,18 @@ class Memory(States):
         self._session.flush()
         return fact
 
-    def _surest(self, agent_id: int, count: int, places: Collection[str]) -> Sequence[MemoryFact]:
+    def _surest(self, agent_id: int, count: int, place: str) -> list[Remembered]:
         """Return so many facts that are not sticky.
 
         Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
-        were written are such, they are surest still. Only where one of them is not, it is asked what became of others.
+        were written are such, they are surest still. Only where one of them is not, time is reckoned for all.
         """
-        written = [
-            fact
-            for at in places
-            for fact in self._read_all(self._SUREST_WRITTEN, MemoryFact, of_agent=agent_id, at=at, at_most=count)
-        ]
-        if all(is_fresh(fact.last_used, self._now) for fact in written):
-            written.sort(key=lambda fact: (fact.confidence, fact.last_used, fact.id), reverse=True)
-            return written[:count]
-        found = chain.from_iterable(self._rows(self._STANDINGS, of_agent=agent_id, at=at) for at in places)
-        return self._by_id(surest(map(Standing._make, found), count, self._now))
-
-    def _by_id(self, ids: Sequence[int]) -> Sequence[MemoryFact]:
-        found = {fact.id: fact for fact in self._read_all(self._BY_ID, MemoryFact, ids=json.dumps(ids))}
+        of = {"of_agent": agent_id, "at": place}
+        written = self._rows(self._SUREST_WRITTEN, **of, at_most=count, fresh_since=self._now - FRESH)
+        if all(is_fresh for *_, is_fresh in written):
+            return [Remembered._make(told) for *told, _ in written]
+        ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of)), count, self._now)
+        found = {row[0]: Remembered._make(row) for row in self._rows(self._BY_ID, ids=json.dumps(ids))}
         return [found[fact_id] for fact_id in ids]
 
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
@@ -195,9 +183,9 @@ class Memory(States):
         near = self._loaded(repeated(content, keys))
         return next((known for known in near if same(content, known.content)), None)
 
-    def _loaded(self, ids: Sequence[int]) -> Iterable[MemoryFact]:
+    def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
         """Return facts, to be changed, in the order of their ids given."""
         if not ids:
-            return ()
+            return []
         found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json.dumps(ids)})}
-        return (found[fact_id] for fact_id in ids)
+        return [found[fact_id] for fact_id in ids]

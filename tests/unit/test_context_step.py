@@ -124,7 +124,7 @@ async def test_who_an_agent_is_is_kept_once_for_all_its_prompts(spoken: Spoken) 
 async def test_facts_that_were_told_are_used(spoken: Spoken) -> None:
     await spoken.answered("hello")
     with spoken.rows.store.view() as tx:
-        assert {fact.access_count for fact in tx.memory.best(agent_id(tx, "ada"), 15)} == {1}
+        assert {fact.access_count for fact in tx.memory.search(agent_id(tx, "ada"), "", 15)} == {1}
 
 
 async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_store(spoken: Spoken) -> None:

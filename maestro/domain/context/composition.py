@@ -12,7 +12,7 @@ from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.llm.prompts import PromptMessage, Role
 from maestro.domain.llm.tokens import MESSAGE_OVERHEAD
 from maestro.domain.media import MAX_IMAGES
-from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.memory.memory import MemoryState, Remembered
 from maestro.domain.quoting import NAME_CHARS, quoted
 from maestro.domain.skills.skill import Skill
 
@@ -43,7 +43,7 @@ class Knowledge:
     """What an agent knows beside who it is: ``facts`` are best first, ``skills`` those chosen for what is asked."""
 
     skills: tuple[Skill, ...] = ()
-    facts: Sequence[MemoryFact] = ()
+    facts: Sequence[Remembered] = ()
     states: Sequence[MemoryState] = ()
 
 
@@ -53,7 +53,7 @@ class Composition:
 
     messages: tuple[PromptMessage, ...]
     layers: tuple[LayerSize, ...]
-    facts: tuple[MemoryFact, ...]
+    facts: tuple[Remembered, ...]
 
     @property
     def tokens(self) -> int:

@@ -98,6 +98,14 @@ def state_problem(key: str, value: str) -> str:
     return ""
 
 
+class Remembered(NamedTuple):
+    """A fact as a model is told of it."""
+
+    id: int
+    category: FactCategory
+    content: str
+
+
 class Standing(NamedTuple):
     """What decides whether a fact is told: its id, how sure we are of it, and when it was used last."""
 
@@ -112,18 +120,13 @@ def confirmed(known: float, said: float) -> float:
     return round(surest + (1 - surest) / 4, 3)
 
 
-def is_fresh(last_used: datetime, now: datetime) -> bool:
-    """Say whether a fact was used so lately that it is as sure as ever."""
-    return now - last_used < FRESH
-
-
 def lasting(fact: Standing, now: datetime) -> float:
     """Return how sure we still are of a fact: a tenth less for every 30 days that nobody needed it, and never nothing.
 
     What was told to a model or said again within 30 days has its whole confidence. Sticky facts are told every time, so
     time does nothing to them.
     """
-    if is_fresh(fact.last_used, now):
+    if now - fact.last_used < FRESH:
         return fact.confidence
     idle = (now - fact.last_used) // FRESH
     return max(min(fact.confidence, LEAST), fact.confidence * 0.9**idle)

@@ -49,7 +49,8 @@ def contents(facts: object) -> list[str]:
 
 def best(rows: JobRows, others: int = 15, place: str = "") -> list[MemoryFact]:
     with rows.store.view() as tx:
-        return list(tx.memory.best(1, others, place))
+        facts = {fact.id: fact for fact in tx.memory.search(1, "", 1_000, place)}
+        return [facts[told.id] for told in tx.memory.best(1, others, place)]
 
 
 def ada(tx: Transaction) -> Agent:

@@ -19,7 +19,7 @@ from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.llm.models import prompt_budget
 from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import MESSAGE_OVERHEAD, estimate, estimate_messages
-from maestro.domain.memory.memory import FactCategory, MemoryFact, MemoryState
+from maestro.domain.memory.memory import FactCategory, MemoryState, Remembered
 from maestro.domain.quoting import NAME_CHARS
 from maestro.domain.skills.skill import Skill
 
@@ -55,11 +55,9 @@ def utter(text: str, role: Role = Role.USER, number: int | None = None) -> Utter
     return Utterance(role, text, estimate(text), number)
 
 
-def fact(number: int, text: str = "a fact", *, sticky: bool = False) -> MemoryFact:
+def fact(number: int, text: str = "a fact", *, sticky: bool = False) -> Remembered:
     category = FactCategory.STICKY if sticky else FactCategory.USER_PREFERENCE
-    return MemoryFact(
-        id=number, agent_id=1, category=category, content=f"{text} {number}", confidence=0.8, created_at=NOW
-    )
+    return Remembered(number, category, f"{text} {number}")
 
 
 def kept(key: str, value: str) -> MemoryState:
