@@ -93,36 +93,39 @@ def _named(utterance: Utterance) -> Shown:
 
 def _pictured(utterance: Utterance, room: int, images: int) -> Shown:
     """Show an utterance with as many of its pictures as may go along and fit."""
-    pictures = [file for file in utterance.files if file.is_picture]
+    pictures = [file for file in utterance.files if file.is_picture] if utterance.files else ()
     if not pictures:
-        return _named(utterance)
+        return _shown(utterance, ())
     affordable = max(0, min(images, (room - _named(utterance).tokens) // IMAGE_TOKENS))
     return _shown(utterance, pictures[:affordable])
 
 
 def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
-    text = _text(utterance, {file.seq for file in pictures})
-    own = text == utterance.content
-    turn = PromptMessage(
-        role=Role.USER if utterance.author else utterance.role,
-        content=text,
-        images=tuple(file.image for file in pictures),
+    role, content, tokens, message_id, _, author = utterance
+    text = _text(utterance, pictures)
+    if text != content:
         # Text that is not the stored message's own is kept with the prompt.
-        message_id=utterance.message_id if own else None,
+        tokens, message_id = estimate(text), None
+    turn = PromptMessage(
+        role=Role.USER if author else role,
+        content=text,
+        images=tuple([file.image for file in pictures]) if pictures else (),
+        message_id=message_id,
     )
-    tokens = utterance.tokens if own else estimate(text)
     return Shown(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures))
 
 
-def _text(utterance: Utterance, shown: set[int]) -> str:
+def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
     """Return what is read: the words of another agent under its name, each line quoted.
 
     A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
     """
-    if utterance.author:
-        return f"{utterance.author}\n{quoted_lines(utterance.content)}"
-    text = prompt_text(utterance.content, utterance.files, shown) if utterance.files else utterance.content
-    if utterance.role is not Role.USER or not _POSES.search(text):
+    role, text, _, _, files, author = utterance
+    if author:
+        return f"{author}\n{quoted_lines(text)}"
+    if files:
+        text = prompt_text(text, files, {file.seq for file in pictures})
+    if role is not Role.USER or not _POSES.search(text):
         return text
     return "".join(f"> {line}" if _POSES.match(line.lstrip()) else line for line in text.splitlines(keepends=True))
 

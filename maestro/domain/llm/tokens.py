@@ -42,10 +42,10 @@ def estimate(text: str) -> int:
     """Estimate the tokens of a text; 0 for an empty one."""
     data = text.encode("utf-8", "surrogatepass")
     digits, punctuation = _count(data, _DIGITS), _count(data, _PUNCTUATION)
-    other = _count(data, _NOT_ASCII)
+    other, astral = (0, 0) if text.isascii() else (_count(data, _NOT_ASCII), _count(data, _ASTRAL_LEADS))
     plain = len(data) - digits - punctuation - other
     dense = sum(map(len, _DENSE_RUN.findall(data)))
-    weight = plain / 4 + digits / 2.2 + punctuation * 0.6 + other * 0.55 + _count(data, _ASTRAL_LEADS) + dense * 0.45
+    weight = plain / 4 + digits / 2.2 + punctuation * 0.6 + other * 0.55 + astral + dense * 0.45
     return math.ceil(weight)
 
 
