@@ -2,7 +2,6 @@
 
 import sys
 
-from maestro.domain.context.composition import Matter
 from maestro.domain.context.history import Utterance
 from maestro.domain.conversations.conversation import Line
 from maestro.domain.jobs.delegations import Result, results_text, task_text
@@ -15,14 +14,11 @@ EVER = sys.maxsize
 """A message's id that none is above."""
 
 
-def assigned(tx: Transaction, job: Job) -> Matter:
-    """Return what a delegate is to answer: the task alone, for it knows nothing of the conversation (decision 13)."""
+def assigned(tx: Transaction, job: Job) -> Utterance:
+    """Return the task of a delegate, which knows nothing else of the conversation (decision 13)."""
     delegator = tx.delegations.lineage(job)[1]
-    user_name = tx.inbox.get(job.inbox_id).user_name if job.inbox_id is not None else ""
-    return Matter(
-        turns=(_turn(task_text(tx.agents.get(delegator.agent_id), user_name, job)),),
-        user_name=user_name,
-    )
+    user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
+    return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
 
 
 def done_so_far(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
@@ -36,7 +32,7 @@ def done_so_far(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
             said = tx.conversations.message(above.answer_id)
             found.append(Utterance(Role.ASSISTANT, said.content, said.token_estimate, said.id))
         if above.task:
-            return (*found, *assigned(tx, above).turns)
+            return (*found, assigned(tx, above))
         found.append(results(tx, above))
     return ()
 
@@ -56,7 +52,7 @@ def said_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
 def _result(tx: Transaction, task: Job, last: Job) -> Result:
     answered = last.status is JobStatus.COMPLETED and last.answer_id is not None
     return Result(
-        slug=tx.agents.get(task.agent_id).slug,
+        slug=tx.agents.read(task.agent_id).slug,
         task=task.task,
         answer=tx.conversations.message(last.answer_id).content if answered else None,
         status=last.status,

@@ -17,7 +17,7 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
     """
     if mode is BusyMode.QUEUE:
         return 0
-    row = tx.inbox.get(host.inbox_id)
+    row = tx.inbox.read(host.inbox_id)
     waiting = tx.merges.behind(host, MOST_MERGED)
     ends_at = tx.inbox.next_new_conversation(row, None) if waiting else None
     joining = [one.job.id for one in collected(row, waiting, ends_at, goes_along)]

@@ -6,7 +6,7 @@ from temporalio import activity
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.compaction import is_due
-from maestro.domain.conversations.conversation import Message
+from maestro.domain.conversations.conversation import Said
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.flow import ConversationOutcome
 from maestro.domain.jobs.job import Job, StepRef
@@ -28,8 +28,8 @@ class ConversationActivities:
     def record_message(self, ref: StepRef) -> ConversationOutcome:
         """Record the message, keyed by its inbox row, so that a restarted job finds it instead of repeating it."""
         with self._store.begin() as tx:
-            job = tx.jobs.get(ref.job_id)
-            agent = tx.agents.get(job.agent_id)
+            job = tx.jobs.read(ref.job_id)
+            agent = tx.agents.read(job.agent_id)
             # Those it answers together with its own, in order; each is found if a job before this one recorded it.
             said = [tx.conversations.recall(row.id) or _record(tx, job, agent, row) for row in tx.merges.asked(job)]
             message = said[-1]
@@ -40,13 +40,13 @@ class ConversationActivities:
                 ConversationOutcome(
                     conversation_id=message.conversation_id,
                     message_id=message.id or 0,
-                    compaction_due=is_due(tx.conversations.get(message.conversation_id), tokens),
+                    compaction_due=is_due(tx.conversations.read(message.conversation_id), tokens),
                 ),
             )
 
 
-def _record(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Message:
-    binding = tx.agents.binding(job.address)
+def _record(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Said:
+    binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.open(
         agent.id or 0,
@@ -68,9 +68,9 @@ def _content(row: InboxRow, tx: Transaction) -> str:
     return spoken_text(row.content, tx.media.of([row.id or 0]).get(row.id or 0, ()))
 
 
-def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> Message:
+def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> Said:
     content = _content(row, tx)
-    return Message(
+    return Said(
         conversation_id=conversation_id,
         role=Role.USER,
         content=content,

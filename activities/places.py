@@ -1,6 +1,6 @@
 """Where the agent of a job remembers what it learns, for every step that reads or writes its memory (decision 6)."""
 
-from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.conversations.conversation import conversation_key
 from maestro.domain.jobs.job import Job
 from maestro.domain.memory.memory import keeps_apart
@@ -9,7 +9,12 @@ from maestro.store.transaction import Transaction
 
 def memory_place(tx: Transaction, job: Job, scope: MemoryScope) -> str:
     """Return the place, empty for everywhere; ``scope`` is that of the settings, which the agent's own beats."""
-    return _own_key(tx, job) if keeps_apart(tx.agents.get(job.agent_id), scope) else ""
+    return place_of(tx, job, tx.agents.get(job.agent_id), scope)
+
+
+def place_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
+    """Return the same, where the agent of the job is at hand."""
+    return _own_key(tx, job) if keeps_apart(agent, scope) else ""
 
 
 def _own_key(tx: Transaction, job: Job) -> str:

@@ -50,7 +50,7 @@ class RoutingActivities:
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
         """Return who answers this message; nobody closes the job as dropped (specification 003, step 2)."""
         with self._store.begin() as tx:
-            job = tx.jobs.get(ref.job_id)
+            job = tx.jobs.read(ref.job_id)
             outcome = self._decide(tx, job)
             if outcome.action is RouteAction.DROP:
                 tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
@@ -59,8 +59,8 @@ class RoutingActivities:
     def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
         if job.notice:
             return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
-        message = tx.inbox.get(job.inbox_id).message()
-        binding = tx.agents.binding(message.address)
+        message = tx.inbox.read(job.inbox_id).message()
+        binding = tx.agents.read_binding(message.address)
         agent, reason = self._who(tx, message, binding)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
@@ -88,7 +88,7 @@ class RoutingActivities:
         chosen = access.route(tx, message, binding)
         if chosen.agent is None:
             return None, chosen.reason
-        agent = tx.agents.get(chosen.agent.id)
+        agent = tx.agents.read(chosen.agent.id)
         person = access.person(tx, message, binding)
         policy = access.turned_away(person, agent, message, binding)
         refused = TURNED_AWAY[policy] if policy is not None else refusal(person, agent, binding)
@@ -106,6 +106,6 @@ class TypingActivities:
     def show_typing(self, ref: StepRef) -> None:
         """Start the indicator from the process that holds the connector (specification 003, step 3)."""
         with self._store.view() as tx:
-            job = tx.jobs.get(ref.job_id)
+            job = tx.jobs.read(ref.job_id)
         if not job.status.ended:  # the connector may have been away until the answer was sent
             self._typing.start(job.id, job.address)

@@ -7,7 +7,7 @@ from temporalio import activity
 
 from activities.acting import Acted, Acting, ActingRules
 from maestro.domain.conducting.answers import shown
-from maestro.domain.conversations.conversation import Message
+from maestro.domain.conversations.conversation import Said
 from maestro.domain.errors import Stopped
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus, Priority
@@ -61,7 +61,7 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
     return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
-def _outcome(message: Message, acted: Acted, *, heard: bool) -> AnswerOutcome:
+def _outcome(message: Said, acted: Acted, *, heard: bool) -> AnswerOutcome:
     jobs = [job for _, job in acted.tasks]
     return AnswerOutcome(
         message_id=message.id or 0,
@@ -71,14 +71,14 @@ def _outcome(message: Message, acted: Acted, *, heard: bool) -> AnswerOutcome:
     )
 
 
-def _record(tx: Transaction, job: Job, text: str) -> Message:
+def _record(tx: Transaction, job: Job, text: str) -> Said:
     """Keep what the agent said; the answers of jobs that this one restarts, and what they led to, count no more."""
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
         tx.conversations.supersede([*earlier, *(other.id for other in tx.delegations.below(earlier))])
-    of_another = tx.conversations.get(job.conversation_id).agent_id != job.agent_id
+    of_another = tx.conversations.read(job.conversation_id).agent_id != job.agent_id
     return tx.conversations.add(
-        Message(
+        Said(
             conversation_id=job.conversation_id or 0,
             role=Role.ASSISTANT,
             content=text,

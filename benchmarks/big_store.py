@@ -13,9 +13,10 @@ from pathlib import Path
 
 from maestro.bootstrap.skill_folder import SHIPPED
 from maestro.domain.agents.agent import Agent, AgentChannel
-from maestro.domain.conversations.conversation import Message
+from maestro.domain.context.composition import Composition
+from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import Said
 from maestro.domain.jobs.job import Job, JobStatus, StepRef
-from maestro.domain.llm.calls import Prompt
 from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.memory.facts import Fact
@@ -33,6 +34,7 @@ DIRECT, MENTIONED = 8, 9
 in channels that are bound."""
 
 QUESTION = "Could you look at the figures of last week once more, and say what you make of the dip on Thursday morning?"
+SUBJECTS = ("Incidents", "Questions of the board", "Invoices", "Requests of the auditors", "Holidays of the team")
 ANSWER = (
     "The dip comes from the maintenance window: the exporter was paused from 06:10 to 07:25, and nothing was lost. " * 2
 )
@@ -43,12 +45,16 @@ PROMPT = (
 
 @dataclass(frozen=True)
 class Size:
-    """How many there are; each conversation has as many questions as ``rounds``, and as many answers."""
+    """How many there are; each conversation has as many questions as ``rounds``, and as many answers.
+
+    ``sticky`` is how many sticky facts each agent has besides the ``facts`` of all.
+    """
 
     conversations: int = 50_000
     rounds: int = 10
     agents: int = 300
     facts: int = 20_000
+    sticky: int = 5
     skills: int = 50
 
     @property
@@ -60,6 +66,11 @@ class Size:
     def messages(self) -> int:
         """Return how many messages there are, answers included."""
         return 2 * self.jobs
+
+    @property
+    def compactions(self) -> int:
+        """Return how many conversations were compacted; see ``_COMPACTED``."""
+        return self.conversations // 10
 
     def agent_of(self, conversation: int) -> int:
         """Return the id of the agent of a conversation; see ``_AGENT``."""
@@ -104,6 +115,10 @@ def _agents(tx: Transaction, size: Size) -> None:
         )
         for key in ("last-topic", "open-question", "mood"):
             tx.memory.set_state(number, key, f"something about {key}")
+        sticky = [
+            Fact(FactCategory.STICKY, f"{subject} come before everything else") for subject in SUBJECTS[: size.sticky]
+        ]
+        tx.memory.learn(number, sticky, conversation_id=None)
 
 
 def _skills(tx: Transaction, size: Size) -> None:
@@ -143,7 +158,7 @@ def _one_of_everything(tx: Transaction) -> None:
     )
     for role, text, inbox_id in ((Role.USER, QUESTION, row.id), (Role.ASSISTANT, ANSWER, None)):
         tx.conversations.add(
-            Message(
+            Said(
                 conversation_id=conversation.id or 0,
                 role=role,
                 content=text,
@@ -153,7 +168,18 @@ def _one_of_everything(tx: Transaction) -> None:
                 created_at=tx.now,
             )
         )
-    tx.prompts.add(Prompt(job_id=job_id, turns="[]", tokens=1, created_at=tx.now))
+    tx.compactions.add(
+        Compaction(
+            conversation_id=conversation.id or 0,
+            agent_id=agent_id,
+            summary=ANSWER * 3,
+            messages_before=30,
+            messages_after=10,
+            tokens_saved=20 * estimate(ANSWER),
+            created_at=tx.now,
+        )
+    )
+    tx.prompts.add(job_id, Composition(messages=(), layers=(), facts=()))
     tx.steps.start(StepRef(job_id=job_id, step="context"), "build_context", 1)
 
 
@@ -165,6 +191,7 @@ def _job_id(number: int) -> str:
 _CONVERSATION = "((n - 1) % :conversations + 1)"
 _AGENT = "(CASE {c} % 10 WHEN 8 THEN 1 ELSE 2 + {c} % (:agents - 1) END)"
 _CHANNEL = "('channel-' || {c})"
+_COMPACTED = "n % 10 = 1"
 _JOB = "printf('message-%026d', n)"
 
 
@@ -216,4 +243,6 @@ def _multiply(database: sqlite3.Connection, size: Size) -> None:
     for table in ("job_steps", "prompts"):
         copies(table, "n BETWEEN 2 AND :jobs", jobs)
     facts = {"agent_id": "1 + n % :agents", "content": "one.content || n"}
-    copies("memory_facts", "n BETWEEN 2 AND :facts", facts)
+    copies("memory_facts", "n BETWEEN 2 AND :facts", facts, "category = 'project_context'")
+    compacted = {"conversation_id": "n", "agent_id": of(_AGENT, "n")}
+    copies("compactions", f"n BETWEEN 2 AND :conversations AND {_COMPACTED}", compacted)

@@ -10,6 +10,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.worker import Interceptor, Worker
 
+from maestro.domain.release import release
 from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.sandbox import production_runner
 from workflows.delegation import DelegationWorkflow
@@ -60,6 +61,8 @@ def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         graceful_shutdown_timeout=parts.drain,
+        # Else the SDK derives one from the code of every loaded module, which holds the event loop for a second.
+        build_id=release(),
         # A fault in workflow code must end the job with its reason instead of hanging it (design invariant 9).
         workflow_failure_exception_types=[Exception],
     )

@@ -42,10 +42,10 @@ def section(told: dict[str, Any], size: Size) -> Section:
     return Section(
         "store",
         "The first steps over a large store",
-        f"{size.messages:,} messages in {size.conversations:,} conversations, {size.jobs:,} jobs, {size.agents} "
-        f"agents, {size.facts:,} facts and {size.skills} skills; {MESSAGES} new messages a round, each in another "
-        "conversation: most in bound channels, some direct, some by mention. Each step with its transaction, synced to "
-        "disk.",
+        f"{size.messages:,} messages in {size.conversations:,} conversations, {size.jobs:,} jobs, {size.compactions:,} "
+        f"compactions, {size.agents} agents with {size.sticky} sticky facts each, {size.facts:,} other facts and "
+        f"{size.skills} skills; {MESSAGES} new messages a round, each in another conversation: most in bound channels, "
+        "some direct, some by mention. Each step with its transaction, synced to disk.",
         (
             figure("building the store", "s", told["built"]),
             figure("its size", "MB", told["bytes"] / 1e6),

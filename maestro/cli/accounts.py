@@ -12,8 +12,9 @@ from pydantic import SecretStr
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.keys import open_keys
 from maestro.cli.account_texts import listing, portrait
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.account_views import (
@@ -72,7 +73,7 @@ KeyRef = Annotated[
 ]
 PerMinute = Annotated[int, typer.Option(min=0, help="What it may take a minute; 0: no limit of ours.")]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 class Removed(Value):
@@ -96,39 +97,24 @@ def _desk(given: Given) -> Iterator[Desk]:
 
 
 @app.command("list")
-def list_accounts(
-    ctx: typer.Context,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def list_accounts(given: Given) -> None:
     """List the accounts, those asked first at the head."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = account_page(tx.accounts.all(), tx.accounts.limits(), None, MOST)
-    write(page, listing(page.items), as_json)
+    write(page, listing(page.items), given.as_json)
 
 
 @app.command()
-def show(
-    ctx: typer.Context,
-    name: AccountName,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def show(given: Given, name: AccountName) -> None:
     """Show an account: its limits, its spend and what went wrong last."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         account = account_view(tx.accounts.get(name), tx.accounts.limits())
-    write(account, portrait(account), as_json)
+    write(account, portrait(account), given.as_json)
 
 
 @app.command()
 def add(
-    ctx: typer.Context,
+    given: Given,
     name: NewName,
     provider: Provider = "anthropic",
     account_type: Type = AccountType.API_KEY,
@@ -142,13 +128,8 @@ def add(
     concurrency: Concurrency = 0,
     key_env: KeyEnv = None,
     key_ref: KeyRef = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Add an account; its key is asked for, or read from --key-env."""
-    given = Given.of(ctx, config, data_dir, debug)
     new = NewAccount(
         name=name,
         type=account_type,
@@ -164,58 +145,38 @@ def add(
     )
     with _desk(given) as desk:
         account = desk.control.add(_with_key(new, key_env, key_ref), ACTOR)
-    write(account, [f"{account.name} is asked for {account.provider}/{account.model} from the next call on"], as_json)
+    said = f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
+    write(account, [said], given.as_json)
 
 
 @app.command()
 def enable(
-    ctx: typer.Context,
+    given: Given,
     name: AccountName,
     new_key: Annotated[bool, typer.Option("--new-key", help="Ask for another key first.")] = False,
     key_env: KeyEnv = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Let an account be asked again, with another key if need be; its limits end."""
-    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         key = SecretStr(_key(key_env)) if new_key or key_env else None
         account = desk.control.change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
-    write(account, [f"{account.name} is asked again"], as_json)
+    write(account, [f"{account.name} is asked again"], given.as_json)
 
 
 @app.command()
-def disable(
-    ctx: typer.Context,
-    name: AccountName,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def disable(given: Given, name: AccountName) -> None:
     """Let an account be asked no more, until it is enabled; calls under way go on."""
-    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         account = desk.control.change(name, AccountChange(status=AccountStatus.DISABLED), ACTOR)
-    write(account, [f"{account.name} is asked no more"], as_json)
+    write(account, [f"{account.name} is asked no more"], given.as_json)
 
 
 @app.command()
-def remove(
-    ctx: typer.Context,
-    name: AccountName,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def remove(given: Given, name: AccountName) -> None:
     """Remove an account that was added here or on the API, with its key."""
-    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         desk.control.remove(name, ACTOR)
-    write(Removed(name=name), [f"{name} is gone"], as_json)
+    write(Removed(name=name), [f"{name} is gone"], given.as_json)
 
 
 def _with_key(new: NewAccount, variable: str | None, reference: str | None) -> NewAccount:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,27 +18,6 @@ LISTS = ("tools", "skills", "fallbacks", "allow_users")
 
 Slug = Annotated[str, typer.Argument(metavar="SLUG", help="The slug of the agent, as `maestro agents list` shows it.")]
 NewSlug = Annotated[str, typer.Argument(metavar="SLUG", help="Its short name; people mention it as @SLUG.")]
-Name = Annotated[str | None, typer.Option(help="The name people see.")]
-Role = Annotated[str | None, typer.Option(help="conductor, assistant, coder, architect or another word.")]
-Description = Annotated[str | None, typer.Option(help="What it is for, in a sentence.")]
-Voice = Annotated[str | None, typer.Option(help="How it speaks, such as casual or professional.")]
-Quirks = Annotated[
-    list[str] | None, typer.Option("--quirk", help="A habit of its speech, a sentence; may be repeated, '' for none.")
-]
-PromptFile = Annotated[
-    Path | None,
-    typer.Option("--prompt-file", metavar="FILE", help="The file with its instructions; - for standard input."),
-]
-Model = Annotated[str | None, typer.Option(help="The model it prefers; '' for that of the account.")]
-Fallbacks = Annotated[str | None, typer.Option(metavar="LIST", help="Models to try after it, with commas between.")]
-Tools = Annotated[str | None, typer.Option(metavar="LIST", help="The tools it may call; '' for none.")]
-Skills = Annotated[str | None, typer.Option(metavar="LIST", help="The skills it may be given; '' for none.")]
-AllowUsers = Annotated[
-    str | None, typer.Option(metavar="LIST", help="Who may talk to it besides owners, as platform:userId.")
-]
-Scope = Annotated[MemoryScope | None, typer.Option("--memory-scope", help="Where it remembers what it learned.")]
-Client = Annotated[str | None, typer.Option(help="The name of the client who pays for it; '' for nobody.")]
-Budget = Annotated[float | None, typer.Option("--daily-budget", help="US dollars it may spend a day; 0: no limit.")]
 Reset = Annotated[
     list[str] | None,
     typer.Option(
@@ -48,10 +28,44 @@ Reason = Annotated[str, typer.Option(help="Why, for the history.")]
 Force = Annotated[bool, typer.Option("--force", help="Even if direct messages then go to nobody.")]
 
 
-def fields_given(options: Mapping[str, object], prompt_file: Path | None) -> Mapping[str, object]:
-    """Return the fields that were given; raises ``ConfigurationError`` for a file that cannot be read."""
-    fields = {name: _read(name, value) for name, value in options.items() if value is not None}
-    return {**fields, "system_prompt": _text(prompt_file)} if prompt_file is not None else fields
+@dataclass(frozen=True)
+class AgentOptions:
+    """The options that describe an agent; None where not given."""
+
+    name: Annotated[str | None, typer.Option(help="The name people see.")] = None
+    role: Annotated[str | None, typer.Option(help="conductor, assistant, coder, architect or another word.")] = None
+    description: Annotated[str | None, typer.Option(help="What it is for, in a sentence.")] = None
+    voice: Annotated[str | None, typer.Option(help="How it speaks, such as casual or professional.")] = None
+    quirks: Annotated[
+        list[str] | None,
+        typer.Option("--quirk", help="A habit of its speech, a sentence; may be repeated, '' for none."),
+    ] = None
+    prompt_file: Annotated[
+        Path | None,
+        typer.Option("--prompt-file", metavar="FILE", help="The file with its instructions; - for standard input."),
+    ] = None
+    model: Annotated[str | None, typer.Option(help="The model it prefers; '' for that of the account.")] = None
+    fallbacks: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Models to try after it, with commas between.")
+    ] = None
+    tools: Annotated[str | None, typer.Option(metavar="LIST", help="The tools it may call; '' for none.")] = None
+    skills: Annotated[str | None, typer.Option(metavar="LIST", help="The skills it may be given; '' for none.")] = None
+    allow_users: Annotated[
+        str | None, typer.Option(metavar="LIST", help="Who may talk to it besides owners, as platform:userId.")
+    ] = None
+    memory_scope: Annotated[
+        MemoryScope | None, typer.Option("--memory-scope", help="Where it remembers what it learned.")
+    ] = None
+    client: Annotated[str | None, typer.Option(help="The name of the client who pays for it; '' for nobody.")] = None
+    daily_budget_usd: Annotated[
+        float | None, typer.Option("--daily-budget", help="US dollars it may spend a day; 0: no limit.")
+    ] = None
+
+    def fields(self) -> Mapping[str, object]:
+        """Return the fields that were given; raises ``ConfigurationError`` for a file that cannot be read."""
+        given = {name: _read(name, value) for name, value in vars(self).items() if value is not None}
+        file = given.pop("prompt_file", None)
+        return {**given, "system_prompt": _text(file)} if isinstance(file, Path) else given
 
 
 def fields_reset(names: list[str] | None) -> Mapping[str, object]:

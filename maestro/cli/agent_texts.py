@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import JsonValue
 
+from maestro.cli.pages import more
 from maestro.cli.table import lines, plain
 from maestro.domain.agents.versions import FieldChange
 from maestro.domain.agents.views import AgentDetail, AgentPage, Binding, VersionDetail, VersionPage
@@ -36,8 +37,7 @@ def listing(page: AgentPage) -> Iterator[str]:
         for agent in page.items
     ]
     yield from lines(COLUMNS, rows)
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def portrait(agent: AgentDetail) -> Iterator[str]:
@@ -66,8 +66,7 @@ def history(page: VersionPage) -> Iterator[str]:
         for one in page.items
     ]
     yield from lines(VERSION_COLUMNS, rows)
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def differences(version: VersionDetail) -> Iterator[str]:

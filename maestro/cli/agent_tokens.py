@@ -8,16 +8,17 @@ import typer
 
 from maestro.cli.agent_options import Slug
 from maestro.cli.checked import fits
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, RowCursor
 from maestro.cli.table import lines
 from maestro.domain.agents.tokens import TokenPage, TokenView, token_page
 from maestro.domain.columns import LARGEST
 from maestro.domain.words import DisplayName
 
 LIMIT = 100
-MOST = 10_000
 COLUMNS = ("number", "name", "ends in", "made", "last used", "revoked")
 
 HELP = """Make, list and revoke the tokens of an agent.
@@ -30,62 +31,47 @@ Number = Annotated[
     int, typer.Argument(metavar="NUMBER", min=1, max=LARGEST, help="The number that `maestro agents token list` shows.")
 ]
 
-group = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
-app = typer.Typer()
+group = Commands(HELP)
+app = Commands()
 app.add_typer(group, name="token")
 
 
 @group.command("new")
 def make_token(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     name: Annotated[str, typer.Option(help="Where it will be used, so that you know it again.")] = "",
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Make a token; it is shown only now."""
     name = fits(DisplayName, name)
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
         made = tx.agent_tokens.make(tx.agents.named(slug), name, ACTOR)
-    write(made, [made.token, "Keep it where nobody else reads it: it is not shown again."], as_json)
+    write(made, [made.token, "Keep it where nobody else reads it: it is not shown again."], given.as_json)
 
 
 @group.command("list")
 def list_tokens(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where a list said `next`.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
+    limit: Limit = LIMIT,
+    cursor: RowCursor = None,
 ) -> None:
     """List the tokens of an agent, newest first, those that were revoked too."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = token_page(tx.agent_tokens.of(tx.agents.named(slug), cursor, limit + 1), limit)
-    write(page, _listing(page, slug), as_json)
+    write(page, _listing(page, slug), given.as_json)
 
 
 @group.command("revoke")
 def revoke_token(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     number: Number,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Revoke a token: from its next request on it opens nothing."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
         revoked = TokenView.model_validate(tx.agent_tokens.revoke(tx.agents.named(slug), number, ACTOR))
-    write(revoked, [f"token {revoked.id} of {slug} opens nothing any more"], as_json)
+    write(revoked, [f"token {revoked.id} of {slug} opens nothing any more"], given.as_json)
 
 
 def _listing(page: TokenPage, slug: str) -> Iterator[str]:
@@ -93,8 +79,7 @@ def _listing(page: TokenPage, slug: str) -> Iterator[str]:
         yield f"{slug} has no tokens."
         return
     yield from lines(COLUMNS, [_row(token) for token in page.items])
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def _row(token: TokenView) -> tuple[str, ...]:

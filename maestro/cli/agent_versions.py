@@ -7,74 +7,60 @@ import typer
 from maestro.cli.agent_edits import said
 from maestro.cli.agent_options import Force, Reason, Slug
 from maestro.cli.agent_texts import differences, history
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit
 from maestro.domain.agents.views import version_detail, version_page
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import Conflict
 
 LIMIT = 20
-MOST = 10_000
 
-app = typer.Typer()
+app = Commands()
 
 
 @app.command()
 def versions(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
+    limit: Limit = LIMIT,
     cursor: Annotated[int | None, typer.Option(min=1, max=LARGEST, help="Go on where a list said `next`.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """List the edits of an agent, newest first: who, when and what."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = version_page(tx.versions.of(tx.agents.named(slug), cursor, limit + 1), limit)
-    write(page, history(page), as_json)
+    write(page, history(page), given.as_json)
 
 
 @app.command("diff")
 def show_diff(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     version: Annotated[int | None, typer.Option(help="The version to look at; without it, the newest.")] = None,
     against: Annotated[
         int | None, typer.Option(help="The version to compare with; without it, the one before.")
     ] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Show what an edit changed."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         agent = tx.agents.named(slug)
         found = version_detail(*tx.versions.pair(agent, agent.version if version is None else version, against))
-    write(found, differences(found), as_json)
+    write(found, differences(found), given.as_json)
 
 
 @app.command()
 def rollback(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     to: Annotated[
         int | None, typer.Option(metavar="VERSION", help="Which version; without it, the one before.")
     ] = None,
     reason: Reason = "",
     force: Force = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Make an agent what it was: a new version that is as an old one."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
         agent = tx.agents.named(slug)
         before = agent.version
@@ -82,4 +68,4 @@ def rollback(
         if number < 1:
             raise Conflict(f"agent {slug} has only one version; there is nothing to go back to")
         detail = tx.agents.detail(tx.agents.roll_back(agent, number, ACTOR, reason, force=force))
-    write(detail, [said(detail, before)], as_json)
+    write(detail, [said(detail, before)], given.as_json)

@@ -4,20 +4,14 @@ import typer
 
 from maestro.bootstrap.api import Api
 from maestro.bootstrap.process import run
+from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, WebuiPort
+from maestro.cli.options import WEBUI_PORT, Given
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
-@app.command()
-def api(
-    ctx: typer.Context,
-    config: Config = None,
-    data_dir: DataDir = None,
-    port: WebuiPort = None,
-    debug: Debug = False,
-) -> None:
+@app.command(json=False, ports=[WEBUI_PORT])
+def api(given: Given) -> None:
     """Run the dashboard and the REST API beside the Temporal server at temporal.address, workers and connectors."""
-    given = Given.of(ctx, config, data_dir, debug)
-    raise typer.Exit(run(Api(configured(given, {"webui.port": port}), typer.echo)))
+    raise typer.Exit(run(Api(configured(given), typer.echo)))

@@ -9,7 +9,6 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from maestro.cli.chat_client import ChannelTaken, ChatClient, Place
 from maestro.cli.chat_once import ask
@@ -17,8 +16,10 @@ from maestro.cli.chat_prompt import converse
 from maestro.cli.chat_screen import Screen
 from maestro.cli.chat_texts import addressed
 from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
+from maestro.cli.checked import fits
+from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given
+from maestro.cli.options import Given
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.words import Slug
 from maestro.settings import Settings, WebSettings, read_environment
@@ -33,14 +34,11 @@ on a terminal, it is a conversation: Ctrl-C stops waiting for an answer, Ctrl-D 
 what they do everywhere. The conversation goes on with the next call, in a channel of your own.
 """
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
 def _slug(text: str) -> str:
-    try:
-        return TypeAdapter(Slug).validate_python(text) if text else ""
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    return fits(Slug, text) if text else ""
 
 
 def _url(text: str) -> str:
@@ -56,9 +54,9 @@ def _url(text: str) -> str:
     return parts._replace(path=parts.path or "/").geturl()
 
 
-@app.command(help=HELP)
+@app.command(help=HELP, json=False)
 def chat(
-    ctx: typer.Context,
+    given: Given,
     text: Annotated[
         list[str] | None, typer.Argument(metavar="TEXT", help="What to say; without it, see above.")
     ] = None,
@@ -76,12 +74,8 @@ def chat(
     as_json: Annotated[
         bool, typer.Option("--json", help="Write what arrives as JSON, a message per line, for programs.")
     ] = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Talk to an agent over the web connector."""
-    given = Given.of(ctx, config, data_dir, debug)
     settings = configured(given, accounts=False).settings
     said = " ".join(text) if text else _piped()
     _tell_unknown(agent, settings)

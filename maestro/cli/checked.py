@@ -5,6 +5,7 @@ from typing import Any, TypeVar
 import typer
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+MOST_DIGITS = 18
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -23,6 +24,17 @@ def fits(kind: Any, text: str) -> str:
     except ValidationError as error:
         raise _wrong(error) from None
     return checked
+
+
+def row_number(text: str, noun: str, argument: str, mark: str = "") -> int:
+    """Return the number of a row, before which ``mark`` may stand; raises ``typer.BadParameter`` when there is none.
+
+    A command asks only when it has read the configuration: what is wrong there is said first.
+    """
+    digits = text.removeprefix(mark)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= MOST_DIGITS):
+        raise typer.BadParameter(f"{text!r} is no number of a {noun}, such as 7", param_hint=argument)
+    return int(digits)
 
 
 def _wrong(error: ValidationError) -> typer.BadParameter:

@@ -1,12 +1,14 @@
 """``maestro clients``: for whom agents work, and who pays."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import lines
 from maestro.domain.clients.edits import ClientChange, NewClient
@@ -26,11 +28,22 @@ configuration, or are made here; this works whether Maestro runs or not.
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name or the slug of the client.")]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")]
-Slug = Annotated[str | None, typer.Option(help="A second, shorter name, unique; '' for none.")]
-Plan = Annotated[str | None, typer.Option(help="How it is billed, a word for your books.")]
-Budget = Annotated[float | None, typer.Option("--daily-budget", help="US dollars for it a day; 0: no limit.")]
+app = Commands(HELP)
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """The options that describe a client; None where not given."""
+
+    slug: Annotated[str | None, typer.Option(help="A second, shorter name, unique; '' for none.")] = None
+    plan: Annotated[str | None, typer.Option(help="How it is billed, a word for your books.")] = None
+    daily_budget_usd: Annotated[
+        float | None, typer.Option("--daily-budget", help="US dollars for it a day; 0: no limit.")
+    ] = None
+
+    def fields(self) -> dict[str, object]:
+        """Return the fields that were given."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 class Removed(Value):
@@ -40,89 +53,51 @@ class Removed(Value):
 
 
 @app.command("list")
-def list_clients(
-    ctx: typer.Context,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def list_clients(given: Given) -> None:
     """List the clients by name, with what was spent for them today."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = client_page(tx.budgets.clients(), tx.budgets.client_levels(), None, MOST)
-    write(page, _listing(page), as_json)
+    write(page, _listing(page), given.as_json)
 
 
 @app.command()
-def add(
-    ctx: typer.Context,
-    name: NewName,
-    slug: Slug = None,
-    plan: Plan = None,
-    daily_budget_usd: Budget = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def add(given: Given, name: NewName, options: ClientOptions) -> None:
     """Add a client, whom agents and channels may name."""
-    fields = _given(slug=slug, plan=plan, daily_budget_usd=daily_budget_usd)
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
-        new = read(NewClient, {"name": name, **fields})
+        new = read(NewClient, {"name": name, **options.fields()})
         with at.store.begin() as tx:
             client = tx.budgets.client_view(tx.clients.create(new, ACTOR))
-    write(client, [f"{client.name} can be named by agents and channels"], as_json)
+    write(client, [f"{client.name} can be named by agents and channels"], given.as_json)
 
 
 @app.command()
 def edit(
-    ctx: typer.Context,
+    given: Given,
     name: Name,
-    slug: Slug = None,
-    plan: Plan = None,
-    daily_budget_usd: Budget = None,
+    options: ClientOptions,
     no_budget: Annotated[
         bool, typer.Option("--no-daily-budget", help="Let budgets.clientDayUsd hold for it again.")
     ] = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Change a client that was made here or on the API."""
-    fields = _given(slug=slug, plan=plan, daily_budget_usd=daily_budget_usd)
+    fields = options.fields()
     if no_budget:
         fields["daily_budget_usd"] = None
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
         change = read(ClientChange, fields)
         with at.store.begin() as tx:
             client = tx.budgets.client_view(tx.clients.change(tx.clients.get(name), change, ACTOR))
-    write(client, [f"{client.name} is changed"], as_json)
+    write(client, [f"{client.name} is changed"], given.as_json)
 
 
 @app.command()
-def remove(
-    ctx: typer.Context,
-    name: Name,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def remove(given: Given, name: Name) -> None:
     """Remove a client of whom nothing speaks."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
         client = tx.clients.get(name)
         gone = Removed(name=client.name)
         tx.clients.remove(client, ACTOR)
-    write(gone, [f"{gone.name} is gone"], as_json)
-
-
-def _given(**options: object) -> dict[str, object]:
-    return {name: value for name, value in options.items() if value is not None}
+    write(gone, [f"{gone.name} is gone"], given.as_json)
 
 
 def _listing(page: ClientPage) -> Iterator[str]:

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.conversation_control import StoreConversationControl
-from maestro.cli.checked import fits, made
+from maestro.cli.checked import fits, made, row_number
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor, decoded, more
 from maestro.cli.table import lines, plain
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.conversation import ConversationStatus
@@ -29,9 +31,7 @@ from maestro.domain.values import Value
 from maestro.domain.words import SearchText
 
 LIMIT = 50
-MOST = 10_000
 COLUMNS = ("id", "status", "agent", "channel", "with", "messages", "tokens", "last said")
-MOST_DIGITS = 18
 NOTHING = "There are no such conversations."
 NOTHING_SAID = "Nothing was said that contains this."
 
@@ -41,9 +41,8 @@ What a compaction took away from the models is still shown here. All of this wor
 """
 
 Number = Annotated[str, typer.Argument(metavar="ID", help="Its number, as `maestro conversations list` shows it.")]
-Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 class Shown(Value):
@@ -62,7 +61,7 @@ class Deleted(Value):
 
 @app.command("list")
 def list_conversations(
-    ctx: typer.Context,
+    given: Given,
     agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
     platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
     channel: Annotated[str | None, typer.Option(metavar="ID", help="Only those of this channel.")] = None,
@@ -70,95 +69,65 @@ def list_conversations(
     status: Annotated[ConversationStatus | None, typer.Option(help="Only these.")] = None,
     text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
     limit: Limit = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
+    cursor: TextCursor = None,
 ) -> None:
     """List conversations, the one that was spoken in last first."""
     wanted = made(ConversationFilter, agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
-    after = _mark(cursor)
-    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+    after = decoded(Mark.decode, cursor)
+    with opened(given) as found, found.store.view() as tx:
         rows, following = tx.conversation_lists.page(wanted, after, limit)
     page = ConversationPage(items=tuple(map(conversation_view, rows)), next=following.encode() if following else None)
-    write(page, _listing(page), as_json)
+    write(page, _listing(page), given.as_json)
 
 
 @app.command()
 def show(
-    ctx: typer.Context,
+    given: Given,
     number: Number,
     limit: Limit = LIMIT,
     cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Show a conversation and what was said in it, oldest first."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
-        detail = conversation_detail(tx.conversation_lists.record(_parsed(number)))
+    with opened(given) as found, found.store.view() as tx:
+        detail = conversation_detail(tx.conversation_lists.record(row_number(number, "conversation", "ID")))
         said, following = tx.conversation_lists.said(detail.id, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
-    write(Shown(conversation=detail, messages=page), _portrait(detail, page), as_json)
+    write(Shown(conversation=detail, messages=page), _portrait(detail, page), given.as_json)
 
 
 @app.command()
 def search(
-    ctx: typer.Context,
+    given: Given,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of what was said.")],
     limit: Limit = LIMIT,
     cursor: Annotated[
         int | None, typer.Option(min=1, max=LARGEST, help="Go on before the message with this number.")
     ] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Find what was said in any conversation, newest first."""
     wanted = fits(SearchText, text)
-    with opened(Given.of(ctx, config, data_dir, debug)) as found, found.store.view() as tx:
+    with opened(given) as found, found.store.view() as tx:
         said, following = tx.conversation_lists.containing(wanted, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
-    write(page, _found(page), as_json)
+    write(page, _found(page), given.as_json)
 
 
 @app.command()
 def delete(
-    ctx: typer.Context,
+    given: Given,
     number: Number,
     facts: Annotated[bool, typer.Option("--facts", help="Forget what was learned in it, too.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as found:
+    with opened(given) as found:
         with found.store.view() as tx:
-            doomed = conversation_detail(tx.conversation_lists.record(_parsed(number)))
+            doomed = conversation_detail(tx.conversation_lists.record(row_number(number, "conversation", "ID")))
         if not yes:
             count = doomed.message_count + doomed.archived_count
             typer.confirm(f"Delete conversation {doomed.id} with its {count} messages for good?", abort=True, err=True)
         StoreConversationControl(found.store, found.loaded.settings.data_dir).delete(doomed.id, ACTOR, facts=facts)
-    write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], as_json)
-
-
-def _parsed(number: str) -> int:
-    """Read a number only now, for the configuration comes first."""
-    if not (number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS):
-        raise typer.BadParameter(f"{number!r} is no number of a conversation, such as 7", param_hint="ID")
-    return int(number)
-
-
-def _mark(text: str | None) -> Mark | None:
-    try:
-        return Mark.decode(text) if text is not None else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cursor") from None
+    write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], given.as_json)
 
 
 def _listing(page: ConversationPage) -> Iterator[str]:
@@ -181,7 +150,7 @@ def _listing(page: ConversationPage) -> Iterator[str]:
             for one in page.items
         ],
     )
-    yield from _more(page.next)
+    yield from more(page.next)
 
 
 def _portrait(detail: ConversationDetail, page: SaidPage) -> Iterator[str]:
@@ -196,7 +165,7 @@ def _portrait(detail: ConversationDetail, page: SaidPage) -> Iterator[str]:
         yield f"[{said.id}] {_moment(said.created_at)}  {plain(said.author)}{beside}"
         for line in said.content.splitlines():
             yield f"    {plain(line)}"
-    yield from _more(page.next)
+    yield from more(page.next)
 
 
 def _facts(detail: ConversationDetail) -> Iterator[tuple[str, str]]:
@@ -216,16 +185,11 @@ def _found(page: SaidPage) -> Iterator[str]:
         yield NOTHING_SAID
         return
     yield from lines(("conversation", "message", "when", "who", "what"), [_hit(said) for said in page.items])
-    yield from _more(page.next)
+    yield from more(page.next)
 
 
 def _hit(said: SaidView) -> tuple[str, ...]:
     return str(said.conversation_id), str(said.id), _moment(said.created_at), said.author, said.content
-
-
-def _more(cursor: str | None) -> Iterator[str]:
-    if cursor is not None:
-        yield f"There are more: add --cursor {cursor}, or a larger --limit."
 
 
 def _moment(moment: datetime) -> str:

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 import typer
 
 from maestro.bootstrap.doctor import examine
-from maestro.cli.options import Config, DataDir, Debug, Given, Json, TemporalPort, TemporalUiPort, WebPort, WebuiPort
+from maestro.cli.commands import Commands
+from maestro.cli.options import TEMPORAL_PORT, TEMPORAL_UI_PORT, WEB_PORT, WEBUI_PORT, Given
+from maestro.cli.output import write
 from maestro.cli.table import plain
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.domain.values import Value
@@ -18,7 +20,7 @@ MARKS = {
 }
 WIDTH = max(len(mark) for mark, _ in MARKS.values())
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
 class Findings(Value):
@@ -28,36 +30,17 @@ class Findings(Value):
     checks: tuple[Diagnosis, ...]
 
 
-@app.command()
-def doctor(
-    ctx: typer.Context,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    port: WebuiPort = None,
-    web_port: WebPort = None,
-    temporal_port: TemporalPort = None,
-    temporal_ui_port: TemporalUiPort = None,
-    debug: Debug = False,
-) -> None:
+@app.command(ports=[WEBUI_PORT, WEB_PORT, TEMPORAL_PORT, TEMPORAL_UI_PORT])
+def doctor(given: Given) -> None:
     """Check configuration, data folder, store, Temporal, accounts, connectors and ports; exit with 1 if one is broken.
 
     It changes nothing and pays for nothing, and may be run beside a running Maestro. Give it the options with which
     Maestro is started.
     """
-    given = Given.of(ctx, config, data_dir, debug)
-    overrides = {
-        "dataDir": given.data_dir,
-        "webui.port": port,
-        "web.port": web_port,
-        "temporal.port": temporal_port,
-        "temporal.uiPort": temporal_ui_port,
-    }
     environment = read_environment()
-    checks = tuple(examine(given.config, environment, overrides))
+    checks = tuple(examine(given.config, environment, {"dataDir": given.data_dir, **given.ports}))
     findings = Findings(ok=all(check.verdict is not Verdict.BROKEN for check in checks), checks=checks)
-    for line in [findings.model_dump_json()] if as_json else _lines(checks, coloured=not environment.get("NO_COLOR")):
-        typer.echo(line)
+    write(findings, _lines(checks, coloured=not environment.get("NO_COLOR")), given.as_json)
     raise typer.Exit(0 if findings.ok else 1)
 
 

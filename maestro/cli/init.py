@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.initial import Action, Plan, Wish, carry_out, plan, prepare_cluster
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.commands import Commands
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import plain
 from maestro.domain.values import Value
@@ -17,7 +18,7 @@ from maestro.settings import read_environment
 
 RETENTION_DAYS = 3
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
 class Initialised(Value):
@@ -33,7 +34,7 @@ class Initialised(Value):
 
 @app.command()
 def init(
-    ctx: typer.Context,
+    given: Given,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before writing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there; the old one is kept.")] = False,
     temporal_address: Annotated[
@@ -44,30 +45,25 @@ def init(
         int,
         typer.Option(metavar="N", min=1, max=3650, help="Days a new namespace keeps the history of ended workflows."),
     ] = RETENTION_DAYS,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Write maestro.json from what is found here: keys in the environment (by name), a local Ollama, `claude`.
 
     With the address of a Temporal server, as an option, in MAESTRO_TEMPORAL_ADDRESS or in the file, its namespace and
     search attributes are made ready as well. Running it again changes nothing.
     """
-    given = Given.of(ctx, config, data_dir, debug)
     overrides = {"dataDir": given.data_dir, "temporal.address": temporal_address, "temporal.namespace": namespace}
     wish = Wish(given.config, overrides, force, timedelta(days=retention_days))
     environment = read_environment()
     decided = plan(wish, environment)
-    if not (yes or as_json):
+    if not (yes or given.as_json):
         _ask(decided)
     backup = carry_out(decided)
-    if not as_json:
+    if not given.as_json:
         _say(_outcome(decided, backup))
     cluster = tuple(prepare_cluster(decided, wish, environment)) if decided.address else ()
     if decided.address and not cluster:
         cluster = (f"Namespace and search attributes were there already at {decided.address}.",)
-    write(_initialised(decided, backup, cluster), [*map(plain, cluster), *_next(decided)], as_json)
+    write(_initialised(decided, backup, cluster), [*map(plain, cluster), *_next(decided)], given.as_json)
 
 
 def _ask(decided: Plan) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+from maestro.cli.pages import more
 from maestro.cli.table import lines, plain
 from maestro.domain.jobs.views import (
     EXCERPT,
@@ -46,8 +47,7 @@ def listing(page: JobPage, now: datetime) -> Iterator[str]:
         yield NOTHING
         return
     yield from lines(JOB_COLUMNS, [_row(job, now) for job in page.items])
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def timeline(job: JobDetail) -> Iterator[str]:

@@ -2,10 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,10 +11,12 @@ import typer
 from maestro.bootstrap.operator import Operator, open_operator
 from maestro.cli import job_texts, prompt_texts
 from maestro.cli.checked import made
+from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor, decoded
 from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import seen_view
 from maestro.domain.jobs.cursors import Cursor
@@ -27,7 +27,6 @@ from maestro.domain.values import Value
 from maestro.store.store import Store
 
 LIMIT = 50
-MOST = 10_000
 POLL_SECONDS = 0.5
 
 HELP = """List, show, replay and cancel jobs, and see what the models saw.
@@ -38,7 +37,7 @@ you replay or cancel is done by the running Maestro, or by the next one that sta
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="The id of the job, as `maestro jobs list` shows it.")]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 class Replayed(Value):
@@ -58,19 +57,15 @@ class Outcome(Value):
 
 @app.command("list")
 def list_jobs(
-    ctx: typer.Context,
+    given: Given,
     status: Annotated[list[JobStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
     kind: Annotated[list[JobKind] | None, typer.Option(help="Only these; may be given several times.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
     platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
     error: Annotated[str | None, typer.Option(metavar="CLASS", help="Only those that ended with this error.")] = None,
     text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
+    limit: Limit = LIMIT,
+    cursor: TextCursor = None,
 ) -> None:
     """List jobs, newest first."""
     wanted = made(
@@ -82,31 +77,24 @@ def list_jobs(
         error=error,
         q=text,
     )
-    after = _cursor(cursor)
-    with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
+    after = decoded(Cursor.decode, cursor)
+    with _operator(given) as operator, operator.store.view() as tx:
         found, following = tx.browse.jobs(wanted, after, limit)
     page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
-    write(page, job_texts.listing(page, datetime.now(UTC)), as_json)
+    write(page, job_texts.listing(page, datetime.now(UTC)), given.as_json)
 
 
 @app.command()
-def show(
-    ctx: typer.Context,
-    job_id: Id,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
-    with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
+    with _operator(given) as operator, operator.store.view() as tx:
         job = detail(tx.browse.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
-    write(job, job_texts.timeline(job), as_json)
+    write(job, job_texts.timeline(job), given.as_json)
 
 
 @app.command()
 def prompt(
-    ctx: typer.Context,
+    given: Given,
     job_id: Id,
     call: Annotated[
         int | None,
@@ -117,20 +105,16 @@ def prompt(
             help="The id of the call, as `maestro jobs show` lists it; else the last answer.",
         ),
     ] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Show exactly what a model saw in one call, and what it said."""
-    with _operator(ctx, config, data_dir, debug) as operator, operator.store.view() as tx:
+    with _operator(given) as operator, operator.store.view() as tx:
         seen = seen_view(tx.requests.seen(job_id, tx.requests.last(job_id) if call is None else call))
-    write(seen, prompt_texts.prompt(seen), as_json)
+    write(seen, prompt_texts.prompt(seen), given.as_json)
 
 
 @app.command()
 def replay(
-    ctx: typer.Context,
+    given: Given,
     job_id: Id,
     mode: Annotated[
         ReplayMode,
@@ -139,50 +123,29 @@ def replay(
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for its end; exit with 1 unless completed.")
     ] = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Let an ended job run again, and print the id of the job that runs now."""
-    with _operator(ctx, config, data_dir, debug) as operator:
+    with _operator(given) as operator:
         running = asyncio.run(operator.control.replay(job_id, mode, ACTOR))
-        if not (wait and as_json):
-            write(Replayed(id=running), [running], as_json)
+        if not (wait and given.as_json):
+            write(Replayed(id=running), [running], given.as_json)
         if wait:
-            _conclude(_followed(operator.store, running), as_json)
+            _conclude(_followed(operator.store, running), given.as_json)
 
 
 @app.command()
-def cancel(
-    ctx: typer.Context,
-    job_id: Id,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def cancel(given: Given, job_id: Id) -> None:
     """Stop an open job for good; one that runs notices within a second."""
-    with _operator(ctx, config, data_dir, debug) as operator:
+    with _operator(given) as operator:
         asyncio.run(operator.control.cancel(job_id, ACTOR))
         with operator.store.view() as tx:
             status = tx.jobs.status(job_id)
     ended = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
-    write(Outcome(id=job_id, status=status), [ended], as_json)
+    write(Outcome(id=job_id, status=status), [ended], given.as_json)
 
 
-@contextmanager
-def _operator(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Operator]:
-    given = Given.of(ctx, config, data_dir, debug)
-    with open_operator(configured(given, accounts=False)) as operator:
-        yield operator
-
-
-def _cursor(text: str | None) -> Cursor | None:
-    try:
-        return Cursor.decode(text) if text is not None else None
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--cursor") from None
+def _operator(given: Given) -> AbstractContextManager[Operator]:
+    return open_operator(configured(given, accounts=False))
 
 
 def _followed(store: Store, job_id: str) -> JobSummary:

@@ -5,12 +5,13 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.scope import Scope
-from maestro.cli.checked import made
+from maestro.cli.checked import made, row_number
+from maestro.cli.commands import Commands
 from maestro.cli.memory_texts import facts, states
 from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.domain.columns import LARGEST
+from maestro.cli.pages import Limit, RowCursor
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.memory.views import (
     LIMIT,
@@ -25,9 +26,6 @@ from maestro.domain.memory.views import (
 )
 from maestro.domain.redaction import Redact, TextKind
 from maestro.domain.values import Value
-
-MOST = 10_000
-MOST_DIGITS = 18
 
 HELP = """Look at what an agent remembers, and mend it.
 
@@ -47,10 +45,9 @@ Place = Annotated[
     typer.Option(metavar="PLACE", help="Only what the conversation of this key knows, as the list shows it."),
 ]
 InPlace = Annotated[str, typer.Option(metavar="PLACE", help="Remember it in the conversation of this key only.")]
-Limit = Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-state = typer.Typer(help=STATE_HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
+state = Commands(STATE_HELP)
 app.add_typer(state, name="state")
 
 
@@ -72,181 +69,122 @@ class StateList(Value):
 
 @app.command("list")
 def list_memory(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     category: Category = None,
     place: Place = None,
     limit: Limit = LIMIT,
-    cursor: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")
-    ] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
+    cursor: RowCursor = None,
 ) -> None:
     """List the facts, the newest first."""
-    page = _page(
-        Given.of(ctx, config, data_dir, debug), slug, FactFilter(category=category, place=place), cursor, limit
-    )
-    write(page, facts(page), as_json)
+    page = _page(given, slug, FactFilter(category=category, place=place), cursor, limit)
+    write(page, facts(page), given.as_json)
 
 
 @app.command()
 def search(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     text: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Words that stand in the fact, in any script.")],
     category: Category = None,
     place: Place = None,
     limit: Limit = 20,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Find facts as the agent itself does, those that fit best first."""
     chosen = FactFilter(q=" ".join(text), category=category, place=place)
-    page = _page(Given.of(ctx, config, data_dir, debug), slug, chosen, None, limit)
-    write(page, facts(page), as_json)
+    page = _page(given, slug, chosen, None, limit)
+    write(page, facts(page), given.as_json)
 
 
 @app.command()
 def add(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The fact, in a sentence.")],
     category: Annotated[FactCategory, typer.Option(help="What it is about.")] = FactCategory.USER_PREFERENCE,
     place: InPlace = "",
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Tell the agent a fact; one that says the same as another is refused."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
         new = made(NewFact, content=text, category=category, place=place).without_secrets(_redact(at))
         with at.store.begin() as tx:
             fact = FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, ACTOR))
-    write(fact, [f"{slug} remembers it as fact {fact.id}"], as_json)
+    write(fact, [f"{slug} remembers it as fact {fact.id}"], given.as_json)
 
 
 @app.command()
 def change(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     number: Number,
     text: Annotated[str | None, typer.Option(help="What it says instead.")] = None,
     category: Category = None,
     confidence: Annotated[float | None, typer.Option(min=0, max=1, help="How sure it is, from 0 to 1.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Change what a fact says, its category or how sure it is."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
         wish = made(FactChange, content=text, category=category, confidence=confidence).without_secrets(_redact(at))
         with at.store.begin() as tx:
             row = tx.memory_edits.change(tx.agents.named(slug), _number(number), wish, ACTOR)
             fact = FactView.model_validate(row)
-    write(fact, facts(MemoryPage(items=(fact,), states=(), next=None)), as_json)
+    write(fact, facts(MemoryPage(items=(fact,), states=(), next=None)), given.as_json)
 
 
 @app.command()
-def forget(
-    ctx: typer.Context,
-    slug: Slug,
-    number: Number,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def forget(given: Given, slug: Slug, number: Number) -> None:
     """Forget a fact."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
         tx.memory_edits.forget(tx.agents.named(slug), _number(number), ACTOR)
-    write(Forgotten(agent=slug, fact=_number(number)), [f"{slug} has forgotten fact {_number(number)}"], as_json)
+    write(Forgotten(agent=slug, fact=_number(number)), [f"{slug} has forgotten fact {_number(number)}"], given.as_json)
 
 
 @app.command()
 def clear(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Forget everything the agent knows, facts and states."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+    with opened(given) as at:
         with at.store.view() as tx:
             tx.agents.named(slug)
         if not yes:
             typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
         with at.store.begin() as tx:
             count = tx.memory_edits.clear(tx.agents.named(slug), ACTOR)
-    write(Forgotten(agent=slug, facts=count), [f"{slug} has forgotten {count} facts and all state"], as_json)
+    write(Forgotten(agent=slug, facts=count), [f"{slug} has forgotten {count} facts and all state"], given.as_json)
 
 
 @state.command("list")
-def list_states(
-    ctx: typer.Context,
-    slug: Slug,
-    place: Place = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def list_states(given: Given, slug: Slug, place: Place = None) -> None:
     """List what the agent keeps, by key."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         kept = tuple(map(StateView.model_validate, tx.memory_edits.kept(tx.agents.named(slug), place)))
-    write(StateList(items=kept), states(kept), as_json)
+    write(StateList(items=kept), states(kept), given.as_json)
 
 
 @state.command("set")
 def set_state(
-    ctx: typer.Context,
+    given: Given,
     slug: Slug,
     key: Key,
     value: Annotated[str, typer.Argument(metavar="VALUE", help="What is kept under it.")],
     place: InPlace = "",
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Keep a value under a key, in the place of the one before."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
         wish = made(StateChange, value=value, place=place).without_secrets(key, _redact(at))
         with at.store.begin() as tx:
             kept = StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, wish, ACTOR))
-    write(kept, states([kept]), as_json)
+    write(kept, states([kept]), given.as_json)
 
 
 @state.command("forget")
-def forget_state(
-    ctx: typer.Context,
-    slug: Slug,
-    key: Key,
-    place: InPlace = "",
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def forget_state(given: Given, slug: Slug, key: Key, place: InPlace = "") -> None:
     """Forget a key."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.begin() as tx:
         tx.memory_edits.drop_state(tx.agents.named(slug), key, place, ACTOR)
-    write(Forgotten(agent=slug, key=key), [f"{slug} has forgotten what it kept under {key}"], as_json)
+    write(Forgotten(agent=slug, key=key), [f"{slug} has forgotten what it kept under {key}"], given.as_json)
 
 
 def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit: int) -> MemoryPage:
@@ -261,6 +199,4 @@ def _redact(at: Opened) -> Redact:
 
 
 def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
-        raise typer.BadParameter(f"{text!r} is no number of a fact, such as 7", param_hint="FACT")
-    return int(text)
+    return row_number(text, "fact", "FACT")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+from maestro.cli.pages import more
 from maestro.cli.table import lines
 from maestro.domain.memory.views import FactView, MemoryPage, StateView
 
@@ -20,8 +21,7 @@ def facts(page: MemoryPage) -> Iterator[str]:
     placed = any(fact.place for fact in page.items)
     head = (*FACT_COLUMNS[:-1], *(("place",) if placed else ()), FACT_COLUMNS[-1])
     yield from lines(head, [_fact(fact, placed=placed) for fact in page.items])
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def states(kept: Sequence[StateView]) -> Iterator[str]:

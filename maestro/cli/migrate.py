@@ -3,24 +3,22 @@
 import typer
 
 from maestro.bootstrap.migration import Migration, Outcome, migrate
+from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
 @app.command("migrate")
-def migrate_store(
-    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
-) -> None:
+def migrate_store(given: Given) -> None:
     """Create the database or bring it up to this release, and enter the configured agents.
 
     `maestro up` does this by itself. Where worker, API and connectors are separate processes, run it before them, as
     docker-compose.yml does. End the processes of an older release first; running it again does no harm.
     """
-    given = Given.of(ctx, config, data_dir, debug)
     done = migrate(configured(given, accounts=False).settings)
-    typer.echo(done.model_dump_json() if as_json else sentence(done))
+    typer.echo(done.model_dump_json() if given.as_json else sentence(done))
 
 
 def sentence(done: Migration) -> str:

@@ -1,6 +1,6 @@
-"""The options that every command takes, before its name or after it."""
+"""The options that every command takes, before its name or after it, and those that stand for ports."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -17,33 +17,47 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and log i
 Json = Annotated[bool, typer.Option("--json", help="Write JSON for programs.")]
 
 
-def _port(name: str, what: str) -> typer.models.OptionInfo:
-    option: typer.models.OptionInfo = typer.Option(name, metavar="N", min=1, max=65535, help=what)
-    return option
+@dataclass(frozen=True)
+class Port:
+    """An option that takes the place of a setting: the key of that port."""
+
+    key: str
+    option: str
+    meaning: str
+
+    @property
+    def name(self) -> str:
+        """Return what Python calls it."""
+        return self.key.replace(".", "_")
+
+    @property
+    def annotation(self) -> object:
+        """Return what Typer reads."""
+        return Annotated[
+            int | None, typer.Option(self.option, metavar="N", min=1, max=65535, help=f"The port of {self.meaning}.")
+        ]
 
 
-WebuiPort = Annotated[int | None, _port("--port", "The port of dashboard and API (8080).")]
-WebPort = Annotated[int | None, _port("--web-port", "The port of the web connector (5070).")]
-TemporalPort = Annotated[int | None, _port("--temporal-port", "The port of the embedded Temporal server (7233).")]
-TemporalUiPort = Annotated[int | None, _port("--temporal-ui-port", "The port of the embedded server's Web UI (8233).")]
-WorkerHealthPort = Annotated[int | None, _port("--health-port", "The port of /healthz and /metrics (9091).")]
-ConnectHealthPort = Annotated[int | None, _port("--health-port", "The port of /healthz and /metrics (9092).")]
+WEBUI_PORT = Port("webui.port", "--port", "dashboard and API (8080)")
+WEB_PORT = Port("web.port", "--web-port", "the web connector (5070)")
+TEMPORAL_PORT = Port("temporal.port", "--temporal-port", "the embedded Temporal server (7233)")
+TEMPORAL_UI_PORT = Port("temporal.uiPort", "--temporal-ui-port", "the embedded server's Web UI (8233)")
+WORKER_HEALTH_PORT = Port("health.workerPort", "--health-port", "/healthz and /metrics (9091)")
+CONNECT_HEALTH_PORT = Port("health.connectPort", "--health-port", "/healthz and /metrics (9092)")
 
 
 @dataclass
 class Given:
-    """What was given so far; what stands nearer to the end of the line wins."""
+    """What was given so far; what stands nearer to the end of the line wins.
+
+    ``ports`` are by the key of their setting, None where not given.
+    """
 
     config: Path | None = None
     data_dir: Path | None = None
     debug: bool = False
-
-    @classmethod
-    def of(cls, ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> "Given":
-        """Return what the whole line says, with this last part of it."""
-        given = ctx.ensure_object(cls)
-        given.take(config, data_dir, debug)
-        return given
+    as_json: bool = False
+    ports: dict[str, int | None] = field(default_factory=dict)
 
     def take(self, config: Path | None, data_dir: Path | None, debug: bool) -> None:
         """Add what one part of the line says."""

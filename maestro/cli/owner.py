@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
+from maestro.cli.checked import fits
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import lines
 from maestro.domain.errors import Conflict
@@ -27,14 +28,11 @@ An owner may talk to every agent, comes before others, and may ask conductors fo
 the configuration, or are added here; this works beside a running Maestro, from the person's next message on.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 def _well_formed(text: str) -> str:
-    try:
-        return TypeAdapter(OwnerId).validate_python(text)
-    except ValidationError as error:
-        raise typer.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    return fits(OwnerId, text)
 
 
 Person = Annotated[
@@ -51,49 +49,26 @@ class Changed(Value):
 
 
 @app.command("list")
-def list_owners(
-    ctx: typer.Context,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def list_owners(given: Given) -> None:
     """List the owners, and say where each comes from."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = owner_page(at.loaded.settings.owner.ids, tx.owners.all())
-    write(page, _listing(page, _place(at.loaded)), as_json)
+    write(page, _listing(page, _place(at.loaded)), given.as_json)
 
 
 @app.command()
-def add(
-    ctx: typer.Context,
-    owner: Person,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def add(given: Given, owner: Person) -> None:
     """Make a person an owner; it counts from their next message on."""
-    given = Given.of(ctx, config, data_dir, debug)
     person = PersonId.parse(owner)
     with opened(given) as at:
         added = not _configured(at, person) and _add(at, person)
     said = f"{person} is an owner from the next message on" if added else f"{person} is an owner already"
-    write(Changed(id=str(person), changed=added), [said], as_json)
+    write(Changed(id=str(person), changed=added), [said], given.as_json)
 
 
 @app.command()
-def remove(
-    ctx: typer.Context,
-    owner: Person,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def remove(given: Given, owner: Person) -> None:
     """Let a person be an owner no longer; it counts from their next message on."""
-    given = Given.of(ctx, config, data_dir, debug)
     person = PersonId.parse(owner)
     with opened(given) as at:
         if _configured(at, person):
@@ -103,7 +78,7 @@ def remove(
             )
         removed = _remove(at, person)
     said = f"{person} is no owner any more" if removed else f"{person} is no owner"
-    write(Changed(id=str(person), changed=removed), [said], as_json)
+    write(Changed(id=str(person), changed=removed), [said], given.as_json)
 
 
 def _configured(at: Opened, person: PersonId) -> bool:

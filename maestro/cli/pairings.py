@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.access import pairing_rules
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import lines
 from maestro.domain.people.views import InvitationView, PairingPage, PairingView, pairing_page, pairing_view
@@ -23,75 +24,47 @@ Where direct messages of strangers are not answered (dmPolicy pairing), a strang
 that code is let in with `approve`. The other way round, `invite` prints a code for somebody who sends `/pair CODE`.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 Which = Annotated[str, typer.Argument(metavar="CODE", help="The code that the person was told, or the id in the list.")]
 AsOwner = Annotated[bool, typer.Option("--owner", help="Make the person an owner too.")]
 
 
 @app.command("list")
-def list_pairings(
-    ctx: typer.Context,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def list_pairings(given: Given) -> None:
     """List who wishes to be let in, and who was, newest first."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at, at.store.view() as tx:
+    with opened(given) as at, at.store.view() as tx:
         page = pairing_page(tx.pairings.page(None, MOST + 1), MOST, tx.now)
-    write(page, _listing(page), as_json)
+    write(page, _listing(page), given.as_json)
 
 
 @app.command()
-def approve(
-    ctx: typer.Context,
-    which: Which,
-    owner: AsOwner = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def approve(given: Given, which: Which, owner: AsOwner = False) -> None:
     """Let a person in, from their next message on, and tell them."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at, at.store.begin() as tx:
+    with opened(given) as at, at.store.begin() as tx:
         found = pairing_view(strangers.approve(tx, which, ACTOR, as_owner=owner), tx.now)
     said = f"{found.person} is let in, and an owner" if owner else f"{found.person} is let in"
-    write(found, [said], as_json)
+    write(found, [said], given.as_json)
 
 
 @app.command()
-def refuse(
-    ctx: typer.Context,
-    which: Which,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def refuse(given: Given, which: Which) -> None:
     """Keep a person out, without a word to them; `approve` takes that back."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at, at.store.begin() as tx:
+    with opened(given) as at, at.store.begin() as tx:
         found = pairing_view(strangers.refuse(tx, which, ACTOR), tx.now)
-    write(found, [f"{found.person} is not let in"], as_json)
+    write(found, [f"{found.person} is not let in"], given.as_json)
 
 
 @app.command()
-def invite(
-    ctx: typer.Context,
-    owner: AsOwner = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def invite(given: Given, owner: AsOwner = False) -> None:
     """Print a code that lets in whoever sends it, once; it is not shown again."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+    with opened(given) as at:
         rules = pairing_rules(at.live.current())
         with at.store.begin() as tx:
             code, expires_at = strangers.invite(tx, rules, ACTOR, as_owner=owner)
     until = expires_at.astimezone().strftime("%H:%M")
     said = [f"/pair {code}", f"Whoever sends this line to Maestro until {until} is let in, once."]
-    write(InvitationView(code=code, owner=owner, expires_at=expires_at), said, as_json)
+    write(InvitationView(code=code, owner=owner, expires_at=expires_at), said, given.as_json)
 
 
 def _listing(page: PairingPage) -> Iterator[str]:

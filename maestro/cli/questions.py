@@ -1,24 +1,23 @@
 """``maestro questions``: what agents ask people, and an operator's answers (decision 16)."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from maestro.cli.checked import row_number
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import Limit, RowCursor, more
 from maestro.cli.table import lines, plain
-from maestro.domain.columns import LARGEST
 from maestro.domain.questions.question import QuestionStatus, of_operator
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.store.store import Store
 
 LIMIT = 50
-MOST = 10_000
 NOTHING = "There are no such questions."
 COLUMNS = ("number", "status", "kind", "agent", "channel", "asked", "expires", "question")
 
@@ -32,101 +31,60 @@ Number = Annotated[
     str, typer.Argument(metavar="NUMBER", help="The number of the question, as `maestro questions list` shows it.")
 ]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 @app.command("list")
 def list_questions(
-    ctx: typer.Context,
+    given: Given,
     status: Annotated[list[QuestionStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many at most.")] = LIMIT,
-    cursor: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST, help="Go on where an earlier list said `next`.")
-    ] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
+    limit: Limit = LIMIT,
+    cursor: RowCursor = None,
 ) -> None:
     """List questions, newest first."""
-    with _store(ctx, config, data_dir, debug) as store, store.view() as tx:
+    with opened(given) as at, at.store.view() as tx:
         found, following = tx.questions.page(tuple(status or ()), cursor, limit)
     items = tuple(question_view(one.question, one.agent, one.job, tx.now) for one in found)
     page = QuestionPage(items=items, next=str(following) if following else None)
-    write(page, _listing(page), as_json)
+    write(page, _listing(page), given.as_json)
 
 
 @app.command()
-def show(
-    ctx: typer.Context,
-    number: Number,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def show(given: Given, number: Number) -> None:
     """Show a question: what is asked, of whom, and what was said to it."""
-    with _store(ctx, config, data_dir, debug) as store:
-        question = _shown(store, _parsed(number))
-    write(question, _portrait(question), as_json)
+    with opened(given) as at:
+        question = _shown(at.store, _parsed(number))
+    write(question, _portrait(question), given.as_json)
 
 
 @app.command()
 def answer(
-    ctx: typer.Context,
+    given: Given,
     number: Number,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agent reads as the answer.")],
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Answer a question in words."""
-    with _store(ctx, config, data_dir, debug) as store:
-        _settle(store, _parsed(number), as_json, words=text)
-
-
-@app.command()
-def approve(
-    ctx: typer.Context,
-    number: Number,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
-    """Say yes to an approval: the tool is called."""
-    with _store(ctx, config, data_dir, debug) as store:
-        _settle(store, _parsed(number), as_json, approves=True)
-
-
-@app.command()
-def deny(
-    ctx: typer.Context,
-    number: Number,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
-    """Say no to an approval: the tool is not called, and the agent is told."""
-    with _store(ctx, config, data_dir, debug) as store:
-        _settle(store, _parsed(number), as_json, approves=False)
-
-
-@contextmanager
-def _store(ctx: typer.Context, config: Path | None, data_dir: Path | None, debug: bool) -> Iterator[Store]:
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at:
-        yield at.store
+        _settle(at.store, _parsed(number), given.as_json, words=text)
+
+
+@app.command()
+def approve(given: Given, number: Number) -> None:
+    """Say yes to an approval: the tool is called."""
+    with opened(given) as at:
+        _settle(at.store, _parsed(number), given.as_json, approves=True)
+
+
+@app.command()
+def deny(given: Given, number: Number) -> None:
+    """Say no to an approval: the tool is not called, and the agent is told."""
+    with opened(given) as at:
+        _settle(at.store, _parsed(number), given.as_json, approves=False)
 
 
 def _parsed(number: str) -> int:
-    """Read a number as people copy it, with or without its ``#``; only now, for the configuration comes first."""
-    digits = number.removeprefix("#")
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise typer.BadParameter(f"{number!r} is no number of a question, such as 7", param_hint="NUMBER")
-    return int(digits)
+    """Read a number as people copy it, with or without its ``#``."""
+    return row_number(number, "question", "NUMBER", mark="#")
 
 
 def _settle(
@@ -152,8 +110,7 @@ def _listing(page: QuestionPage) -> Iterator[str]:
         yield NOTHING
         return
     yield from lines(COLUMNS, [_row(question) for question in page.items])
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def _row(question: QuestionView) -> tuple[str, ...]:

@@ -2,10 +2,9 @@
 
 from uuid import uuid4
 
-import typer
-
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.domain.chat.session import SessionView, session_view
 from maestro.domain.errors import Conflict
@@ -19,45 +18,39 @@ Agents see what was posted in the open session and nothing older. `maestro up` o
 it is stopped; `session.id` in the configuration keeps one and the same.
 """
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 @app.command()
-def show(
-    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
-) -> None:
+def show(given: Given) -> None:
     """Show the session that is open."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at, at.store.view() as tx:
+    with opened(given) as at, at.store.view() as tx:
         found = _current(tx)
-    write(found, [_told(found)], as_json)
+    write(found, [_told(found)], given.as_json)
 
 
 @app.command()
-def new(
-    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
-) -> None:
+def new(given: Given) -> None:
     """End the session that is open and begin another: agents see only what is posted from now on."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+    with opened(given) as at:
         _refuse_pinned(at)
         with at.store.begin() as tx:
             tx.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
             found = _current(tx)
-    write(found, [_told(found)], as_json)
+    write(found, [_told(found)], given.as_json)
 
 
 @app.command()
-def end(
-    ctx: typer.Context, as_json: Json = False, config: Config = None, data_dir: DataDir = None, debug: Debug = False
-) -> None:
+def end(given: Given) -> None:
     """End the session that is open; the next post opens another."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+    with opened(given) as at:
         _refuse_pinned(at)
         with at.store.begin() as tx:
             ended = tx.chat.end()
             if ended:
                 tx.audit.add(ACTOR, "session.end", ended)
             found = _current(tx)
-    write(found, [f"the session {ended} is ended; the next post opens another" if ended else NONE], as_json)
+    write(found, [f"the session {ended} is ended; the next post opens another" if ended else NONE], given.as_json)
 
 
 def _refuse_pinned(at: Opened) -> None:

@@ -8,8 +8,9 @@ import typer
 from pydantic import JsonValue
 
 from maestro.bootstrap.settings_control import StoreSettingsControl
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.table import lines
 from maestro.domain.errors import InvalidEdit
@@ -41,59 +42,47 @@ KeyName = Annotated[str, typer.Argument(metavar="KEY", help="The key, such as ch
 Text = Annotated[str, typer.Argument(metavar="VALUE", help="The value; lists with commas or as JSON.")]
 Ours = Annotated[bool, typer.Option("--runtime", help="Only what was set while Maestro ran.")]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 @app.command("list")
 def list_settings(
-    ctx: typer.Context,
+    given: Given,
     runtime: Ours = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """List every key with its value, and say where that comes from."""
-    with opened(Given.of(ctx, config, data_dir, debug)) as at:
+    with opened(given) as at:
         page = _without_accounts(StoreSettingsControl(at.store, at.live).page())
     if runtime:
         page = page.model_copy(update={"items": tuple(one for one in page.items if one.origin == RUNTIME)})
-    write(page, _listing(page), as_json)
+    write(page, _listing(page), given.as_json)
 
 
 @app.command("set")
 def set_key(
-    ctx: typer.Context,
+    given: Given,
     key: KeyName,
     value: Text,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Set a key while Maestro runs; it counts within a second."""
-    _change(Given.of(ctx, config, data_dir, debug), key, _read(key, value), as_json)
+    _change(given, key, _read(key, value))
 
 
 @app.command()
 def unset(
-    ctx: typer.Context,
+    given: Given,
     key: KeyName,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Take back what was set; what Maestro was started with counts again."""
-    _change(Given.of(ctx, config, data_dir, debug), key, None, as_json)
+    _change(given, key, None)
 
 
-def _change(given: Given, key: str, value: JsonValue, as_json: bool) -> None:
+def _change(given: Given, key: str, value: JsonValue) -> None:
     with opened(given) as at:
         page = StoreSettingsControl(at.store, at.live).change({key: value}, None, ACTOR)
     changed = next((one for one in page.items if one.key == key), None)
     said = f"{key} is {_value(changed)} now, from {changed.origin}" if changed else f"{key} is gone"
-    write(_without_accounts(page), [said], as_json)
+    write(_without_accounts(page), [said], given.as_json)
 
 
 def _read(key: str, text: str) -> JsonValue:

@@ -12,8 +12,9 @@ from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.tools import CHAT_TOOLS, build_tools
+from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.skill_texts import listing, portrait, trial
 from maestro.domain.chat.message import takes_part
@@ -40,7 +41,7 @@ AgentSlug = Annotated[
     str | None, typer.Option("--agent", metavar="SLUG", help="With the tools and the skills of this agent.")
 ]
 
-app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = Commands(HELP)
 
 
 class Removed(Value):
@@ -65,114 +66,64 @@ def _desk(given: Given) -> Iterator[Desk]:
 
 
 @app.command("list")
-def list_skills(
-    ctx: typer.Context,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def list_skills(given: Given) -> None:
     """List the skills by slug, and what is wrong with files of skills."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         page = skill_page(tx.skills.all(), tx.skills.problems(), None, MOST)
-    write(page, listing(page), as_json)
+    write(page, listing(page), given.as_json)
 
 
 @app.command()
-def show(
-    ctx: typer.Context,
-    slug: Slug,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def show(given: Given, slug: Slug) -> None:
     """Show a skill: what brings it in, and what it tells the model."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         skill = skill_detail(tx.skills.get(slug), tx.skills.problems())
-    write(skill, portrait(skill), as_json)
+    write(skill, portrait(skill), given.as_json)
 
 
 @app.command("test")
-def try_skills(
-    ctx: typer.Context,
-    message: Message,
-    agent: AgentSlug = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def try_skills(given: Given, message: Message, agent: AgentSlug = None) -> None:
     """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
-    given = Given.of(ctx, config, data_dir, debug)
     with opened(given) as at, at.store.view() as tx:
         found = _trial(at, tx, " ".join(message), agent)
-    write(found, trial(found), as_json)
+    write(found, trial(found), given.as_json)
 
 
 @app.command()
 def add(
-    ctx: typer.Context,
+    given: Given,
     file: File,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of your own skill of this slug.")] = False,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
 ) -> None:
     """Copy a skill into your folder; it is used from the next message on."""
-    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         skill = desk.control.add(_read(file), ACTOR, replace=replace)
-    write(skill, [f"{skill.slug} is in {skill.source}", *skill.problems], as_json)
+    write(skill, [f"{skill.slug} is in {skill.source}", *skill.problems], given.as_json)
 
 
 @app.command()
-def enable(
-    ctx: typer.Context,
-    slug: Slug,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def enable(given: Given, slug: Slug) -> None:
     """Let messages bring in a skill again."""
-    skill = _switch(Given.of(ctx, config, data_dir, debug), slug, enabled=True)
-    write(skill, [f"{skill.slug} is enabled"], as_json)
+    skill = _switch(given, slug, enabled=True)
+    write(skill, [f"{skill.slug} is enabled"], given.as_json)
 
 
 @app.command()
-def disable(
-    ctx: typer.Context,
-    slug: Slug,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def disable(given: Given, slug: Slug) -> None:
     """Let no message bring in a skill, until it is enabled."""
-    skill = _switch(Given.of(ctx, config, data_dir, debug), slug, enabled=False)
-    write(skill, [f"{skill.slug} is disabled"], as_json)
+    skill = _switch(given, slug, enabled=False)
+    write(skill, [f"{skill.slug} is disabled"], given.as_json)
 
 
 @app.command()
-def remove(
-    ctx: typer.Context,
-    slug: Slug,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
-) -> None:
+def remove(given: Given, slug: Slug) -> None:
     """Delete the file of one of your own skills; one that comes with Maestro can be disabled."""
-    given = Given.of(ctx, config, data_dir, debug)
     with _desk(given) as desk:
         desk.control.remove(slug, ACTOR)
         with desk.at.store.view() as tx:
             again = tx.skills.by_slug(slug) is not None
-    write(Removed(slug=slug, shipped=again), [f"{slug} is {'that of Maestro again' if again else 'gone'}"], as_json)
+    said = f"{slug} is {'that of Maestro again' if again else 'gone'}"
+    write(Removed(slug=slug, shipped=again), [said], given.as_json)
 
 
 def _switch(given: Given, slug: str, *, enabled: bool) -> SkillDetail:

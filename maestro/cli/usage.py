@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from maestro.cli.checked import made
+from maestro.cli.commands import Commands
 from maestro.cli.opened import opened
-from maestro.cli.options import Config, DataDir, Debug, Given, Json
+from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.cli.pages import TextCursor, more
 from maestro.cli.table import lines
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import LIMIT, MOST, UsageItem, UsagePage, UsageQuery, usage_page
@@ -22,12 +24,12 @@ COLUMNS = ("calls", "failed", "in", "out", "cached", "cost", "of unknown cost", 
 
 DAY = ["%Y-%m-%d"]
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
 @app.command("usage")
 def show_usage(
-    ctx: typer.Context,
+    given: Given,
     by: Annotated[UsageBy, typer.Option(help="What to add up by.")] = UsageBy.DAY,
     since: Annotated[
         datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The first, as 2026-11-20, UTC; else 30 days.")
@@ -36,24 +38,19 @@ def show_usage(
         datetime | None, typer.Option(formats=DAY, metavar="DAY", help="The last, as 2026-11-20, UTC; else today.")
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=MOST, help="How many lines at most.")] = LIMIT,
-    cursor: Annotated[str | None, typer.Option(help="Go on where an earlier list said `next`.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-    data_dir: DataDir = None,
-    debug: Debug = False,
+    cursor: TextCursor = None,
 ) -> None:
     """Show what model calls took and cost: by day, the newest first, or by anything else, the dearest first.
 
     A cost in US dollars leaves out calls whose price is not known, which are counted beside it, and calls that were cut
     off, whose cost is estimated apart. It works whether Maestro runs or not.
     """
-    given = Given.of(ctx, config, data_dir, debug)
     days = {"since": since.date() if since else None, "until": until.date() if until else None}
     query = made(UsageQuery, by=by, limit=limit, cursor=cursor, **days)
     with opened(given) as at, at.store.view() as tx:
         period = query.period(tx.budgets.today)
         page = usage_page(tx.usage.sums(query.by, period, query.after, query.limit + 1), query.limit)
-    write(page, _listing(page, by), as_json)
+    write(page, _listing(page, by), given.as_json)
 
 
 def _listing(page: UsagePage, by: UsageBy) -> Iterator[str]:
@@ -61,8 +58,7 @@ def _listing(page: UsagePage, by: UsageBy) -> Iterator[str]:
         yield NOTHING
         return
     yield from lines((by, *COLUMNS), list(map(_line, page.items)))
-    if page.next is not None:
-        yield f"There are more: add --cursor {page.next}, or a larger --limit."
+    yield from more(page.next)
 
 
 def _line(item: UsageItem) -> tuple[str, ...]:

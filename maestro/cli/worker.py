@@ -4,24 +4,18 @@ import typer
 
 from maestro.bootstrap.process import run
 from maestro.bootstrap.worker import Worker
+from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
-from maestro.cli.options import Config, DataDir, Debug, Given, WorkerHealthPort
+from maestro.cli.options import WORKER_HEALTH_PORT, Given
 
-app = typer.Typer(rich_markup_mode=None)
+app = Commands()
 
 
-@app.command()
-def worker(
-    ctx: typer.Context,
-    config: Config = None,
-    data_dir: DataDir = None,
-    health_port: WorkerHealthPort = None,
-    debug: Debug = False,
-) -> None:
+@app.command(json=False, ports=[WORKER_HEALTH_PORT])
+def worker(given: Given) -> None:
     """Run the workflows, their local steps and the model calls against the Temporal server at temporal.address.
 
     Several workers may run side by side. Ctrl-C lets running work finish and then ends; what is left goes on elsewhere,
     or with the next start.
     """
-    given = Given.of(ctx, config, data_dir, debug)
-    raise typer.Exit(run(Worker(configured(given, {"health.workerPort": health_port}), typer.echo)))
+    raise typer.Exit(run(Worker(configured(given), typer.echo)))

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
@@ -62,20 +63,15 @@ class InboxRow(SQLModel, table=True):
     control: str = ""
     pace: Pace = Field(default=Pace.WITHIN, sa_type=text_of(Pace))
 
-    @classmethod
-    def of(cls, message: IncomingMessage, job_id: str, received_at: datetime) -> "InboxRow":
-        """Turn a message into its row."""
-        return cls(
-            platform=message.address.platform,
-            account=message.address.account,
-            channel=message.address.channel,
-            thread=message.address.thread,
-            message_id=message.id,
-            attachments=_ATTACHMENTS.dump_json(message.attachments).decode(),
-            received_at=received_at,
-            job_id=job_id,
+    @staticmethod
+    def columns(message: IncomingMessage) -> dict[str, Any]:
+        """Return the columns that keep a message."""
+        return {
+            **message.address.model_dump(),
+            "message_id": message.id,
+            "attachments": _ATTACHMENTS.dump_json(message.attachments).decode(),
             **message.model_dump(exclude={"id", "address", "attachments"}),
-        )
+        }
 
     def message(self) -> IncomingMessage:
         """Turn the row back into the message it keeps."""

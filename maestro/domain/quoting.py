@@ -9,11 +9,13 @@ FACT_CHARS = 500
 _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 """Characters that end a line, move a cursor or are no text at all (Unicode's Cc, Zl, Zp and Cs)."""
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
 
 def quoted(text: str, longest: int) -> str:
     """Return a text as one JSON string of at most ``longest`` characters between its quotes, escapes not counted."""
     plain = plain_line(text)
-    return json.dumps(plain if len(plain) <= longest else f"{plain[: longest - 1]}…", ensure_ascii=False)
+    return _JSON.encode(plain if len(plain) <= longest else f"{plain[: longest - 1]}…")
 
 
 def quoted_lines(text: str) -> str:

@@ -42,7 +42,7 @@ class Access:
     def agent(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Agent | None:
         """Return the agent that answers a message, if one does."""
         found = self.route(tx, message, binding).agent
-        return tx.agents.get(found.id) if found is not None else None
+        return tx.agents.read(found.id) if found is not None else None
 
     def refusal(
         self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None, person: Person

@@ -96,7 +96,7 @@ class Intake:
         return Accepted(message_id=message.id, job_id=job.id, duplicate=False)
 
     def _arrival(self, tx: Transaction, message: IncomingMessage) -> Arrival:
-        binding = tx.agents.binding(message.address)
+        binding = tx.agents.read_binding(message.address)
         person = self._access.person(tx, message, binding)
         arrival = Arrival(message.model_copy(update={"is_owner": person.is_owner}), binding, person)
         if person.known:

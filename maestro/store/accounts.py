@@ -22,6 +22,7 @@ from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
 from maestro.store.jobs import Jobs
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 _DESCRIBED = (
@@ -50,7 +51,7 @@ class Accounts(Repository):
     _LIMITS = select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(
         col(AccountLimit.limited_at) <= bindparam("at"), col(AccountLimit.limited_until) > bindparam("at")
     )
-    _BEST = (
+    _BEST = Prepared(
         select(ModelAccount.provider, ModelAccount.model)
         .order_by(col(ModelAccount.status) != AccountStatus.ACTIVE, col(ModelAccount.priority), col(ModelAccount.id))
         .limit(1)
@@ -110,8 +111,8 @@ class Accounts(Repository):
 
         While all are disabled it is one of those: conversations are not to be cut down to fit a stand-in.
         """
-        best = self._run(self._BEST).first()
-        return f"{best.provider}/{best.model}" if best else DEMO
+        best = self._row(self._BEST)
+        return "/".join(best) if best is not None else DEMO
 
     def enter(self, accounts: Sequence[ModelAccount]) -> None:
         """Make the store say what configuration and environment say; what they no longer name goes with its limits.
@@ -273,7 +274,7 @@ class Accounts(Repository):
         return account
 
     def _wake(self) -> None:
-        Jobs(self._session, self._now).wake_for_accounts()
+        Jobs(self._link, self._now).wake_for_accounts()
 
 
 def _comes_from(account: ModelAccount, fix: str) -> str:

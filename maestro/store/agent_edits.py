@@ -67,7 +67,7 @@ class AgentEdits(Bindings):
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
         """Make a new version that is as an old one was; raises ``NotFound``, and what ``change`` raises."""
-        old = fields_at(AgentVersions(self._session, self._now).get(agent, number))
+        old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
         change = AgentChange.model_construct(**dict(old), force=force)
         return self.change(agent, change, actor, reason or f"as in version {number}")
 
@@ -83,7 +83,7 @@ class AgentEdits(Bindings):
             raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
         self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
         self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
-        AgentTokens(self._session, self._now).forget(agent)
+        AgentTokens(self._link, self._now).forget(agent)
         self._session.delete(agent)
         self._session.flush()
         self._audit.add(actor, "agent.purge", agent.slug)
@@ -98,11 +98,11 @@ class AgentEdits(Bindings):
 
     def begin_history(self, agent: Agent) -> None:
         """Keep what an agent is now if nothing was kept of it yet: it was made before versions were."""
-        if not AgentVersions(self._session, self._now).of(agent, limit=1):
+        if not AgentVersions(self._link, self._now).of(agent, limit=1):
             self._record(agent, EARLIER, "")
 
     def _record(self, agent: Agent, actor: str, reason: str) -> None:
-        AgentVersions(self._session, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
+        AgentVersions(self._link, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
 
     def _spoken_of_in(self, agent: Agent) -> str:
         """Return the tables, by name, that have rows about an agent besides those that go with it."""
@@ -123,11 +123,11 @@ class AgentEdits(Bindings):
 
     @property
     def _clients(self) -> Clients:
-        return Clients(self._session, self._now)
+        return Clients(self._link, self._now)
 
     @property
     def _audit(self) -> Audit:
-        return Audit(self._session, self._now)
+        return Audit(self._link, self._now)
 
 
 def _has_agents(table: Table) -> bool:

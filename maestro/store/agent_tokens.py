@@ -99,4 +99,4 @@ class AgentTokens(Repository):
 
     def _note(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
         named = f"{token.id} {token.name}".strip()
-        Audit(self._session, self._now).add(actor, action, agent.slug, f"{named}, ends in {token.ending}")
+        Audit(self._link, self._now).add(actor, action, agent.slug, f"{named}, ends in {token.ending}")

@@ -8,17 +8,20 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
 class Agents(Repository):
     """All agents."""
 
-    _BINDING = select(AgentChannel).where(
+    _OF_CHANNEL = select(AgentChannel).where(
         AgentChannel.platform == bindparam("platform"),
         AgentChannel.account == bindparam("account"),
         AgentChannel.channel == bindparam("channel"),
     )
+    _BINDING = Prepared(_OF_CHANNEL)
+    _BY_ID = Prepared(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
 
     def all(self) -> Sequence[Agent]:
         """Return every agent by slug."""
@@ -31,6 +34,13 @@ class Agents(Repository):
     def get(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist."""
         agent = self._session.get(Agent, agent_id)
+        if agent is None:
+            raise NotFound(f"agent {agent_id} does not exist")
+        return agent
+
+    def read(self, agent_id: int | None) -> Agent:
+        """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        agent = self._read(self._BY_ID, Agent, agent_id=agent_id)
         if agent is None:
             raise NotFound(f"agent {agent_id} does not exist")
         return agent
@@ -48,8 +58,11 @@ class Agents(Repository):
 
     def binding(self, address: Address) -> AgentChannel | None:
         """Return how the channel is bound, if it is."""
-        place = address.model_dump(exclude={"thread"})
-        return self._session.exec(self._BINDING, params=place).first()
+        return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
+
+    def read_binding(self, address: Address) -> AgentChannel | None:
+        """Return how the channel is bound, if it is, as a value: cheaper than ``binding``, and cannot be changed."""
+        return self._read(self._BINDING, AgentChannel, **_channel(address))
 
     def bindings(self) -> Sequence[AgentChannel]:
         """Return every binding."""
@@ -64,3 +77,7 @@ class Agents(Repository):
         """Add or change a binding."""
         self._session.add(binding)
         self._session.flush()
+
+
+def _channel(address: Address) -> dict[str, str]:
+    return {"platform": address.platform, "account": address.account, "channel": address.channel}

@@ -51,7 +51,7 @@ class Bindings(Agents):
             )
         binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
         self._put_binding(binding, new)
-        Audit(self._session, self._now).add(actor, "channel.bind", place(binding), agent.slug)
+        Audit(self._link, self._now).add(actor, "channel.bind", place(binding), agent.slug)
         return binding
 
     def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
@@ -62,7 +62,7 @@ class Bindings(Agents):
             _require_present(agent)
             binding.agent_id = agent.id or 0
         self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
-        Audit(self._session, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
+        Audit(self._link, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
         return binding
 
     def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
@@ -70,7 +70,7 @@ class Bindings(Agents):
         _require_ours(binding)
         agent = self.get(binding.agent_id)
         self.unbind(binding)
-        Audit(self._session, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
+        Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
 
     def view(self, binding: AgentChannel) -> Binding:
         """Show a binding."""
@@ -92,7 +92,7 @@ class Bindings(Agents):
             key_by_user=binding.key_by_user,
             busy=binding.busy,
             allow_bots=binding.allow_bots,
-            client=Clients(self._session, self._now).name_of(binding.client_id),
+            client=Clients(self._link, self._now).name_of(binding.client_id),
         )
 
     def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
@@ -121,7 +121,7 @@ class Bindings(Agents):
         binding.key_by_user = fields.key_by_user
         binding.busy = fields.busy
         binding.allow_bots = fields.allow_bots
-        binding.client_id = Clients(self._session, self._now).id_of(fields.client)
+        binding.client_id = Clients(self._link, self._now).id_of(fields.client)
         self.bind(binding)
 
     def _free_channels(self, agent: Agent) -> None:

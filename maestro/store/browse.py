@@ -49,12 +49,12 @@ class Browse(Repository):
             raise NotFound(f"job {job_id} does not exist")
         return Record(
             listed=Listed(*row),
-            steps=Steps(self._session, self._now).of(job_id),
-            calls=Calls(self._session, self._now).of(job_id),
-            deliveries=Deliveries(self._session, self._now).of(job_id),
-            actions=Actions(self._session, self._now).of(job_id),
-            led_to=[job.id for job in Delegations(self._session, self._now).of(job_id)],
-            merged=[job.id for job in Merges(self._session, self._now).into([job_id])],
+            steps=Steps(self._link, self._now).of(job_id),
+            calls=Calls(self._link, self._now).of(job_id),
+            deliveries=Deliveries(self._link, self._now).of(job_id),
+            actions=Actions(self._link, self._now).of(job_id),
+            led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
+            merged=[job.id for job in Merges(self._link, self._now).into([job_id])],
             restarted_by=self._session.exec(
                 select(Job.id).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
             ).all(),

@@ -170,13 +170,13 @@ class Calls(Repository):
 
     @property
     def _budgets(self) -> Budgets:
-        return Budgets(self._session, self._now)
+        return Budgets(self._link, self._now)
 
     def _spend(self, key: CallKey, attempt: int, cost_usd: float) -> None:
         """Count what an attempt without an answer cost; less than nothing where its estimate was counted and is not."""
         if cost_usd:
             self._budgets.spend(key, cost_usd)
-            Accounts(self._session, self._now).spent(key, attempt, cost_usd)
+            Accounts(self._link, self._now).spent(key, attempt, cost_usd)
 
     def _last(self, key: CallKey) -> Last | None:
         row = self._run(self._LAST, **_values(key)).first()
@@ -184,7 +184,7 @@ class Calls(Repository):
 
     def _end(self, key: CallKey, attempt: int, **values: Any) -> float:
         """Write how an attempt ended; return the US dollars that this adds to what is known to be spent."""
-        usage = UsageLog(self._session, self._now)
+        usage = UsageLog(self._link, self._now)
         values = {**values, "finished_at": self._now, "its_attempt": attempt, **_values(key)}
         counted = 0.0
         if not self._run(self._END_OPEN, **values).rowcount:

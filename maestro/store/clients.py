@@ -45,7 +45,7 @@ class Clients(Repository):
         self._require_free(new.slug, new.name)
         client = Client(**new.model_dump(by_alias=False))
         self._put(client)
-        Audit(self._session, self._now).add(actor, "client.create", client.name)
+        Audit(self._link, self._now).add(actor, "client.create", client.name)
         return client
 
     def change(self, client: Client, change: ClientChange, actor: str) -> Client:
@@ -58,7 +58,7 @@ class Clients(Repository):
             setattr(client, name, getattr(change, name))
         if different:
             self._put(client)
-            Audit(self._session, self._now).add(actor, "client.change", client.name, ", ".join(different))
+            Audit(self._link, self._now).add(actor, "client.change", client.name, ", ".join(different))
         return client
 
     def remove(self, client: Client, actor: str) -> None:
@@ -69,7 +69,7 @@ class Clients(Repository):
             raise Conflict(f"client {client.name!r} stays: {used}")
         self._session.delete(client)
         self._session.flush()
-        Audit(self._session, self._now).add(actor, "client.remove", client.name)
+        Audit(self._link, self._now).add(actor, "client.remove", client.name)
 
     def enter(self, new: NewClient) -> Client:
         """Make or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""

@@ -7,6 +7,7 @@ from sqlmodel import col, delete, insert, select, update
 
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message, Said
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 COLUMNS = tuple(Said.model_fields)
@@ -15,7 +16,7 @@ COLUMNS = tuple(Said.model_fields)
 class Compactions(Repository):
     """All compactions."""
 
-    _LATEST = (
+    _LATEST = Prepared(
         select(Compaction)
         .where(Compaction.conversation_id == bindparam("of_conversation"))
         .order_by(col(Compaction.id).desc())
@@ -23,8 +24,8 @@ class Compactions(Repository):
     )
 
     def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
-        """Return the newest ones first."""
-        return self._session.exec(self._LATEST, params={"of_conversation": conversation_id, "at_most": limit}).all()
+        """Return the newest ones first, as values."""
+        return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
         """Move messages out of their conversation: people still find them, models do not (decision 18)."""

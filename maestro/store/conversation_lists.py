@@ -39,7 +39,7 @@ class ConversationLists(Repository):
 
     def record(self, conversation_id: int) -> Record:
         """Return everything about a conversation but what was said in it; raises ``NotFound``."""
-        conversation = Removals(self._session, self._now).conversation(conversation_id)
+        conversation = Removals(self._link, self._now).conversation(conversation_id)
         agent = self._session.get_one(Agent, conversation.agent_id)
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
         compactions = select(Compaction).where(Compaction.conversation_id == conversation_id)
@@ -56,7 +56,7 @@ class ConversationLists(Repository):
 
         They come in the order they were said, those in the archive among the others. Raises ``NotFound``.
         """
-        Removals(self._session, self._now).conversation(conversation_id)
+        Removals(self._link, self._now).conversation(conversation_id)
         kept, archived = (
             self._spoken(table, limit + 1, table.conversation_id == conversation_id, col(table.id) > after)
             for table in (Message, ArchivedMessage)

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, func
+from sqlalchemy import bindparam, func, insert
 from sqlalchemy import select as columns
-from sqlmodel import col, select, update
+from sqlmodel import col, delete, select, update
 
 from maestro.domain.conversations.conversation import (
     ArchivedMessage,
@@ -20,13 +20,17 @@ from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
 class Conversations(Repository):
     """All conversations."""
 
-    _COUNT = (
+    _BY_ID = Prepared(select(Conversation).where(col(Conversation.id) == bindparam("of_id")))
+    _BEGUN = Prepared(insert(Conversation))
+    _SAID = Prepared(insert(Message))
+    _COUNT = Prepared(
         update(Conversation)
         .where(col(Conversation.id) == bindparam("of_id"))
         .values(
@@ -35,16 +39,19 @@ class Conversations(Repository):
             last_message_at=bindparam("at"),
         )
     )
-    _ENDED_BY = select(Conversation).where(
-        Conversation.key == bindparam("of_key"),
-        Conversation.status == bindparam("its_status"),
-        col(Conversation.closed_by_inbox_id).is_not_distinct_from(bindparam("closed_by")),
+    _ENDED_BY = Prepared(
+        select(Conversation).where(
+            Conversation.key == bindparam("of_key"),
+            Conversation.status == bindparam("its_status"),
+            col(Conversation.closed_by_inbox_id).is_not_distinct_from(bindparam("closed_by")),
+        )
     )
-    _OF_INBOX = select(Message).where(Message.inbox_id == bindparam("of_inbox"))
-    _ARCHIVED_OF_INBOX = select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox"))
-    _ANSWER = select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
+    _OF_INBOX = Prepared(select(Message).where(Message.inbox_id == bindparam("of_inbox")))
+    _ARCHIVED_OF_INBOX = Prepared(select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox")))
+    _UNARCHIVED = Prepared(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
+    _ANSWER = Prepared(select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT))
     # Columns and no rows: a prompt takes hundreds of them.
-    _NEWEST = (
+    _NEWEST = Prepared(
         columns(
             *(getattr(Message, name) for name in Line._fields if name != "files"),
             func.coalesce(InboxRow.attachments, "[]") != "[]",
@@ -58,6 +65,7 @@ class Conversations(Repository):
         .order_by(col(Message.id).desc())
         .limit(bindparam("at_most"))
     )
+    _LAST_IDS = tuple(Prepared(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
 
     def get(self, conversation_id: int | None) -> Conversation:
         """Return a conversation that must exist, with its counters as they are now."""
@@ -66,15 +74,22 @@ class Conversations(Repository):
             raise NotFound(f"conversation {conversation_id} does not exist")
         return conversation
 
+    def read(self, conversation_id: int | None) -> Conversation:
+        """Return a conversation that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        conversation = self._read(self._BY_ID, Conversation, of_id=conversation_id)
+        if conversation is None:
+            raise NotFound(f"conversation {conversation_id} does not exist")
+        return conversation
+
     def ended_by(self, key: str, closed_by: int | None) -> Conversation | None:
-        """Return the conversation of this key that this ``/new`` closed, or the one that is still open."""
+        """Return the conversation of this key that this ``/new`` closed, or the one that is open, as a value."""
         of = {"of_key": key, "its_status": _status(closed_by), "closed_by": closed_by}
-        return self._session.exec(self._ENDED_BY, params=of).first()
+        return self._read(self._ENDED_BY, Conversation, **of)
 
     def open(
         self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
     ) -> Conversation:
-        """Return the conversation of agent and channel, or begin one with this user (id and name).
+        """Return the conversation of agent and channel, or begin one with this user (id and name), as a value.
 
         ``closed_by`` is the ``/new``, by its id in the inbox, that came in before the conversation was wanted: a
         message that had waited longer than that belongs before it.
@@ -84,7 +99,8 @@ class Conversations(Repository):
         found = self.ended_by(key, closed_by)
         if found is not None:
             return found
-        conversation = Conversation(
+        number = self._insert(
+            self._BEGUN,
             id=self._next_id(),
             key=key,
             agent_id=agent_id,
@@ -92,13 +108,13 @@ class Conversations(Repository):
             user_name=user_name,
             status=_status(closed_by),
             closed_by_inbox_id=closed_by,
+            total_tokens_estimate=0,
+            message_count=0,
             started_at=self._now,
             last_message_at=self._now,
             **address.model_dump(),
         )
-        self._session.add(conversation)
-        self._session.flush()
-        return conversation
+        return self.read(number)
 
     def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
         """Close what is open in a channel, or only this user's, for this ``/new``; return how many there were."""
@@ -118,12 +134,10 @@ class Conversations(Repository):
         return self._session.exec(statement).rowcount
 
     def message_of_inbox(self, inbox_id: int | None) -> Message | None:
-        """Return the user's message that this inbox row became and that is still part of the conversation."""
-        if inbox_id is None:
-            return None
-        return self._session.exec(self._OF_INBOX, params={"of_inbox": inbox_id}).first()
+        """Return the user's message that this inbox row became, as a value, if the conversation still has it."""
+        return self._read(self._OF_INBOX, Message, of_inbox=inbox_id) if inbox_id is not None else None
 
-    def recall(self, inbox_id: int | None) -> Message | None:
+    def recall(self, inbox_id: int | None) -> Said | None:
         """Return the user's message that this inbox row became, taken back from the archive if it was moved there.
 
         A job that is replayed long after answers a message that a compaction may have taken away meanwhile.
@@ -131,15 +145,15 @@ class Conversations(Repository):
         present = self.message_of_inbox(inbox_id)
         if present is not None or inbox_id is None:
             return present
-        archived = self._session.exec(self._ARCHIVED_OF_INBOX, params={"of_inbox": inbox_id}).first()
+        archived = self._read(self._ARCHIVED_OF_INBOX, ArchivedMessage, of_inbox=inbox_id)
         if archived is None:
             return None
-        self._session.delete(archived)
-        return self.add(Message(**archived.model_dump()))
+        self._change(self._UNARCHIVED, of_id=archived.id)
+        return self.add(archived)
 
     def answer_of_job(self, job_id: str) -> Message | None:
-        """Return the assistant's message of this job."""
-        return self._session.exec(self._ANSWER, params={"of_job": job_id}).first()
+        """Return the assistant's message of this job, as a value."""
+        return self._read(self._ANSWER, Message, of_job=job_id)
 
     def message(self, message_id: int | None) -> Said:
         """Return a message that must exist, in the conversation or in the archive."""
@@ -154,12 +168,12 @@ class Conversations(Repository):
             select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
         ).all()
 
-    def add(self, message: Message) -> Message:
-        """Record a message and count it."""
-        self._session.add(message)
-        self._run(self._COUNT, of_id=message.conversation_id, tokens=message.token_estimate, at=self._now)
-        self._session.flush()
-        return message
+    def add(self, said: Said) -> Said:
+        """Record a message, count it, and return it with its id."""
+        columns = {name: getattr(said, name) for name in Said.model_fields}
+        columns["id"] = self._insert(self._SAID, **columns)
+        self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
+        return Said.model_construct(**columns)
 
     def supersede(self, job_ids: Sequence[str]) -> None:
         """Take the answers of these jobs out of the conversation's future: a restart answers in their place."""
@@ -171,13 +185,12 @@ class Conversations(Repository):
 
     def newest(self, conversation_id: int, up_to: int, limit: int) -> list[Line]:
         """Return the messages up to and including one, newest first, without superseded answers."""
-        found = self._run(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
-        return [Line._make(row) for row in found.all()]
+        found = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
+        return [Line._make(row) for row in found]
 
     def _next_id(self) -> int:
         """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""
-        ids = (select(func.max(Conversation.id)), select(func.max(RemovedConversation.id)))
-        return 1 + max(self._run(newest).scalar_one() or 0 for newest in ids)
+        return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
 
 
 def _status(closed_by: int | None) -> ConversationStatus:

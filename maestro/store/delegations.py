@@ -138,7 +138,7 @@ class Delegations(Repository):
     def _continue(self, delegator: Job) -> None:
         """Make the job in which the delegator goes on, in its old turn: it is next in its lane (invariant 7)."""
         turn = delegator.turn
-        job = Jobs(self._session, self._now).add(
+        job = Jobs(self._link, self._now).add(
             Job(
                 id=f"{JobKind.DELEGATION}-{ULID()}",
                 kind=JobKind.DELEGATION,

@@ -8,6 +8,8 @@ from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, e
 
 BUSY_TIMEOUT_MS = 30_000
 READERS = 8
+CACHED_STATEMENTS = 512
+"""What a message asks of the store is more than the 128 statements that the driver would keep of itself."""
 OBSERVER_SECONDS = 2.0
 
 
@@ -54,7 +56,11 @@ def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int) -> Engi
         pool_use_lifo=True,  # the connection that was used last has the pages and the statements at hand
         max_overflow=0,
         pool_timeout=BUSY_TIMEOUT_MS / 1000,
-        connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
+        connect_args={
+            "check_same_thread": False,
+            "timeout": BUSY_TIMEOUT_MS / 1000,
+            "cached_statements": CACHED_STATEMENTS,
+        },
     )
 
     @event.listens_for(engine, "connect")

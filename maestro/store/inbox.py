@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import bindparam, func, text
+from sqlalchemy import bindparam, func, insert, text
 from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
@@ -10,20 +10,23 @@ from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.messages import IncomingMessage
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import Person
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
 class Inbox(Repository):
     """The inbox: unique by platform, account, channel and message id, for ever."""
 
-    _VERY = select(InboxRow).where(
-        InboxRow.platform == bindparam("platform"),
-        InboxRow.account == bindparam("account"),
-        InboxRow.channel == bindparam("channel"),
-        InboxRow.message_id == bindparam("its_id"),
+    _VERY = Prepared(
+        select(InboxRow).where(
+            InboxRow.platform == bindparam("platform"),
+            InboxRow.account == bindparam("account"),
+            InboxRow.channel == bindparam("channel"),
+            InboxRow.message_id == bindparam("its_id"),
+        )
     )
 
-    _LATELY = (
+    _OF_PERSON = (
         select(InboxRow.id)
         .where(
             InboxRow.platform == bindparam("platform"),
@@ -36,28 +39,33 @@ class Inbox(Repository):
         .limit(1)
         .offset(bindparam("but"))
     )
-    _LATELY_HERE = _LATELY.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
+    _LATELY = Prepared(_OF_PERSON)
+    _LATELY_HERE = Prepared(
+        _OF_PERSON.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
+    )
 
-    _NEXT_NEW = select(func.min(InboxRow.id)).where(
+    _IN_PLACE = select(func.min(InboxRow.id)).where(
         *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
         col(InboxRow.id) > bindparam("after"),
         # Written out, and not as a parameter, so that the index of just these rows is used.
         text("inbox.control = '/new'"),
     )
-    _NEXT_NEW_OF = _NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
+    _NEXT_NEW = Prepared(_IN_PLACE)
+    _NEXT_NEW_OF = Prepared(_IN_PLACE.where(InboxRow.user_id == bindparam("user_id")))
+
+    _KEPT = Prepared(insert(InboxRow))
+    _BY_ID = Prepared(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
-        """Return the row of this very message if it came before."""
-        very = {**message.address.model_dump(exclude={"thread"}), "its_id": message.id}
-        return self._session.exec(self._VERY, params=very).first()
+        """Return the row of this very message if it came before, as a value."""
+        place = message.address
+        very = {"platform": place.platform, "account": place.account, "channel": place.channel}
+        return self._read(self._VERY, InboxRow, **very, its_id=message.id)
 
     def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
-        """Keep the message; its id in the inbox is its place in the order of arrival."""
-        row = InboxRow.of(message, job_id, self._now)
-        row.control, row.pace = control, pace
-        self._session.add(row)
-        self._session.flush()
-        return row
+        """Keep the message and return its row, as a value; its id is its place in the order of arrival."""
+        its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
+        return self.read(self._insert(self._KEPT, **InboxRow.columns(message), **its_own))
 
     def wrote(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
         """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.
@@ -67,12 +75,12 @@ class Inbox(Repository):
         bot = message.from_bot
         where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
         values = {**self._lately(message, within), **where, "its_pace": Pace.WITHIN, "but": count - 1}
-        return self._run(self._LATELY_HERE if bot else self._LATELY, **values).first() is not None
+        return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
 
     def was_told(self, message: IncomingMessage, within: timedelta) -> bool:
         """Say whether the sender was told in the time until now that they write too fast."""
         values = self._lately(message, within)
-        return self._run(self._LATELY, **values, its_pace=Pace.TOLD, but=0).first() is not None
+        return self._row(self._LATELY, **values, its_pace=Pace.TOLD, but=0) is not None
 
     def get(self, inbox_id: int | None) -> InboxRow:
         """Return a row that must exist."""
@@ -81,11 +89,18 @@ class Inbox(Repository):
             raise NotFound(f"inbox row {inbox_id} does not exist")
         return row
 
+    def read(self, inbox_id: int | None) -> InboxRow:
+        """Return a row that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        row = self._read(self._BY_ID, InboxRow, inbox_id=inbox_id)
+        if row is None:
+            raise NotFound(f"inbox row {inbox_id} does not exist")
+        return row
+
     def person(self, inbox_id: int | None) -> Person | None:
         """Return who sent a message, None for no message."""
         if inbox_id is None:
             return None
-        row = self.get(inbox_id)
+        row = self.read(inbox_id)
         return Person(PersonId(row.platform, row.user_id), row.is_owner)
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
@@ -93,11 +108,9 @@ class Inbox(Repository):
 
         It is the id of the ``/new`` in the inbox, and None while there is none.
         """
-        here = row.model_dump(include={"platform", "account", "channel", "thread"})
-        if user_id is None:
-            first: int | None = self._run(self._NEXT_NEW, after=row.id, **here).scalar_one()
-        else:
-            first = self._run(self._NEXT_NEW_OF, after=row.id, user_id=user_id, **here).scalar_one()
+        here = {"platform": row.platform, "account": row.account, "channel": row.channel, "thread": row.thread}
+        which = self._NEXT_NEW if user_id is None else self._NEXT_NEW_OF
+        first: int | None = self._value(which, after=row.id, user_id=user_id, **here)
         return first
 
     def _lately(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:

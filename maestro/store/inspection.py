@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +18,7 @@ from maestro.domain.people.people import ConnectorStatus
 from maestro.store.accounts import Accounts
 from maestro.store.engine import open_observer
 from maestro.store.people import People
+from maestro.store.repository import Link
 from maestro.store.schema import opened, require_release
 
 STEPS_BETWEEN_LOOKS = 10_000
@@ -47,14 +49,14 @@ def inspect(path: Path, seconds: float) -> Inspection:
         damage = _damage(connection, seconds)
         if damage:
             return Inspection(damage, thorough=True)
-        with Session(connection) as session:
-            jobs = _jobs(session)
+        with closing(Link(connection)) as link:
+            jobs = _jobs(link.session)
             return Inspection(
                 damage="",
                 thorough=damage is not None,
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
-                connectors=People(session, datetime.now(UTC)).connectors(),
+                connectors=People(link, datetime.now(UTC)).connectors(),
             )
 
 
@@ -62,8 +64,8 @@ def stored_accounts(path: Path) -> Sequence[ModelAccount]:
     """Return the accounts; raises as ``inspect`` does."""
     with opened(open_observer(path), path) as connection:
         require_release(connection, path)
-        with Session(connection) as session:
-            return Accounts(session, datetime.now(UTC)).all()
+        with closing(Link(connection)) as link:
+            return Accounts(link, datetime.now(UTC)).all()
 
 
 def _jobs(session: Session) -> Counter[str]:

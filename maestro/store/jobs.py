@@ -12,6 +12,7 @@ from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import NotFound, WaitReason
 from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, JobStep, StepState, Wait
 from maestro.domain.messages import LaneKey
+from maestro.store.prepared import Prepared, one_of, row_update
 from maestro.store.repository import Repository
 
 HOLDS_A_PLACE = (JobStatus.PENDING, JobStatus.RUNNING)
@@ -63,8 +64,8 @@ class Jobs(Repository):
         # A wait that begins in the future is one of a clock that was set back.
         or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
     )
-    _ANY_DUE = select(Job.id).where(*_DUE).limit(1)
-    _GO_ON = (
+    _ANY_DUE = Prepared(select(Job.id).where(*_DUE).limit(1))
+    _GO_ON = Prepared(
         update(Job)
         .where(*_DUE)
         .values(
@@ -78,18 +79,29 @@ class Jobs(Repository):
             wake_at=None,
         )
     )
-    _PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
-    _WAITING = _PENDING.where(col(Job.lane) == bindparam("its_lane"))
-    _END = (
+    _ALL_PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
+    _PENDING = Prepared(_ALL_PENDING)
+    _WAITING = Prepared(_ALL_PENDING.where(col(Job.lane) == bindparam("its_lane")))
+    _END = Prepared(
         update(Job)
-        .where(col(Job.id) == bindparam("job_id"), col(Job.status).in_(OPEN))
+        .where(col(Job.id) == bindparam("job_id"), one_of(col(Job.status), OPEN))
         .values(
             {name: bindparam(f"its_{name}") for name in ("status", "error", "reason", "completed_at")}
             | dict.fromkeys(("waits_for", "waits_since", "wake_at"))
         )
     )
-    _LAST_TURN = select(func.max(Job.turn))
-    _STANDING = select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
+    _LAST_TURN = Prepared(select(func.max(Job.turn)))
+    _STARTED = Prepared(
+        update(Job)
+        .where(col(Job.id) == bindparam("job_id"))
+        .values(
+            status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
+        )
+    )
+    _BY_ID = Prepared(select(Job).where(col(Job.id) == bindparam("job_id")))
+    _STANDING = Prepared(
+        select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
+    )
 
     def add(self, job: Job) -> Job:
         """Add a job; with a lane it takes the last place in it."""
@@ -106,9 +118,16 @@ class Jobs(Repository):
             raise NotFound(f"job {job_id} does not exist")
         return job
 
+    def read(self, job_id: str) -> Job:
+        """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        job = self._read(self._BY_ID, Job, job_id=job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return job
+
     def standing(self, job_id: str) -> Standing:
         """Return where a job stands now; raises ``NotFound``."""
-        row = self._run(self._STANDING, job_id=job_id).first()
+        row = self._row(self._STANDING, job_id=job_id)
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
         return Standing(*row)
@@ -119,7 +138,7 @@ class Jobs(Repository):
 
     def pending(self) -> int:
         """Count the jobs that wait for their turn."""
-        return int(self._run(self._PENDING).scalar_one())
+        return int(self._value(self._PENDING))
 
     def claimable(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
         """Return up to ``limit`` pending jobs whose turn it is, most urgent first.
@@ -149,17 +168,12 @@ class Jobs(Repository):
 
     def started(self, job_id: str) -> None:
         """Note that the workflow of a pending job runs; a job that was resumed began with its first run."""
-        self.update(
-            job_id,
-            status=JobStatus.RUNNING,
-            started_at=func.coalesce(col(Job.started_at), literal(self._now, UtcDateTime)),
-        )
+        self._change(self._STARTED, job_id=job_id, now=self._now)
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""
         its = {f"its_{name}": value for name, value in ending}
-        ended = self._run(self._END, job_id=job_id, its_completed_at=self._now, **its)
-        return ended.rowcount > 0
+        return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
 
     def reopen(self, job: Job) -> Job:
         """Let an ended job run again under the same id, from the step that failed, at the end of its lane."""
@@ -185,7 +199,8 @@ class Jobs(Repository):
 
     def update(self, job_id: str, **values: object) -> None:
         """Set columns of a job."""
-        self._run(update(Job).where(col(Job.id) == job_id).values(**values))
+        its = {f"its_{name}": value for name, value in values.items()}
+        self._change(row_update(Job, *values), its_id=job_id, **its)
 
     def park(self, job_id: str, wait: Wait) -> None:
         """Let a running job wait: it gives its place back and keeps its turn, so that it is next when it goes on.
@@ -214,11 +229,11 @@ class Jobs(Repository):
 
     def any_due(self) -> bool:
         """Say whether a job has waited long enough."""
-        return self._run(self._ANY_DUE, present=self._now).first() is not None
+        return self._row(self._ANY_DUE, present=self._now) is not None
 
     def go_on(self) -> None:
         """Make every job that has waited long enough pending again, in its old turn, for a new run."""
-        self._run(self._GO_ON, present=self._now)
+        self._change(self._GO_ON, present=self._now)
 
     def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
         """Return the jobs of a lane that gave their place back, newest first."""
@@ -256,7 +271,7 @@ class Jobs(Repository):
 
     def waiting_in(self, lane: LaneKey) -> int:
         """Count the jobs that wait in this lane."""
-        return int(self._run(self._WAITING, its_lane=lane).scalar_one())
+        return int(self._value(self._WAITING, its_lane=lane))
 
     def running(self) -> Sequence[Job]:
         """Return every job whose workflow should exist."""
@@ -272,7 +287,7 @@ class Jobs(Repository):
         return found
 
     def _next_turn(self) -> int:
-        last: int | None = self._run(self._LAST_TURN).scalar_one()
+        last: int | None = self._value(self._LAST_TURN)
         return (last or 0) + 1
 
     def _wake(self, which: ColumnElement[bool]) -> None:

@@ -1,23 +1,27 @@
 """What agents remember."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+import json
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import bindparam, func
+from sqlalchemy import bindparam, func, union_all
+from sqlalchemy import select as columns
 from sqlmodel import col, select, update
 
 from maestro.domain.memory.facts import Fact, one_line
 from maestro.domain.memory.likeness import key, lengths, repeated, same
 from maestro.domain.memory.memory import (
     EXTRACTED_CONFIDENCE,
+    FRESH,
     FactCategory,
     MemoryFact,
+    Remembered,
     Standing,
     confirmed,
     surest,
 )
 from maestro.domain.memory.wording import indexed, wanted
 from maestro.store.fulltext import found_by
+from maestro.store.prepared import Prepared, one_of
 from maestro.store.states import States
 
 CANDIDATES = 200
@@ -35,37 +39,47 @@ class Memory(States):
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
-    _STICKY = (
-        select(MemoryFact)
+    _TOLD_OF = tuple(getattr(MemoryFact, name) for name in Remembered._fields)
+    _STICKY = Prepared(
+        columns(*_TOLD_OF)
         .where(
-            MemoryFact.agent_id == bindparam("of_agent"),
-            MemoryFact.category == FactCategory.STICKY,
-            col(MemoryFact.place).in_(("", bindparam("at"))),
+            col(MemoryFact.agent_id) == bindparam("of_agent"),
+            col(MemoryFact.category) == FactCategory.STICKY,
+            one_of(col(MemoryFact.place), ("", bindparam("at"))),
         )
         .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
         .limit(MOST_STICKY)
     )
-    _TOLD = (
-        update(MemoryFact)
-        .where(col(MemoryFact.id).in_(bindparam("ids", expanding=True)))
-        .values(last_accessed=bindparam("at"), access_count=col(MemoryFact.access_count) + 1)
-    )
-    _OTHERS = (
-        select(MemoryFact.id, MemoryFact.confidence, _LAST_USED)
-        .where(
-            MemoryFact.agent_id == bindparam("of_agent"),
-            MemoryFact.place == bindparam("at"),
-            MemoryFact.category != FactCategory.STICKY,
-        )
+    _WRITTEN = (
+        columns(*_TOLD_OF, col(MemoryFact.confidence), _LAST_USED.label("last_used"))
+        .where(col(MemoryFact.agent_id) == bindparam("of_agent"), col(MemoryFact.category) != FactCategory.STICKY)
         .order_by(col(MemoryFact.confidence).desc())
         .limit(CANDIDATES)
     )
-    _BY_ID = select(MemoryFact).where(col(MemoryFact.id).in_(bindparam("ids", expanding=True)))
-    _KEYS = select(MemoryFact.id, MemoryFact.likeness).where(
-        MemoryFact.agent_id == bindparam("of_agent"),
-        col(MemoryFact.place).in_(("", bindparam("at"))),
-        MemoryFact.category == bindparam("about"),
-        func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
+    _EVERYWHERE = _WRITTEN.where(col(MemoryFact.place) == "")
+    _HERE = _WRITTEN.where(col(MemoryFact.place) == bindparam("at"), bindparam("at") != "")
+    _OTHERS = union_all(columns(_EVERYWHERE.subquery()), columns(_HERE.subquery())).subquery()
+    _STANDINGS = Prepared(columns(_OTHERS.c.id, _OTHERS.c.confidence, _OTHERS.c.last_used))
+    _SUREST_WRITTEN = Prepared(
+        columns(_OTHERS.c.id, _OTHERS.c.category, _OTHERS.c.content, _OTHERS.c.last_used > bindparam("fresh_since"))
+        .order_by(_OTHERS.c.confidence.desc(), _OTHERS.c.last_used.desc(), _OTHERS.c.id.desc())
+        .limit(bindparam("at_most"))
+    )
+    _LISTED = col(MemoryFact.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
+    _OBJECTS = select(MemoryFact).where(_LISTED)
+    _BY_ID = Prepared(columns(*_TOLD_OF).where(_LISTED))
+    _TOLD = Prepared(
+        update(MemoryFact)
+        .where(_LISTED)
+        .values(last_accessed=bindparam("at"), access_count=col(MemoryFact.access_count) + 1)
+    )
+    _KEYS = Prepared(
+        select(MemoryFact.id, MemoryFact.likeness).where(
+            MemoryFact.agent_id == bindparam("of_agent"),
+            one_of(col(MemoryFact.place), ("", bindparam("at"))),
+            MemoryFact.category == bindparam("about"),
+            func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
+        )
     )
 
     def learn(
@@ -109,12 +123,10 @@ class Memory(States):
         self._session.flush()
         return new
 
-    def best(self, agent_id: int, others: int, place: str = "") -> Sequence[MemoryFact]:
+    def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
         """Return the sticky facts and so many others: those we are surest of still, then those used last."""
-        of = {"of_agent": agent_id, "at": place}
-        sticky = self._session.exec(self._STICKY, params=of).all()
-        rest = chain.from_iterable(self._run(self._OTHERS, of_agent=agent_id, at=at).all() for at in {"", place})
-        return [*sticky, *self._by_id(surest(map(Standing._make, rest), others, self._now))]
+        sticky = self._rows(self._STICKY, of_agent=agent_id, at=place)
+        return [*map(Remembered._make, sticky), *self._surest(agent_id, others, place)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
         """Return the facts that fit any text a person or a model may write, best first.
@@ -124,14 +136,14 @@ class Memory(States):
         """
         words = wanted(query)
         if not words:
-            return self.best(agent_id, limit, place)[:limit]
+            return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
         seen = col(MemoryFact.place).in_({"", place})
         return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
-    def told(self, facts: Sequence[MemoryFact]) -> None:
+    def told(self, facts: Sequence[Remembered]) -> None:
         """Note that a model hears these facts now."""
         if facts:
-            self._run(self._TOLD, ids=[fact.id for fact in facts], at=self._now)
+            self._change(self._TOLD, ids=json.dumps([fact.id for fact in facts]), at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return what the agent knows and the fact repeats."""
@@ -147,19 +159,33 @@ class Memory(States):
         self._session.flush()
         return fact
 
+    def _surest(self, agent_id: int, count: int, place: str) -> list[Remembered]:
+        """Return so many facts that are not sticky.
+
+        Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
+        were written are such, they are surest still. Only where one of them is not, time is reckoned for all.
+        """
+        of = {"of_agent": agent_id, "at": place}
+        written = self._rows(self._SUREST_WRITTEN, **of, at_most=count, fresh_since=self._now - FRESH)
+        if all(is_fresh for *_, is_fresh in written):
+            return [Remembered._make(told) for *told, _ in written]
+        ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of)), count, self._now)
+        found = {row[0]: Remembered._make(row) for row in self._rows(self._BY_ID, ids=json.dumps(ids))}
+        return [found[fact_id] for fact_id in ids]
+
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
         """Return, by id, the keys of what is known and may be repeated by these facts of one category."""
         least, most = lengths([content for _, content in said])
         values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
-        return dict(self._run(self._KEYS, **values).all())
+        return dict(self._rows(self._KEYS, **values))
 
     def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
-        near = self._by_id(repeated(content, keys))
+        near = self._loaded(repeated(content, keys))
         return next((known for known in near if same(content, known.content)), None)
 
-    def _by_id(self, ids: Sequence[int]) -> Iterable[MemoryFact]:
-        """Return the facts in the order of their ids given."""
+    def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
+        """Return facts, to be changed, in the order of their ids given."""
         if not ids:
-            return ()
-        found = {fact.id: fact for fact in self._session.exec(self._BY_ID, params={"ids": ids})}
-        return (found[fact_id] for fact_id in ids)
+            return []
+        found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json.dumps(ids)})}
+        return [found[fact_id] for fact_id in ids]

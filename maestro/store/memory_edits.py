@@ -109,7 +109,7 @@ class MemoryEdits(Memory):
             raise Conflict(f"fact {known.id} says the same already; change that one")
 
     def _note(self, actor: str, action: str, agent: Agent, detail: str) -> None:
-        Audit(self._session, self._now).add(actor, action, agent.slug, detail)
+        Audit(self._link, self._now).add(actor, action, agent.slug, detail)
 
 
 def _conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:

@@ -10,13 +10,15 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.busy import Asked
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import LaneKey
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
 class Merges(Repository):
     """``queue.merged_into``: which job answers in whose place."""
 
-    _ASKED = (
+    _OWN = Prepared(select(InboxRow).where(col(InboxRow.id) == bindparam("own")))
+    _ASKED = Prepared(
         select(InboxRow)
         .where(
             or_(
@@ -37,12 +39,15 @@ class Merges(Repository):
     )
 
     def asked(self, job: Job) -> Sequence[InboxRow]:
-        """Return every message that a job answers, in the order they came in; none for one that answers no message."""
+        """Return every message that a job answers, in the order they came in; none for one that answers no message.
+
+        They are values, which cannot be changed.
+        """
         if job.inbox_id is None:
             return ()
         if job.kind is not JobKind.MESSAGE:
-            return [row] if (row := self._session.get(InboxRow, job.inbox_id)) else []
-        return self._session.exec(self._ASKED, params={"own": job.inbox_id, "host": job.id}).all()
+            return self._read_all(self._OWN, InboxRow, own=job.inbox_id)
+        return self._read_all(self._ASKED, InboxRow, own=job.inbox_id, host=job.id)
 
     def last_asked(self, job: Job) -> InboxRow | None:
         """Return the newest message that a job answers."""

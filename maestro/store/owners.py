@@ -2,15 +2,23 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import bindparam
 from sqlmodel import col, select
 
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.people import Owner
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
 class Owners(Repository):
     """Persons whose word always counts."""
+
+    _HAS = Prepared(
+        select(Owner.user_id).where(
+            col(Owner.platform) == bindparam("platform"), col(Owner.user_id) == bindparam("user_id")
+        )
+    )
 
     def all(self) -> Sequence[Owner]:
         """Return every owner by platform and user id."""
@@ -18,7 +26,7 @@ class Owners(Repository):
 
     def has(self, person: PersonId) -> bool:
         """Say whether this person is one of them."""
-        return self._get(person) is not None
+        return self._row(self._HAS, **person._asdict()) is not None
 
     def add(self, person: PersonId, by: str) -> bool:
         """Make this person an owner; false when they are one already."""
@@ -30,12 +38,9 @@ class Owners(Repository):
 
     def remove(self, person: PersonId) -> bool:
         """Take this back; false when they are none."""
-        found = self._get(person)
+        found = self._session.get(Owner, (person.platform, person.user_id))
         if found is None:
             return False
         self._session.delete(found)
         self._session.flush()
         return True
-
-    def _get(self, person: PersonId) -> Owner | None:
-        return self._session.get(Owner, (person.platform, person.user_id))

@@ -19,6 +19,7 @@ from maestro.domain.people.pairing import (
     code_of,
 )
 from maestro.domain.people.people import AuditEntry
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 WRONG_CODE = "pairing.wrong_code"
@@ -27,10 +28,12 @@ WRONG_CODE = "pairing.wrong_code"
 class Pairings(Repository):
     """People whom operators let in, and codes."""
 
-    _KNOWN = select(KnownPerson.user_id).where(
-        col(KnownPerson.platform) == bindparam("platform"), col(KnownPerson.user_id) == bindparam("user_id")
+    _KNOWN = Prepared(
+        select(KnownPerson.user_id).where(
+            col(KnownPerson.platform) == bindparam("platform"), col(KnownPerson.user_id) == bindparam("user_id")
+        )
     )
-    _WAITING = (
+    _WAITING = Prepared(
         select(func.count())
         .select_from(Pairing)
         .where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > bindparam("now"))
@@ -40,7 +43,7 @@ class Pairings(Repository):
 
     def knows(self, person: PersonId) -> bool:
         """Say whether an operator let this person in."""
-        return self._run(self._KNOWN, **person._asdict()).first() is not None
+        return self._row(self._KNOWN, **person._asdict()) is not None
 
     def let_in(self, person: PersonId, user_name: str, by: str) -> bool:
         """Let a person in; false when they are already."""
@@ -81,7 +84,7 @@ class Pairings(Repository):
 
     def waiting(self) -> int:
         """Count the people who wait for an operator's word."""
-        return int(self._run(self._WAITING, now=self._now).scalar_one())
+        return int(self._value(self._WAITING, now=self._now))
 
     def add(self, pairing: Pairing) -> Pairing:
         """Keep a wish, in the place of an older one of the same person that ran out.

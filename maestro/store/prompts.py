@@ -8,19 +8,23 @@ from sqlalchemy import bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
+from maestro.domain.context.composition import Composition
+from maestro.domain.context.layers import LAYER_SIZES
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.calls import Prompt, PromptPart
-from maestro.domain.llm.prompts import TOOL_CALLS, PromptMessage, Turn
+from maestro.domain.llm.prompts import PROMPT_TURNS, TOOL_CALLS, PromptMessage, Turn
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
 class Prompts(Repository):
     """What the models were told."""
 
-    _KEEP = insert(PromptPart).on_conflict_do_nothing()
-    _ADD = insert(Prompt)
-    _TEXT = select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest"))
+    _KEEP = Prepared(insert(PromptPart))
+    _ADD = Prepared(insert(Prompt))
+    _IS_KEPT = Prepared(select(PromptPart.digest).where(col(PromptPart.digest) == bindparam("its_digest")))
+    _TEXT = Prepared(select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest")))
     _SAID = tuple(
         select(table.id, table.content).where(col(table.id).in_(bindparam("ids", expanding=True)))
         for table in (Message, ArchivedMessage)
@@ -30,12 +34,14 @@ class Prompts(Repository):
         """Keep a text and return its SHA-256; the same text is kept once."""
         raw = text.encode()
         digest = hashlib.sha256(raw).hexdigest()
-        self._run(self._KEEP, digest=digest, body=zlib.compress(raw, 6))
+        # Most of a prompt is that of the one before: it need not be compressed again.
+        if self._row(self._IS_KEPT, its_digest=digest) is None:
+            self._change(self._KEEP, digest=digest, body=zlib.compress(raw, 6))
         return digest
 
     def text(self, digest: str) -> str:
         """Return a kept text; raises ``NotFound``."""
-        body: bytes | None = self._run(self._TEXT, its_digest=digest).scalar()
+        body: bytes | None = self._value(self._TEXT, its_digest=digest)
         if body is None:
             raise NotFound(f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
@@ -49,11 +55,17 @@ class Prompts(Repository):
         said = self._said([turn.message_id for turn in turns if turn.message_id is not None])
         return tuple(self._unpacked(turn, said) for turn in turns)
 
-    def add(self, prompt: Prompt) -> Prompt:
-        """Store the prompt of a job."""
-        added = self._run(self._ADD, **prompt.model_dump(exclude={"id"}))
-        [prompt.id] = added.inserted_primary_key or [None]
-        return prompt
+    def add(self, job_id: str, composed: Composition) -> int:
+        """Store the prompt of a job and return its id."""
+        return self._insert(
+            self._ADD,
+            id=None,
+            job_id=job_id,
+            turns=PROMPT_TURNS.dump_json(self.pack(composed.messages)).decode(),
+            layers=LAYER_SIZES.dump_json(composed.layers).decode(),
+            tokens=composed.tokens,
+            created_at=self._now,
+        )
 
     def of_job(self, job_id: str) -> Prompt:
         """Return the prompt of a job; raises ``NotFound``."""

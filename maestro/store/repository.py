@@ -1,28 +1,97 @@
-"""What every repository has: the session of its transaction and the transaction's time."""
+"""What every repository has: its transaction's connection and session, and the transaction's time."""
 
+import sqlite3
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import CursorResult, Executable
-from sqlmodel import Session
+from sqlalchemy import Connection, CursorResult, Executable
+from sqlmodel import Session, SQLModel
+
+from maestro.store.prepared import Prepared
+
+Row = TypeVar("Row", bound=SQLModel)
+
+
+class Link:
+    """The connection of one transaction, and its session, which is made when somebody first asks for it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+
+    @cached_property
+    def session(self) -> Session:
+        """The objects of this transaction."""
+        return Session(self.connection, expire_on_commit=False, autoflush=False)
+
+    def flush(self) -> None:
+        """Write what was added or changed as an object."""
+        if "session" in self.__dict__:
+            self.session.flush()
+
+    def close(self) -> None:
+        """Forget the objects."""
+        if "session" in self.__dict__:
+            self.session.close()
 
 
 class Repository:
     """A set of queries about one noun, inside one transaction.
 
-    What every message asks is prepared once, as a constant of its class: building a statement takes as long as running
-    it.
+    What every message asks is ``Prepared``, as a constant of its class, and runs on the driver's connection: decision
+    record 7 says what that saves. What is added or changed as an object is written when the session is flushed, and not
+    before: a statement finds, and changes, only what is written. Objects that are loaded keep the values they were
+    loaded with: who wants a row as it is after a change reads it, or loads it for the first time.
     """
 
-    def __init__(self, session: Session, now: datetime) -> None:
-        self._session = session
+    def __init__(self, link: Link, now: datetime) -> None:
+        self._link = link
         self._now = now
 
+    @property
+    def _session(self) -> Session:
+        return self._link.session
+
+    def _rows(self, prepared: Prepared, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a statement reads, or changed, in its order."""
+        return prepared.rows(prepared.run(self._link.driver, values))
+
+    def _row(self, prepared: Prepared, **values: object) -> tuple[Any, ...] | None:
+        """Return the first row of a statement, None when there is none."""
+        first = prepared.run(self._link.driver, values).fetchone()
+        return prepared.rows((first,))[0] if first is not None else None
+
+    def _value(self, prepared: Prepared, **values: object) -> Any:
+        """Return the first column of the first row of a statement, None when there is none."""
+        row = self._row(prepared, **values)
+        return row[0] if row is not None else None
+
+    def _change(self, prepared: Prepared, **values: object) -> int:
+        """Run a statement that changes rows and return how many it changed."""
+        return prepared.run(self._link.driver, values).rowcount
+
+    def _insert(self, prepared: Prepared, **values: object) -> int:
+        """Run a statement that adds a row and return the row's number."""
+        return prepared.run(self._link.driver, values).lastrowid or 0
+
+    def _read(self, prepared: Prepared, model: type[Row], **values: object) -> Row | None:
+        """Return the first row of a ``select`` of a whole table as a value, None when there is none.
+
+        It is no part of the session, and a tenth of the work of loading it as an object. It cannot be changed: setting
+        a column raises, and so does adding it to the session.
+        """
+        row = self._row(prepared, **values)
+        return prepared.made(model, row) if row is not None else None
+
+    def _read_all(self, prepared: Prepared, model: type[Row], **values: object) -> list[Row]:
+        """Return every row of a ``select`` of a whole table as a value, as ``_read`` does."""
+        return [prepared.made(model, row) for row in self._rows(prepared, **values)]
+
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
-        """Run a statement on the transaction's connection, with the values of its parameters.
+        """Run a statement that is not prepared on the transaction's connection, with the values of its parameters.
 
         For what changes rows or reads columns: it costs half of what the session takes, because the session would also
-        look through the objects it has loaded. Those keep the values they were loaded with: who wants a row as it is
-        after a change reads its columns, or loads it for the first time.
+        look through the objects it has loaded.
         """
-        return self._session.connection().execute(statement, values)
+        return self._link.connection.execute(statement, values)

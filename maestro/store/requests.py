@@ -45,7 +45,7 @@ class Requests(Repository):
             )
         if job.erased:
             raise NotFound(f"what was said in job {job_id} was deleted with its conversation")
-        prompts = Prompts(self._session, self._now)
+        prompts = Prompts(self._link, self._now)
         request = KeptRequest.model_validate_json(prompts.text(call.request))
         return Seen(
             call=call,

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Executable, bindparam, or_
+from sqlalchemy import bindparam, or_
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BotInstance
 from maestro.domain.agents.mentions import marked
 from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, dashboard_agent
 from maestro.domain.messages import Address, IncomingMessage
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
@@ -16,21 +17,26 @@ class Routes(Repository):
     """Reads the snapshots of ``domain.routing``."""
 
     # An index holds all that is read here: an agent's row may be long.
-    _ACTIVE = (
+    _ANY = (
         select(Agent.id, Agent.slug, Agent.name, Agent.role)
         .where(col(Agent.status) == AgentStatus.ACTIVE)
         .order_by(col(Agent.id))
     )
-    _THESE = _ACTIVE.where(or_(col(Agent.id) == bindparam("first"), col(Agent.id) == bindparam("second")))
-    _UNMENTIONED = _ACTIVE.where(
-        or_(
-            col(Agent.role) == CONDUCTOR,
-            col(Agent.slug) == bindparam("fallback"),
-            col(Agent.id) == bindparam("dashboard"),
+    _ACTIVE = Prepared(_ANY)
+    _THESE = Prepared(_ANY.where(or_(col(Agent.id) == bindparam("first"), col(Agent.id) == bindparam("second"))))
+    _UNMENTIONED = Prepared(
+        _ANY.where(
+            or_(
+                col(Agent.role) == CONDUCTOR,
+                col(Agent.slug) == bindparam("fallback"),
+                col(Agent.id) == bindparam("dashboard"),
+            )
         )
     )
-    _ACCOUNT_AGENT = select(BotInstance.agent_id).where(
-        col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
+    _ACCOUNT_AGENT = Prepared(
+        select(BotInstance.agent_id).where(
+            col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
+        )
     )
 
     def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingRules) -> Snapshot:
@@ -47,9 +53,8 @@ class Routes(Repository):
 
     def account_agent(self, address: Address) -> int | None:
         """Return the id of the agent that answers what comes in by this account of ours, if one does."""
-        here = {"platform": address.platform, "account": address.account}
-        found: int | None = self._run(self._ACCOUNT_AGENT, **here).scalar_one_or_none()
+        found: int | None = self._value(self._ACCOUNT_AGENT, platform=address.platform, account=address.account)
         return found
 
-    def _agents(self, statement: Executable, **values: object) -> Sequence[Candidate]:
-        return [Candidate(*row) for row in self._run(statement, **values)]
+    def _agents(self, statement: Prepared, **values: object) -> Sequence[Candidate]:
+        return [Candidate(*row) for row in self._rows(statement, **values)]

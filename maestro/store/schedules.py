@@ -38,7 +38,7 @@ class Schedules(Repository):
         planned.name = self._name(planned, agent)
         self._session.add(planned)
         self._session.flush()
-        Audit(self._session, self._now).add(actor, f"{kind.__name__.lower()}.create", f"{agent.slug}/{planned.name}")
+        Audit(self._link, self._now).add(actor, f"{kind.__name__.lower()}.create", f"{agent.slug}/{planned.name}")
         return planned
 
     def all(self) -> Sequence[Planned]:

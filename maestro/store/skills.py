@@ -19,17 +19,12 @@ class Skills(Repository):
 
     _ALL = select(SkillRow).order_by(col(SkillRow.slug))
     _ENABLED = select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug))
-    _EDITION = select(SkillRow.slug, SkillRow.digest).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug))
     _KNOWN = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
     _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
     def enabled(self) -> Sequence[Skill]:
         """Return the skills that messages may be given, by slug."""
         return [Skill.of(row) for row in self._session.exec(self._ENABLED)]
-
-    def edition(self) -> tuple[tuple[str, str], ...]:
-        """Return what changes whenever ``enabled`` would return something else; cheap enough for every message."""
-        return tuple((slug, digest) for slug, digest in self._run(self._EDITION).all())
 
     def all(self) -> Sequence[SkillRow]:
         """Return every skill, by slug."""

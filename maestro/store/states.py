@@ -7,23 +7,24 @@ from sqlmodel import col, delete, select
 
 from maestro.domain.memory.memory import MAX_STATES, MemoryState, state_problem
 from maestro.domain.texts import storable
+from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
 
 
 class States(Repository):
     """The states of all agents; a place sees its own values and, where it has none, those that hold everywhere."""
 
-    _SEEN = (
+    _SEEN = Prepared(
         select(MemoryState)
-        .where(MemoryState.agent_id == bindparam("of_agent"), col(MemoryState.place).in_(("", bindparam("at"))))
+        .where(MemoryState.agent_id == bindparam("of_agent"), one_of(col(MemoryState.place), ("", bindparam("at"))))
         .order_by(MemoryState.place)
     )
 
     def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
-        """Return what is kept, by key; where a place has a value of its own, that one."""
-        kept = self._session.exec(self._SEEN, params={"of_agent": agent_id, "at": place})
-        newest = {state.key: state for state in kept}
-        return [newest[key] for key in sorted(newest)]
+        """Return what is kept, as values, by key; where a place has a value of its own, that one."""
+        kept = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
+        seen = {state.key: state for state in kept}
+        return [seen[key] for key in sorted(seen)]
 
     def all_states(self, agent_id: int, limit: int) -> Sequence[MemoryState]:
         """Return what is kept in every place, by key and place."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import ColumnElement, bindparam, func, insert
+from sqlalchemy import bindparam, func, insert
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
 from maestro.domain.jobs.job import JobStep, StepRef, StepState, Wait
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 Result = TypeVar("Result", bound=BaseModel)
@@ -58,20 +59,19 @@ class Steps(Repository):
     """Every attempt at every step; a finished step has exactly one row that is done."""
 
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
-    _PAST = (
+    _PAST = Prepared(
         select(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result).where(*_OF_STEP).order_by(col(JobStep.id))
     )
-    _BEGUN = insert(JobStep)
-    _LEFT_RUNNING = (
+    _BEGUN = Prepared(insert(JobStep))
+    _INTERRUPTED = (
         update(JobStep)
-        .where(
-            col(JobStep.job_id) == bindparam("of_job"),
-            col(JobStep.step) != bindparam("of_step"),
-            col(JobStep.state) == StepState.RUNNING,
-        )
+        .where(col(JobStep.job_id) == bindparam("of_job"), col(JobStep.state) == StepState.RUNNING)
         .values(state=StepState.INTERRUPTED, finished_at=bindparam("at"))
     )
-    _ENDED = (
+    _CUT_OFF = Prepared(_INTERRUPTED.where(col(JobStep.step) == bindparam("of_step")))
+    _LEFT_RUNNING = Prepared(_INTERRUPTED.where(col(JobStep.step) != bindparam("of_step")))
+    _ALL = Prepared(_INTERRUPTED)
+    _ENDED = Prepared(
         update(JobStep)
         .where(*_OF_STEP, col(JobStep.state) == StepState.RUNNING)
         .values({name: bindparam(f"its_{name}") for name in ("state", "finished_at", "result", "error", "detail")})
@@ -79,7 +79,7 @@ class Steps(Repository):
 
     def past(self, ref: StepRef) -> Past:
         """Return what is known of a step."""
-        return Past([Attempt(*row) for row in self._run(self._PAST, of_job=ref.job_id, of_step=ref.step)])
+        return Past([Attempt(*row) for row in self._rows(self._PAST, of_job=ref.job_id, of_step=ref.step)])
 
     def start(self, ref: StepRef, activity: str, run: int, past: Past | None = None) -> int:
         """Note that an attempt begins and return its number; one left running before it was cut off by a crash.
@@ -88,10 +88,11 @@ class Steps(Repository):
         """
         past = past or self.past(ref)
         if past.left_running:
-            self._interrupt(col(JobStep.job_id) == ref.job_id, col(JobStep.step) == ref.step)
+            self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
         attempt = past.last + 1
-        self._run(
+        self._insert(
             self._BEGUN,
+            id=None,
             job_id=ref.job_id,
             step=ref.step,
             activity=activity,
@@ -99,6 +100,7 @@ class Steps(Repository):
             attempt=attempt,
             state=StepState.RUNNING,
             started_at=self._now,
+            finished_at=None,
             **dict.fromkeys(("result", "error", "detail"), ""),
         )
         return attempt
@@ -148,25 +150,18 @@ class Steps(Repository):
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark what another step of this job left running: nothing it still does may count."""
-        self._run(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
+        self._change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
 
     def interrupt_all(self, job_id: str) -> None:
         """Mark every running step of a job as interrupted."""
-        self._interrupt(col(JobStep.job_id) == job_id)
+        self._change(self._ALL, of_job=job_id, at=self._now)
 
     def of(self, job_id: str) -> Sequence[JobStep]:
         """Return the journal of a job in the order it was written."""
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
 
-    def _interrupt(self, *which: ColumnElement[bool]) -> None:
-        self._run(
-            update(JobStep)
-            .where(*which, col(JobStep.state) == StepState.RUNNING)
-            .values(state=StepState.INTERRUPTED, finished_at=self._now)
-        )
-
     def _close(self, ref: StepRef, state: StepState, result: str = "", error: str = "", detail: str = "") -> bool:
-        closed = self._run(
+        closed = self._change(
             self._ENDED,
             of_job=ref.job_id,
             of_step=ref.step,
@@ -176,4 +171,4 @@ class Steps(Repository):
             its_error=error,
             its_detail=detail,
         )
-        return closed.rowcount > 0
+        return closed > 0

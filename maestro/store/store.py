@@ -2,17 +2,16 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlmodel import Session
 
 from maestro.domain.errors import StoreBusy
 from maestro.store.engine import open_readers, open_writer
+from maestro.store.repository import Link
 from maestro.store.schema import upgrade
 from maestro.store.transaction import Transaction
 
@@ -47,15 +46,15 @@ class Store:
 
         Raises ``StoreBusy`` when somebody else holds the lock for too long, or the disk is full.
         """
-        with _typed(), self._writer.begin() as connection, _session(connection) as session:
-            yield Transaction(session, self._clock())
-            session.flush()
+        with _typed(), self._writer.begin() as connection, closing(Link(connection)) as link:
+            yield Transaction(link, self._clock())
+            link.flush()
 
     @contextmanager
     def view(self) -> Iterator[Transaction]:
         """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does."""
-        with _typed(), self._readers.begin() as connection, _session(connection) as session:
-            yield Transaction(session, self._clock())
+        with _typed(), self._readers.begin() as connection, closing(Link(connection)) as link:
+            yield Transaction(link, self._clock())
 
     def problem(self) -> str | None:
         """Return why the store cannot be read, or None."""
@@ -76,12 +75,8 @@ class Store:
 def _typed() -> Iterator[None]:
     try:
         yield
-    except (OperationalError, PoolTimeout) as error:
+    except (OperationalError, sqlite3.OperationalError, PoolTimeout) as error:
         cause = error.orig if isinstance(error, OperationalError) else error
         full = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
         fix = "Free some space on its disk." if full else "Check its disk and who else uses the database."
         raise StoreBusy(f"the store did not answer: {cause}. {fix}") from None
-
-
-def _session(connection: Connection) -> Session:
-    return Session(connection, expire_on_commit=False, autoflush=False)

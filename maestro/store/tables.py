@@ -10,6 +10,7 @@ from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovedConversation
 from maestro.domain.deliveries import Delivery, OutboundLane
+from maestro.domain.editions import Edition
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job, JobStep
 from maestro.domain.live import SettingsVersion
@@ -50,6 +51,7 @@ TABLES = (
     Cron,
     Delivery,
     DiscardedFile,
+    Edition,
     Heartbeat,
     IgnoredLines,
     InboxRow,

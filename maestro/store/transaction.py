@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from datetime import datetime
+from typing import Any, Generic, TypeVar
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.inbox import InboxRow
@@ -10,13 +11,157 @@ from maestro.domain.jobs.busy import INTERRUPTED, interrupted
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import LaneKey
 from maestro.domain.questions.question import Answer
-from maestro.store.repositories import Repositories
+from maestro.store.accounts import Accounts
+from maestro.store.actions import Actions
+from maestro.store.agent_edits import AgentEdits
+from maestro.store.agent_tokens import AgentTokens
+from maestro.store.audit import Audit
+from maestro.store.browse import Browse
+from maestro.store.budgets import Budgets
+from maestro.store.calls import Calls
+from maestro.store.chat import Chat
+from maestro.store.chat_reminders import ChatReminders
+from maestro.store.clients import Clients
+from maestro.store.colleagues import Colleagues
+from maestro.store.compactions import Compactions
+from maestro.store.conversation_lists import ConversationLists
+from maestro.store.conversations import Conversations
+from maestro.store.delegations import Delegations
+from maestro.store.deliveries import Deliveries
+from maestro.store.editions import Editions
+from maestro.store.figures import Figures
+from maestro.store.ignored import Ignored
+from maestro.store.inbox import Inbox
+from maestro.store.jobs import Jobs
+from maestro.store.live_values import LiveValues
+from maestro.store.media import Media
+from maestro.store.memory import Memory
+from maestro.store.memory_edits import MemoryEdits
+from maestro.store.merges import Merges
+from maestro.store.owners import Owners
+from maestro.store.pairing import Pairings
+from maestro.store.people import People
+from maestro.store.prompts import Prompts
+from maestro.store.questions import Questions
+from maestro.store.removals import Removals
+from maestro.store.repository import Link
+from maestro.store.requests import Requests
+from maestro.store.routes import Routes
+from maestro.store.schedules import Schedules
+from maestro.store.skills import Skills
+from maestro.store.steps import Steps
+from maestro.store.tool_runs import ToolRuns
+from maestro.store.usage import UsageLog
+from maestro.store.versions import AgentVersions
 
 Done = TypeVar("Done")
+Kind = TypeVar("Kind")
 
 
-class Transaction(Repositories):
-    """One transaction: what takes more than one repository."""
+class OnDemand(Generic[Kind]):
+    """A repository of a transaction, made when it is first asked for, without the lock of a ``cached_property``."""
+
+    def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        self._name = name
+
+    def __get__(self, transaction: "Transaction", owner: type[Any]) -> Kind:
+        # Kept in the transaction itself, where Python looks first the next time.
+        made = transaction.__dict__[self._name] = self._kind(transaction._link, transaction.now)
+        return made
+
+
+class Transaction:
+    """One transaction; ``now`` is the same for everything in it."""
+
+    inbox = OnDemand(Inbox)
+    """Received messages."""
+    jobs = OnDemand(Jobs)
+    """Jobs and their places in lanes."""
+    steps = OnDemand(Steps)
+    """The journal of every job's steps."""
+    agents = OnDemand(AgentEdits)
+    """Agents and their channels."""
+    clients = OnDemand(Clients)
+    """Who pays."""
+    conversations = OnDemand(Conversations)
+    """Conversations and messages."""
+    merges = OnDemand(Merges)
+    """Messages that are answered together."""
+    conversation_lists = OnDemand(ConversationLists)
+    """Conversations and what was said in them, for people."""
+    removals = OnDemand(Removals)
+    """What is deleted for good."""
+    media = OnDemand(Media)
+    """Files that came with messages."""
+    memory = OnDemand(Memory)
+    """What agents remember."""
+    memory_edits = OnDemand(MemoryEdits)
+    """What agents remember, for operators."""
+    compactions = OnDemand(Compactions)
+    """What compactions took away and left behind."""
+    prompts = OnDemand(Prompts)
+    """Prompts as references, and their parts."""
+    calls = OnDemand(Calls)
+    """Model calls."""
+    deliveries = OnDemand(Deliveries)
+    """What goes out."""
+    people = OnDemand(People)
+    """Tickets, channels and uploads of the web connector."""
+    owners = OnDemand(Owners)
+    """Whose word always counts."""
+    audit = OnDemand(Audit)
+    """Who did what."""
+    browse = OnDemand(Browse)
+    """What operators look at."""
+    figures = OnDemand(Figures)
+    """What monitoring counts."""
+    accounts = OnDemand(Accounts)
+    """Accounts at model providers."""
+    usage = OnDemand(UsageLog)
+    """What calls took and cost."""
+    budgets = OnDemand(Budgets)
+    """What was spent and is reserved."""
+    tool_runs = OnDemand(ToolRuns)
+    """Tool calls."""
+    questions = OnDemand(Questions)
+    """Questions to people."""
+    ignored = OnDemand(Ignored)
+    """What was dropped at the door."""
+    routes = OnDemand(Routes)
+    """What routing decides by."""
+    pairings = OnDemand(Pairings)
+    """People whom operators let in, and codes."""
+    skills = OnDemand(Skills)
+    """All skills."""
+    editions = OnDemand(Editions)
+    """Whether agents, skills and accounts are as they were."""
+    schedules = OnDemand(Schedules)
+    """What is to run when."""
+    actions = OnDemand(Actions)
+    """All actions."""
+    delegations = OnDemand(Delegations)
+    """Delegation jobs and their delegators."""
+    colleagues = OnDemand(Colleagues)
+    """Agents that a task may be passed to."""
+    requests = OnDemand(Requests)
+    """What models were asked, for people."""
+    versions = OnDemand(AgentVersions)
+    """The history of every agent."""
+    chat = OnDemand(Chat)
+    """The posts of #maestro, who read them, and its sessions."""
+    chat_reminders = OnDemand(ChatReminders)
+    """Who is to be reminded that the chat is no place to ask."""
+    agent_tokens = OnDemand(AgentTokens)
+    """By which agents outside are known."""
+    live_settings = OnDemand(LiveValues)
+    """What was set at run time."""
+
+    def __init__(self, link: Link, now: datetime) -> None:
+        self.now = now
+        self._link = link
 
     def close_job(self, job_id: str, ending: Ending) -> bool:
         """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended.
@@ -64,10 +209,11 @@ class Transaction(Repositories):
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Take back what the block did, and only that, when it raises."""
-        self._session.flush()
-        with self._session.begin_nested():
+        session = self._link.session
+        session.flush()
+        with session.begin_nested():
             yield
-            self._session.flush()
+            session.flush()
 
     def attempt(self, wish: Callable[[], Done]) -> Done | MaestroError:
         """Do something, or nothing of it: return instead the error that says what does not fit and how to mend it."""

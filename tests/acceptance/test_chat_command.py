@@ -17,7 +17,7 @@ from tests.support.command import Ended, maestro
 from tests.support.instance import free_port, until
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro, running
-from tests.support.terminal import CTRL_C, CTRL_D, UP, Terminal, terminal
+from tests.support.terminal import CTRL_D, UP, Terminal, terminal
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chat")]
 
@@ -257,13 +257,15 @@ async def test_ctrl_c_stops_the_waiting_and_stop_the_answer(screen: Terminal, ch
     llm.script("for ever", delay=LATER)
     await screen.type("think for ever\r")
     await screen.shows("An agent is typing")
-    await screen.type(CTRL_C)
+    await screen.interrupt()
     await screen.shows("Not waiting any longer")
     await screen.shows("> ")
     await screen.type("/stop\r")
     await screen.shows("Stopped.")
     await screen.shows("> ")
-    await screen.type("half a line" + CTRL_C)
+    await screen.type("half a line")
+    await screen.shows("half a line")
+    await screen.interrupt()
     await screen.shows("> ")
     await screen.type(CTRL_D)
     assert await screen.ended() == 0
@@ -277,7 +279,7 @@ async def test_a_late_answer_appears_above_the_line_that_is_being_typed(
     llm.script("late", delay=2.0, reply="here it is")
     await screen.type("this is late\r")
     await until(lambda: len(llm.matching("late")) == 1)
-    await screen.type(CTRL_C)
+    await screen.interrupt()
     await screen.shows("> ")
     await screen.type("meanwh")
     await screen.shows("meanwh")

@@ -14,7 +14,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResp
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
-from maestro.store.transaction import Transaction
+from maestro.store.transaction import OnDemand, Transaction
 from maestro.tools.base import Caller
 from temporal.dispatcher import Dispatcher
 from temporal.server_process import read_record
@@ -140,7 +139,7 @@ class CrashingStore(Store):
             calls = _noted(tx)
             before = _changes(tx)
             yield tx
-            tx._session.flush()
+            tx._link.flush()
             if _changes(tx) > before:
                 name = transaction_name(calls)
                 self._fuse.reach(f"before {name}")
@@ -164,15 +163,13 @@ def _call(key: CallKey) -> str:
 def _noted(tx: Transaction) -> list[Call]:
     calls: list[Call] = []
     for name, member in vars(Transaction).items():
-        if isinstance(member, cached_property):
+        if isinstance(member, OnDemand):
             tx.__dict__[name] = _Noting(getattr(tx, name), name, calls)
     return calls
 
 
 def _changes(tx: Transaction) -> int:
-    connection: Any = tx._session.connection().connection.dbapi_connection
-    changes: int = connection.total_changes
-    return changes
+    return tx._link.driver.total_changes
 
 
 class _Noting:

@@ -8,7 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from tests.support.command import COMMAND, PATIENCE
+from tests.support.instance import until
 
 CTRL_C = "\x03"
 CTRL_D = "\x04"
@@ -29,6 +32,16 @@ class Terminal:
         assert self.process.stdin is not None
         self.process.stdin.write(keys.encode())
         await self.process.stdin.drain()
+
+    async def interrupt(self) -> None:
+        """Press Ctrl-C once the command waits for keys or for an answer.
+
+        What was typed before must be on the screen. Python's readline writes the prompt and what a key does before it
+        waits for the next key, and a signal that comes between the two is not noticed until that key.
+        """
+        (command,) = psutil.Process(self.process.pid).children()
+        await until(lambda: command.status() == psutil.STATUS_SLEEPING, what="a command that waits")
+        await self.type(CTRL_C)
 
     async def shows(self, text: str) -> None:
         """Return when the text appears behind what earlier calls waited for."""

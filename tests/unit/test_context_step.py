@@ -103,11 +103,15 @@ async def test_what_is_known_stands_in_the_prompt(spoken: Spoken) -> None:
 
 async def test_an_owner_hears_of_everybody(spoken: Spoken) -> None:
     with spoken.rows.store.begin() as tx:
-        ada, grace = agent_id(tx, "ada"), PersonId("web", "u-1")
-        assert [one.slug for one in tx.colleagues.of(ada, Person(grace, is_owner=True))] == ["bob", "vip"]
-        assert [one.slug for one in tx.colleagues.of(ada, Person(PersonId("web", "someone-else")))] == ["bob", "vip"]
-        assert [one.slug for one in tx.colleagues.of(ada, Person(PersonId("web", "someone")))] == ["bob"]
-        assert [one.slug for one in tx.colleagues.of(ada, None)] == ["bob"], "without a person, what is open to all"
+        ada, grace, staff = agent_id(tx, "ada"), PersonId("web", "u-1"), tx.colleagues.staff()
+
+    def heard_of(person: Person | None) -> list[str]:
+        return [one.slug for one in staff.colleagues(ada, staff.circle(person))]
+
+    assert heard_of(Person(grace, is_owner=True)) == ["bob", "vip"]
+    assert heard_of(Person(PersonId("web", "someone-else"))) == ["bob", "vip"]
+    assert heard_of(Person(PersonId("web", "someone"))) == ["bob"]
+    assert heard_of(None) == ["bob"], "without a person, what is open to all"
 
 
 async def test_who_an_agent_is_is_kept_once_for_all_its_prompts(spoken: Spoken) -> None:
@@ -120,7 +124,7 @@ async def test_who_an_agent_is_is_kept_once_for_all_its_prompts(spoken: Spoken) 
 async def test_facts_that_were_told_are_used(spoken: Spoken) -> None:
     await spoken.answered("hello")
     with spoken.rows.store.view() as tx:
-        assert {fact.access_count for fact in tx.memory.best(agent_id(tx, "ada"), 15)} == {1}
+        assert {fact.access_count for fact in tx.memory.search(agent_id(tx, "ada"), "", 15)} == {1}
 
 
 async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_store(spoken: Spoken) -> None:

@@ -77,7 +77,7 @@ def test_a_change_is_seen_and_what_an_operator_switched_off_stays_off(
     with rows.store.begin() as tx:
         tx.skills.enable("tea", enabled=False)
     with rows.store.view() as tx:
-        before = tx.skills.edition()
+        before = tx.editions.now().skills
     path.write_text(skill_text("tea", "tea", "pot", body="Warm the pot."))
     loader.look()
     row = stored(rows)["tea"]
@@ -85,7 +85,7 @@ def test_a_change_is_seen_and_what_an_operator_switched_off_stays_off(
     with rows.store.begin() as tx:
         tx.skills.enable("tea", enabled=True)
     with rows.store.view() as tx:
-        assert tx.skills.edition() != before
+        assert tx.editions.now().skills != before
         [tea] = [skill for skill in tx.skills.enabled() if skill.slug == "tea"]
     assert (tea.body, tea.keywords) == ("Warm the pot.", ("tea", "pot"))
 

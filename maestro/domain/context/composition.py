@@ -1,20 +1,18 @@
 """The prompt: layers in a cache-friendly order, each within its share of the budget (specification 003, step 6)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.turns import addendum
 from maestro.domain.context.history import Shown, Utterance, select_history, show_asked
-from maestro.domain.context.layers import Layer, LayerName, LayerSize, Room, joined
-from maestro.domain.context.persona import Colleague, persona
+from maestro.domain.context.layers import SEPARATOR, Layer, LayerName, LayerSize, Room, joined, sizes
+from maestro.domain.context.persona import Persona
 from maestro.domain.context.recollection import ToldFacts, other_facts, state, sticky_facts, summaries
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.llm.prompts import PromptMessage, Role
 from maestro.domain.llm.tokens import MESSAGE_OVERHEAD
 from maestro.domain.media import MAX_IMAGES
-from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.memory.memory import MemoryState, Remembered
 from maestro.domain.quoting import NAME_CHARS, quoted
 from maestro.domain.skills.skill import Skill
 
@@ -42,18 +40,17 @@ class Matter:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an agent knows and can do beside its own words.
+    """What an agent knows beside who it is: ``facts`` are best first, ``skills`` those chosen for what is asked."""
 
-    ``tools`` are the names of those it may call, ``facts`` are best first, ``skills`` those chosen for what is asked.
-    ``chat`` says whether there is #maestro.
+    """What an agent knows beside who it is: ``facts`` are best first, ``skills`` those chosen for what is asked.
+
+    ``addendum`` is what it is told of #maestro, empty for most.
     """
 
-    tools: Collection[str] = ()
-    colleagues: tuple[Colleague, ...] = ()
     skills: tuple[Skill, ...] = ()
-    facts: Sequence[MemoryFact] = ()
+    facts: Sequence[Remembered] = ()
     states: Sequence[MemoryState] = ()
-    chat: bool = False
+    addendum: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Composition:
 
     messages: tuple[PromptMessage, ...]
     layers: tuple[LayerSize, ...]
-    facts: tuple[MemoryFact, ...]
+    facts: tuple[Remembered, ...]
 
     @property
     def tokens(self) -> int:
@@ -70,7 +67,7 @@ class Composition:
         return MESSAGE_OVERHEAD + sum(layer.tokens for layer in self.layers)
 
 
-def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
+def compose(own: Persona, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
     """Return the prompt: one leading system message, what was said before, and what is to be answered (decision 6).
 
     It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt and what it
@@ -79,11 +76,10 @@ def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, bud
     skills a third, each whole or not at all; other facts a quarter; state a quarter; summaries a third, the newest one
     first; earlier messages the rest, the newest first.
     """
-    own = persona(agent, knowledge.tools, knowledge.colleagues, budget)
     moment = Layer(LayerName.MOMENT, f"Today is {today.isoformat()}." + _person(matter.user_name))
-    chat = Layer(LayerName.CHAT, addendum(agent) if knowledge.chat else "")
-    room = Room(budget - MESSAGE_OVERHEAD)
-    for layer in (*own, moment, chat):
+    chat = Layer(LayerName.CHAT, knowledge.addendum)
+    room = Room(budget - MESSAGE_OVERHEAD - own.tokens)
+    for layer in (moment, chat):
         room.take(layer)
     sticky = _take(room, sticky_facts(knowledge.facts, room.share(4)))
     shown = show_asked(matter.turns, max(room.left, SHORTEST_ASKED))
@@ -98,7 +94,8 @@ def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, bud
     return Composition(
         messages=(_system(own, changing), *(turn.turn for turn in (*earlier, *shown))),
         layers=(
-            *(layer.size for layer in (*own, *changing) if layer.text),
+            *own.sizes,
+            *sizes(changing),
             _turns(LayerName.HISTORY, earlier, f"{len(earlier)} of {len(matter.earlier)} messages"),
             _turns(LayerName.ASKED, shown, _cut(shown)),
         ),
@@ -106,9 +103,10 @@ def compose(agent: Agent, matter: Matter, knowledge: Knowledge, today: date, bud
     )
 
 
-def _system(own: Sequence[Layer], changing: Sequence[Layer]) -> PromptMessage:
+def _system(own: Persona, changing: Sequence[Layer]) -> PromptMessage:
     """Return the system message, which says where the beginning ends that is the same for every message."""
-    return PromptMessage(role=Role.SYSTEM, content=joined((*own, *changing)), stable=len(joined(own)))
+    content = SEPARATOR.join((own.text, joined(changing)))
+    return PromptMessage(role=Role.SYSTEM, content=content, stable=len(own.text))
 
 
 def _take(room: Room, told: ToldFacts) -> ToldFacts:

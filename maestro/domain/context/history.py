@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from maestro.domain.conversations.conversation import Line
 from maestro.domain.llm.prompts import PromptMessage, Role
@@ -14,8 +14,7 @@ _POSES = re.compile(r"\[\s*agent\b", re.IGNORECASE)
 """How the line begins under which another agent's words stand; see ``persona.said_by``."""
 
 
-@dataclass(frozen=True)
-class Utterance:
+class Utterance(NamedTuple):
     """Something that was said; ``tokens`` are those of its text.
 
     ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
@@ -34,8 +33,7 @@ class Utterance:
         return cls(message.role, message.content, message.token_estimate, message.id, tuple(files), author)
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """An utterance as the model sees it, what that takes in tokens, and how many characters were left out of it."""
 
     turn: PromptMessage
@@ -50,10 +48,11 @@ def show_asked(asked: Sequence[Utterance], room: int) -> tuple[Shown, ...]:
     Images go along newest first, at most ten in all and only where they fit; every other file is named in the text.
     """
     left = room
+    named = [_named(one) for one in asked]
     texts: dict[int, Shown] = {}
-    shortest_first = sorted(range(len(asked)), key=lambda place: _named(asked[place]).tokens)
+    shortest_first = sorted(range(len(asked)), key=lambda place: named[place].tokens)
     for done, place in enumerate(shortest_first):
-        texts[place] = _within(_named(asked[place]), left // (len(asked) - done))
+        texts[place] = _within(named[place], left // (len(asked) - done))
         left -= texts[place].tokens
     images = MAX_IMAGES
     for place in reversed(range(len(asked))):
@@ -94,36 +93,39 @@ def _named(utterance: Utterance) -> Shown:
 
 def _pictured(utterance: Utterance, room: int, images: int) -> Shown:
     """Show an utterance with as many of its pictures as may go along and fit."""
-    pictures = [file for file in utterance.files if file.is_picture]
+    pictures = [file for file in utterance.files if file.is_picture] if utterance.files else ()
     if not pictures:
-        return _named(utterance)
+        return _shown(utterance, ())
     affordable = max(0, min(images, (room - _named(utterance).tokens) // IMAGE_TOKENS))
     return _shown(utterance, pictures[:affordable])
 
 
 def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
-    text = _text(utterance, {file.seq for file in pictures})
-    own = text == utterance.content
-    turn = PromptMessage(
-        role=Role.USER if utterance.author else utterance.role,
-        content=text,
-        images=tuple(file.image for file in pictures),
+    role, content, tokens, message_id, _, author = utterance
+    text = _text(utterance, pictures)
+    if text != content:
         # Text that is not the stored message's own is kept with the prompt.
-        message_id=utterance.message_id if own else None,
+        tokens, message_id = estimate(text), None
+    turn = PromptMessage(
+        role=Role.USER if author else role,
+        content=text,
+        images=tuple([file.image for file in pictures]) if pictures else (),
+        message_id=message_id,
     )
-    tokens = utterance.tokens if own else estimate(text)
     return Shown(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures))
 
 
-def _text(utterance: Utterance, shown: set[int]) -> str:
+def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
     """Return what is read: the words of another agent under its name, each line quoted.
 
     A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
     """
-    if utterance.author:
-        return f"{utterance.author}\n{quoted_lines(utterance.content)}"
-    text = prompt_text(utterance.content, utterance.files, shown) if utterance.files else utterance.content
-    if utterance.role is not Role.USER or not _POSES.search(text):
+    role, text, _, _, files, author = utterance
+    if author:
+        return f"{author}\n{quoted_lines(text)}"
+    if files:
+        text = prompt_text(text, files, {file.seq for file in pictures})
+    if role is not Role.USER or not _POSES.search(text):
         return text
     return "".join(f"> {line}" if _POSES.match(line.lstrip()) else line for line in text.splitlines(keepends=True))
 
@@ -134,4 +136,4 @@ def _within(shown: Shown, room: int) -> Shown:
         return shown
     text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
     turn = shown.turn.model_copy(update={"content": text, "message_id": None})
-    return replace(shown, turn=turn, tokens=MESSAGE_OVERHEAD + estimate(text), left_out=left_out)
+    return Shown(turn, MESSAGE_OVERHEAD + estimate(text), left_out)

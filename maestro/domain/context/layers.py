@@ -108,3 +108,8 @@ def joined(layers: Iterable[Layer]) -> str:
 def total(layers: Sequence[Layer]) -> int:
     """Return what layers take together."""
     return sum(layer.tokens for layer in layers)
+
+
+def sizes(layers: Iterable[Layer]) -> tuple[LayerSize, ...]:
+    """Return how people see layers, those that are empty left out."""
+    return tuple(layer.size for layer in layers if layer.text)

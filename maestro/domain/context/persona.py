@@ -2,12 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from pydantic import TypeAdapter
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.teaching import rules
-from maestro.domain.context.layers import Layer, LayerName, cost, fitting
+from maestro.domain.context.layers import Layer, LayerName, LayerSize, cost, fitting, joined, sizes
 from maestro.domain.quoting import NAME_CHARS, plain_line, quoted
 
 MOST_DESCRIBED = 30
@@ -34,21 +35,43 @@ class Colleague:
 _QUIRKS = TypeAdapter(tuple[str, ...])
 
 
-def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague], budget: int) -> tuple[Layer, ...]:
-    """Return the layers of who the agent is: identity, purpose and voice, rules, its own prompt, tools and agents.
+@dataclass(frozen=True)
+class Persona:
+    """Who an agent is, ready for every prompt in which it is the same."""
+
+    layers: tuple[Layer, ...]
+
+    @cached_property
+    def text(self) -> str:
+        """What a model reads of it."""
+        return joined(self.layers)
+
+    @cached_property
+    def tokens(self) -> int:
+        """What it takes."""
+        return sum(layer.tokens for layer in self.layers)
+
+    @cached_property
+    def sizes(self) -> tuple[LayerSize, ...]:
+        """How people see its layers."""
+        return sizes(self.layers)
+
+
+def persona(agent: Agent, tools: Collection[str], colleagues: Sequence[Colleague], budget: int) -> Persona:
+    """Return who the agent is: identity, purpose and voice, rules, its own prompt, tools and agents.
 
     ``tools`` are the names of those it may call, ``colleagues`` the agents it may pass a task to. The agent's own words
     are never cut: with half of its instructions it would be another agent.
     """
     agents = Layer(LayerName.AGENTS, _colleagues(colleagues, budget // AGENTS_PART))
-    return (
+    own = (
         Layer(LayerName.IDENTITY, _identity(agent)),
         Layer(LayerName.PURPOSE, "\n".join(_purpose(agent))),
         Layer(LayerName.RULES, rules(agent.role, delegates=bool(agents.text))),
         Layer(LayerName.OWN_PROMPT, agent.system_prompt.strip()),
         Layer(LayerName.TOOLS, _memory_hint(tools)),
-        agents,
     )
+    return Persona((*own, agents))
 
 
 def _identity(agent: Agent) -> str:

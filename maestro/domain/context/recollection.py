@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from maestro.domain.context.layers import SEPARATOR, Layer, LayerName, cost, fitting
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.llm.tokens import cut
-from maestro.domain.memory.memory import MAX_KEY_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
+from maestro.domain.memory.memory import MAX_KEY_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryState, Remembered
 from maestro.domain.quoting import FACT_CHARS, quoted, quoted_lines
 
 SUMMARIES = 3
@@ -21,16 +21,16 @@ class ToldFacts:
     """The facts that a model hears, and how."""
 
     layer: Layer
-    facts: tuple[MemoryFact, ...]
+    facts: tuple[Remembered, ...]
 
 
-def sticky_facts(best_first: Sequence[MemoryFact], budget: int) -> ToldFacts:
+def sticky_facts(best_first: Sequence[Remembered], budget: int) -> ToldFacts:
     """Return the sticky facts, as many as fit."""
     sticky = [fact for fact in best_first if fact.category is FactCategory.STICKY]
     return _told(LayerName.STICKY_FACTS, "Always keep in mind:", sticky, budget)
 
 
-def other_facts(best_first: Sequence[MemoryFact], budget: int) -> ToldFacts:
+def other_facts(best_first: Sequence[Remembered], budget: int) -> ToldFacts:
     """Return up to fifteen of the best other facts, as many as fit (decision 6)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
     return _told(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
@@ -62,14 +62,16 @@ def summaries(newest_first: Sequence[Compaction], budget: int) -> Layer:
     return Layer(LayerName.SUMMARIES, SEPARATOR.join(reversed(chosen)), note)
 
 
-def _told(name: LayerName, heading: str, facts: Sequence[MemoryFact], budget: int) -> ToldFacts:
+def _told(name: LayerName, heading: str, facts: Sequence[Remembered], budget: int) -> ToldFacts:
     """Tell the first facts that fit, in the order they were learned: the order of their worth changes, theirs not.
 
     A text that stays the same from message to message is one that a provider can keep.
     """
-    chosen = facts[: len(fitting([_bullet(fact) for fact in facts], budget - cost(heading)))]
-    told = sorted(chosen, key=lambda fact: fact.id or 0)
-    return ToldFacts(_listed(name, heading, [_bullet(fact) for fact in told], len(facts)), tuple(told))
+    bullets = [f"- {quoted(fact.content, FACT_CHARS)}" for fact in facts]
+    fits = len(fitting(bullets, budget - cost(heading)))
+    told = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
+    layer = _listed(name, heading, [bullet for _, bullet in told], len(facts))
+    return ToldFacts(layer, tuple(fact for fact, _ in told))
 
 
 def _listed(name: LayerName, heading: str, lines: Sequence[str], there_are: int) -> Layer:
@@ -79,10 +81,6 @@ def _listed(name: LayerName, heading: str, lines: Sequence[str], there_are: int)
 
 def _note(told: int, there_are: int) -> str:
     return f"{told} of {there_are}" if there_are else ""
-
-
-def _bullet(fact: MemoryFact) -> str:
-    return f"- {quoted(fact.content, FACT_CHARS)}"
 
 
 def _dated(compaction: Compaction) -> str:

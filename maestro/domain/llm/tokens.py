@@ -19,6 +19,7 @@ import math
 import re
 import string
 from collections.abc import Iterable
+from functools import lru_cache
 
 from maestro.domain.llm.prompts import LLMRequest, PromptMessage, ToolSpec
 
@@ -41,10 +42,10 @@ def estimate(text: str) -> int:
     """Estimate the tokens of a text; 0 for an empty one."""
     data = text.encode("utf-8", "surrogatepass")
     digits, punctuation = _count(data, _DIGITS), _count(data, _PUNCTUATION)
-    other = _count(data, _NOT_ASCII)
+    other, astral = (0, 0) if text.isascii() else (_count(data, _NOT_ASCII), _count(data, _ASTRAL_LEADS))
     plain = len(data) - digits - punctuation - other
     dense = sum(map(len, _DENSE_RUN.findall(data)))
-    weight = plain / 4 + digits / 2.2 + punctuation * 0.6 + other * 0.55 + _count(data, _ASTRAL_LEADS) + dense * 0.45
+    weight = plain / 4 + digits / 2.2 + punctuation * 0.6 + other * 0.55 + astral + dense * 0.45
     return math.ceil(weight)
 
 
@@ -66,10 +67,12 @@ def estimate_input(request: LLMRequest) -> int:
 
 def estimate_tools(tools: Iterable[ToolSpec]) -> int:
     """Estimate the tokens of what a model is told of its tools."""
-    return sum(
-        MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
-        for tool in tools
-    )
+    return sum(map(_estimate_tool, tools))
+
+
+@lru_cache(maxsize=1_000)
+def _estimate_tool(tool: ToolSpec) -> int:
+    return MESSAGE_OVERHEAD + estimate(tool.name) + estimate(tool.description) + estimate(tool.parameters)
 
 
 def cut(text: str, limit: int) -> str:

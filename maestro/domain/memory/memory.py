@@ -98,6 +98,14 @@ def state_problem(key: str, value: str) -> str:
     return ""
 
 
+class Remembered(NamedTuple):
+    """A fact as a model is told of it."""
+
+    id: int
+    category: FactCategory
+    content: str
+
+
 class Standing(NamedTuple):
     """What decides whether a fact is told: its id, how sure we are of it, and when it was used last."""
 
@@ -118,7 +126,9 @@ def lasting(fact: Standing, now: datetime) -> float:
     What was told to a model or said again within 30 days has its whole confidence. Sticky facts are told every time, so
     time does nothing to them.
     """
-    idle = max(0, (now - fact.last_used) // FRESH)
+    if now - fact.last_used < FRESH:
+        return fact.confidence
+    idle = (now - fact.last_used) // FRESH
     return max(min(fact.confidence, LEAST), fact.confidence * 0.9**idle)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
+from maestro.domain.inbox import InboxRow
 from maestro.domain.people.owners import PersonId
 
 
@@ -45,6 +46,11 @@ class Person:
     id: PersonId
     is_owner: bool = False
     known: bool = False
+
+    @classmethod
+    def who_sent(cls, row: InboxRow) -> "Person":
+        """Return whose message this is; whether they are known is not looked up."""
+        return cls(PersonId(row.platform, row.user_id), row.is_owner)
 
 
 def refusal(person: Person, agent: Agent | None, binding: AgentChannel | None = None) -> str | None:

@@ -2,9 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
 
 _WORD = re.compile(r"\w+")
 # Scripts that put no blank between words: there a keyword is found wherever it stands.
@@ -25,33 +27,40 @@ class Words:
         self.words = frozenset(_WORD.findall(self.text))
 
 
+class _Prepared(NamedTuple):
+    place: int
+    source: str
+    keyword: str
+    pieces: frozenset[str]
+
+
 @dataclass(frozen=True)
 class Keywords:
-    """Words and phrases to look for, such as ``pull request``, ``c++`` and ``.net``."""
+    """Words and phrases to look for, such as ``pull request``, ``c++`` and ``.net``, of one skill or of hundreds."""
 
     sources: Sequence[str]
 
     @cached_property
-    def _prepared(self) -> Sequence[tuple[str, str, frozenset[str]]]:
-        return [(source, fold(source), _pieces(fold(source))) for source in self.sources if fold(source)]
-
-    @cached_property
-    def _signs(self) -> frozenset[str] | None:
-        """Words of which a message has at least one if it has any keyword; None where there is no such word."""
-        if not all(pieces for _, _, pieces in self._prepared):
-            return None
-        return frozenset(max(pieces, key=len) for _, _, pieces in self._prepared)
+    def _by_sign(self) -> Mapping[str, Sequence[_Prepared]]:
+        """Each under one of its words, without which a message cannot have it; under nothing where it has none."""
+        found: dict[str, list[_Prepared]] = {}
+        for place, source in enumerate(self.sources):
+            keyword = fold(source)
+            if keyword:
+                pieces = _pieces(keyword)
+                found.setdefault(max(pieces, key=len, default=""), []).append(_Prepared(place, source, keyword, pieces))
+        return found
 
     def found(self, message: Words) -> tuple[str, ...]:
-        """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them."""
-        # Most messages have none, and most keywords are not there: their words tell so without reading it again.
-        if self._signs is not None and self._signs.isdisjoint(message.words):
-            return ()
-        return tuple(
-            source
-            for source, keyword, pieces in self._prepared
-            if pieces <= message.words and _stands_in(keyword, message.text)
-        )
+        """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them.
+
+        They are in the order of their sources. Only those are looked for whose sign is a word of the message: most
+        messages have none, however many keywords there are.
+        """
+        signs = self._by_sign.keys() & message.words
+        near = chain(self._by_sign.get("", ()), *(self._by_sign[sign] for sign in signs))
+        there = [one for one in near if one.pieces <= message.words and _stands_in(one.keyword, message.text)]
+        return tuple(one.source for one in sorted(there))
 
 
 def _pieces(keyword: str) -> frozenset[str]:

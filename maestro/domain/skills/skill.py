@@ -1,10 +1,11 @@
 """Skills: instructions that are given to a model when a message needs them (specification 003, step 9)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 
 from sqlmodel import Field, SQLModel
 
@@ -122,8 +123,7 @@ def choose(
     Only the message itself counts, never what was said before. Of equal ones the first by slug wins. A skill is passed
     over when it needs a tool that the agent does not have, or is not among the ``allowed`` ones; None allows all.
     """
-    fitting = [skill for skill in skills if is_for(skill, tools, allowed)]
-    return tuple(score.skill for score in ranking(fitting, message)[:MOST])
+    return _best(ranking(skills, message), tools, allowed)
 
 
 def is_for(skill: Skill, tools: frozenset[str], allowed: frozenset[str] | None) -> bool:
@@ -134,5 +134,50 @@ def is_for(skill: Skill, tools: frozenset[str], allowed: frozenset[str] | None) 
 def ranking(skills: Sequence[Skill], message: str) -> list[Score]:
     """Return the scores above zero, the best first."""
     scored = Scored(message)
-    scores = [skill.score(scored) for skill in skills]
+    return _ranked(skill.score(scored) for skill in skills)
+
+
+class Repertoire:
+    """Skills that message after message is tried on: it chooses as ``choose`` does, and reads a message once for all.
+
+    What that costs hardly grows with the number of skills.
+    """
+
+    def __init__(self, skills: Sequence[Skill]) -> None:
+        self._skills = skills
+        self._keywords = Keywords(_distinct(skill.keywords for skill in skills))
+        self._patterns = Patterns(_distinct(skill.patterns for skill in skills))
+        self._with: dict[str, list[int]] = {}
+        for place, skill in enumerate(skills):
+            for source in {*skill.keywords, *skill.patterns}:
+                self._with.setdefault(source, []).append(place)
+
+    def choose(self, message: str, tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
+        """Choose what the model is given for a message; see ``choose``."""
+        return _best(self._ranking(Scored(message)), tools, allowed)
+
+    def _ranking(self, message: Scored) -> list[Score]:
+        found = frozenset(self._keywords.found(message.words))
+        matching = frozenset(self._patterns.matching(message.encoded))
+        called_for = {place for source in found | matching for place in self._with[source]}
+        return _ranked(
+            Score(
+                skill,
+                tuple(keyword for keyword in skill.keywords if keyword in found),
+                tuple(pattern for pattern in skill.patterns if pattern in matching),
+            )
+            for skill in map(self._skills.__getitem__, called_for)
+        )
+
+
+def _best(scores: Iterable[Score], tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
+    fitting = [score.skill for score in scores if is_for(score.skill, tools, allowed)]
+    return tuple(fitting[:MOST])
+
+
+def _ranked(scores: Iterable[Score]) -> list[Score]:
     return sorted((score for score in scores if score.points), key=lambda score: (-score.points, score.skill.slug))
+
+
+def _distinct(sources: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(sources)))

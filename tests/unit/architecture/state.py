@@ -29,11 +29,12 @@ DECLARATIONS = {
     "get_logger": "a logger is a name; structlog itself owns the state",
     "ContextVar": "a context variable has to be a module's, and holds nothing by itself",
     "APIRouter": "a table of routes, filled by decorators while the module is read",
-    "Typer": "a table of commands, filled by decorators while the module is read",
+    "Commands": "a table of commands, filled by decorators while the module is read",
+    "Typer": "the same, of a library",
     "RetryPolicy": "a value of temporalio that is not declared frozen",
     "SearchAttributeKey": "a value of temporalio: a name with its type",
 }
-TABLES = ("APIRouter", "Typer")
+TABLES = ("APIRouter", "Commands", "Typer")
 COLLECTIONS = frozenset({"OrderedDict", "defaultdict", "deque", "dict", "list", "set"})
 FROZEN_BASES = frozenset({"Enum", "Flag", "IntEnum", "IntFlag", "NamedTuple", "StrEnum"})
 

@@ -27,13 +27,16 @@ def test_messages_go_through_the_steps_over_a_store_that_is_whole(tmp_path: Path
         "SELECT count(*) FROM messages",
         "SELECT count(*) FROM conversations",
         "SELECT count(*) FROM queue",
-        "SELECT count(*) FROM memory_facts",
+        "SELECT count(*) FROM memory_facts WHERE category <> 'sticky'",
+        "SELECT count(*) FROM memory_facts WHERE category = 'sticky'",
+        "SELECT count(*) FROM compactions JOIN conversations USING (agent_id) WHERE conversation_id = conversations.id",
         "SELECT sum(message_count) FROM conversations",
         "SELECT sum(total_tokens_estimate) FROM conversations",
     )
     said = SIZE.messages + new
     tokens = counts(tmp_path / "maestro.db", "SELECT sum(token_estimate) FROM messages")
-    assert found == [said, SIZE.conversations, SIZE.jobs + new, SIZE.facts, said, *tokens]
+    facts = SIZE.facts, SIZE.sticky * SIZE.agents
+    assert found == [said, SIZE.conversations, SIZE.jobs + new, *facts, SIZE.compactions, said, *tokens]
     assert set(told["took"][0]) == {name for step in STEPS for name in (step, f"{step} CPU")}
     assert {len(values) for values in told["took"][0].values()} == {20}
     shown = section(told, SIZE)

@@ -242,8 +242,8 @@ def test_one_of_our_accounts_has_an_agent_of_its_own_while_the_configuration_say
     with store.begin() as tx:
         tx.agents.enter_instance("web", "default", tx.agents.named("bob"))
         tx.agents.enter_instance("web", "default", tx.agents.named("ada"))
-        instance = tx._session.get(BotInstance, ("web", "default"))
+        instance = tx._link.session.get(BotInstance, ("web", "default"))
         assert instance is not None
         assert (instance.agent_id, instance.configured) == (1, True)
         tx.agents.enter_instance("web", "default", None)
-        assert tx._session.get(BotInstance, ("web", "default")) is None
+        assert tx._link.session.get(BotInstance, ("web", "default")) is None

@@ -49,7 +49,8 @@ def contents(facts: object) -> list[str]:
 
 def best(rows: JobRows, others: int = 15, place: str = "") -> list[MemoryFact]:
     with rows.store.view() as tx:
-        return list(tx.memory.best(1, others, place))
+        facts = {fact.id: fact for fact in tx.memory.search(1, "", 1_000, place)}
+        return [facts[told.id] for told in tx.memory.best(1, others, place)]
 
 
 def ada(tx: Transaction) -> Agent:
@@ -249,7 +250,7 @@ def test_the_index_follows_every_change(rows: JobRows) -> None:
 def whole(rows: JobRows) -> None:
     """Let FTS5 compare its index with the facts; it raises when they differ."""
     with rows.store.view() as tx:
-        path = tx._session.connection().exec_driver_sql("PRAGMA database_list").one()[2]
+        path = tx._link.connection.exec_driver_sql("PRAGMA database_list").one()[2]
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"INSERT INTO {INDEX} ({INDEX}, rank) VALUES ('integrity-check', 1)")
 

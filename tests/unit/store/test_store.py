@@ -116,7 +116,7 @@ def test_a_hundred_threads_write_without_a_locked_database(store: Store) -> None
 def store_path(store: Store) -> str:
     """Return the file of a store."""
     with store.view() as tx:
-        return str(tx._session.connection().exec_driver_sql("PRAGMA database_list").one()[2])
+        return str(tx._link.connection.exec_driver_sql("PRAGMA database_list").one()[2])
 
 
 def test_a_view_cannot_write(store: Store) -> None:

@@ -23,6 +23,9 @@ FACT_TRIGGERS = {
 }
 """What keeps the index of facts up to date."""
 
+EDITIONS = {"agents": "", "skills": "", "accounts": " OF provider, model, priority, status"}
+"""Tables of which the database tells any change of a row; of accounts, only of what says which is asked first."""
+
 
 def upgrade() -> None:
     """Apply."""
@@ -34,10 +37,14 @@ def upgrade() -> None:
     _schedules()
     _jobs()
     _conversations()
+    _editions()
 
 
 def downgrade() -> None:
     """Take back."""
+    for table in EDITIONS:
+        for change in ("insert", "update", "delete"):
+            op.execute(f"DROP TRIGGER {table}_edition_{change}")
     op.drop_index("ix_media_digest", "media")
     op.drop_index("ix_conversations_last", "conversations")
     for event in FACT_TRIGGERS:
@@ -62,6 +69,7 @@ def downgrade() -> None:
         for column in columns:
             op.drop_column(table, column)
     for table in (
+        "editions",
         "discarded_files",
         "removed_conversations",
         "actions",
@@ -307,3 +315,24 @@ def _conversations() -> None:
         sa.Column("at", UtcDateTime(), nullable=False),
         sa.PrimaryKeyConstraint("path"),
     )
+
+
+def _editions() -> None:
+    """Keep a stamp that every change of some tables draws anew, an operator's own too.
+
+    It is drawn at random, because a number that counts on would come twice where a change is rolled back.
+    """
+    op.create_table(
+        "editions",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("stamp", sa.Integer(), nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+    )
+    for table, columns in EDITIONS.items():
+        draw = (
+            f"INSERT INTO editions (name, stamp) VALUES ('{table}', random()) "  # noqa: S608 our own names
+            "ON CONFLICT (name) DO UPDATE SET stamp = excluded.stamp;"
+        )
+        for change in ("insert", f"update{columns}", "delete"):
+            trigger = f"{table}_edition_{change.partition(' ')[0]}"
+            op.execute(f"CREATE TRIGGER {trigger} AFTER {change.upper()} ON {table} BEGIN {draw} END")

@@ -5,15 +5,13 @@ from datetime import UTC, datetime, timedelta
 from maestro.domain.context.recollection import FACTS, other_facts, state, sticky_facts, summaries
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.llm.tokens import estimate
-from maestro.domain.memory.memory import FactCategory, MemoryFact, MemoryState
+from maestro.domain.memory.memory import FactCategory, MemoryState, Remembered
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-def fact(number: int, category: FactCategory = FactCategory.USER_PREFERENCE, text: str = "a fact") -> MemoryFact:
-    return MemoryFact(
-        id=number, agent_id=1, category=category, content=f"{text} {number}", confidence=0.8, created_at=NOW
-    )
+def fact(number: int, category: FactCategory = FactCategory.USER_PREFERENCE, text: str = "a fact") -> Remembered:
+    return Remembered(number, category, f"{text} {number}")
 
 
 def kept(key: str, value: str, minute: int = 0) -> MemoryState:

@@ -1,9 +1,11 @@
 """Which skills a message brings in: points, order, tools, whole words (specification 003, step 9)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maestro.domain.skills.patterns import problem_of
-from maestro.domain.skills.skill import SCORED_CHARS, Skill, SkillRow, choose, ranking
+from maestro.domain.skills.skill import SCORED_CHARS, Repertoire, Skill, SkillRow, choose, ranking
 from maestro.domain.skills.trial import try_message
 from tests.support.job_rows import MORNING
 
@@ -19,7 +21,9 @@ def skill(
 def chosen(
     skills: list[Skill], message: str, tools: frozenset[str] = NO_TOOLS, allowed: frozenset[str] | None = None
 ) -> list[str]:
-    return [skill.slug for skill in choose(skills, message, tools, allowed)]
+    plainly = choose(skills, message, tools, allowed)
+    assert Repertoire(skills).choose(message, tools, allowed) == plainly
+    return [skill.slug for skill in plainly]
 
 
 # Points
@@ -248,3 +252,70 @@ def test_a_trial_says_what_gave_points_and_why_a_skill_would_not_come() -> None:
 def test_a_trial_without_an_agent_takes_every_tool_as_there() -> None:
     [score] = try_message([row("tooled", '["tea"]', tools='["kettle"]')], "tea", None, None).items
     assert score.chosen
+
+
+# Many skills at once
+
+KEYWORDS = (
+    "tea",
+    "tea pot",
+    "pot",
+    "c++",
+    ".net",
+    "++",
+    "東京",
+    "部署",
+    "café",
+    "CAFÉ",
+    "7",
+    "हिन्दी",
+    "what's up",
+    " ",
+)
+PATTERNS = (
+    "ship (it|them)",
+    r"no-\d+",
+    "(?-i)SHIP",
+    "^tea",
+    "pot$",
+    r"\Qq.",
+    "(?P<w>cup)",
+    "(?P<w>tea)",
+    "(",
+    "🙂",
+    "x*y",
+)
+SAID = (*KEYWORDS, "ship it", "SHIP", "no-7", "q.", "cup", "xxy", "pots", "17", "\n", "🙂", "cafe\u0301")
+
+
+@st.composite
+def skills(draw: st.DrawFn) -> list[Skill]:
+    count = draw(st.integers(0, 12))
+    return [
+        skill(
+            f"s-{number}",
+            *draw(st.lists(st.sampled_from(KEYWORDS), max_size=4)),
+            patterns=tuple(draw(st.lists(st.sampled_from(PATTERNS), max_size=4))),
+            tools=tuple(draw(st.lists(st.sampled_from(("kettle", "cup")), max_size=1))),
+        )
+        for number in range(count)
+    ]
+
+
+@given(
+    skills(),
+    st.lists(st.sampled_from(SAID)),
+    st.sampled_from(["", " "]),
+    st.frozensets(st.sampled_from(("kettle", "cup"))),
+    st.none() | st.frozensets(st.sampled_from([f"s-{number}" for number in range(12)])),
+)
+def test_a_repertoire_chooses_as_each_skill_by_itself_would(
+    library: list[Skill], said: list[str], between: str, tools: frozenset[str], allowed: frozenset[str] | None
+) -> None:
+    message = between.join(said)
+    assert Repertoire(library).choose(message, tools, allowed) == choose(library, message, tools, allowed)
+
+
+def test_one_pattern_among_hundreds_is_found() -> None:
+    many = [skill(f"s-{number}", f"topic-{number}", patterns=(f"no-{number}$",)) for number in range(300)]
+    assert chosen(many, "topic-17 and no-299") == ["s-299", "s-17"]

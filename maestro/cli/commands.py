@@ -1,0 +1,88 @@
+"""How a command is written: with the options of its own, and ``Given`` for those that every command takes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, Concatenate, TypeVar
+
+import typer
+
+from maestro.cli.options import Config, DataDir, Debug, Given, Json, Port
+
+Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
+
+
+class Commands(typer.Typer):
+    """A command or a group of them, each of which takes the common options too.
+
+    The function of a command gets those as its first parameter, and has only its own besides::
+
+        @app.command()
+        def show(given: Given, slug: Slug) -> None:
+
+    A parameter whose type is a dataclass stands for the options that are its fields, so that two commands can share
+    them.
+    """
+
+    def __init__(self, about: str | None = None) -> None:
+        super().__init__(
+            help=about, no_args_is_help=about is not None, rich_markup_mode=None, pretty_exceptions_enable=False
+        )
+
+    def command(
+        self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = (), **more: Any
+    ) -> Callable[[Function], Function]:
+        """Make a function a command, with ``--json`` unless it has none, and these ports; ``more`` is for Typer."""
+        register = super().command(name, **more)
+
+        def add(function: Function) -> Function:
+            register(_called_by_typer(function, json, ports))
+            return function
+
+        return add
+
+
+def _called_by_typer(function: Callable[..., Any], json: bool, ports: Sequence[Port]) -> Callable[..., None]:
+    """Return the function as Typer knows it, with a parameter for every option."""
+    own = list(signature(function).parameters.values())[1:]
+    bundles = {parameter.name: parameter.annotation for parameter in own if _is_bundle(parameter)}
+
+    @wraps(function)
+    def command(ctx: typer.Context, **options: Any) -> None:
+        given = ctx.ensure_object(Given)
+        given.take(options.pop("config"), options.pop("data_dir"), options.pop("debug"))
+        given.as_json = json and options.pop("as_json")
+        given.ports = {port.key: options.pop(port.name) for port in ports}
+        for name, kind in bundles.items():
+            options[name] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+        function(given, **options)
+
+    every = [_keyword("ctx", typer.Context), *_unfolded(own), *_common(json, ports)]
+    command.__signature__ = Signature(every)  # type: ignore[attr-defined] # where inspect looks first
+    return command
+
+
+def _unfolded(own: Sequence[Parameter]) -> Iterator[Parameter]:
+    for parameter in own:
+        options = signature(parameter.annotation).parameters.values() if _is_bundle(parameter) else [parameter]
+        yield from (option.replace(kind=Parameter.KEYWORD_ONLY) for option in options)
+
+
+def _is_bundle(parameter: Parameter) -> bool:
+    return is_dataclass(parameter.annotation)
+
+
+def _common(json: bool, ports: Sequence[Port]) -> Iterator[Parameter]:
+    """Yield the options of every command, in the order of the help."""
+    if json:
+        yield _keyword("as_json", Json, False)
+    yield _keyword("config", Config, None)
+    yield _keyword("data_dir", DataDir, None)
+    for port in ports:
+        yield _keyword(port.name, port.annotation, None)
+    yield _keyword("debug", Debug, False)
+
+
+def _keyword(name: str, annotation: object, default: object = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -1,0 +1,177 @@
+"""Prepared statements, and rows that are read as values."""
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import bindparam, insert
+from sqlalchemy.orm.exc import UnmappedInstanceError
+from sqlmodel import col, select, update
+
+from maestro.domain.errors import NotFound, StoreBusy
+from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
+from maestro.store.prepared import Prepared, one_of
+from maestro.store.repository import Repository
+from maestro.store.transaction import Transaction
+from tests.support.job_rows import JobRows
+
+BY_STATUS = Prepared(
+    select(Job.id, Job.status, Job.stop_requested, Job.created_at)
+    .where(col(Job.status) == JobStatus.PENDING, col(Job.created_at) <= bindparam("until"))
+    .order_by(col(Job.turn))
+)
+OPEN_ONES = Prepared(select(Job).where(one_of(col(Job.status), OPEN)).order_by(col(Job.turn)))
+RENAMED = Prepared(update(Job).where(col(Job.id) == bindparam("job_id")).values(reason=bindparam("its_reason")))
+BEGUN = Prepared(insert(JobStep))
+
+STATEMENTS = [
+    statement
+    for repository in Repository.__subclasses__()
+    for member in vars(repository).values()
+    for statement in (member if isinstance(member, tuple) else (member,))
+    if isinstance(statement, Prepared)
+]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    """Open a store."""
+    rows = JobRows.at(tmp_path)
+    yield rows
+    rows.store.close()
+
+
+def repository(tx: Transaction) -> Repository:
+    """Return a repository without a noun."""
+    return Repository(tx._link, tx.now)
+
+
+def test_values_go_in_and_come_out_as_what_they_are_in_python(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.view() as tx:
+        (found,) = repository(tx)._rows(BY_STATUS, until=tx.now)
+        assert found == (job_id, JobStatus.PENDING, False, tx.jobs.get(job_id).created_at)
+        assert [type(cell) for cell in found[1:3]] == [JobStatus, bool]
+        before = found[3] - timedelta(microseconds=1)
+        assert repository(tx)._rows(BY_STATUS, until=before) == []
+        assert repository(tx)._row(BY_STATUS, until=before) is None
+        assert repository(tx)._value(BY_STATUS, until=tx.now) == job_id
+        assert repository(tx)._value(BY_STATUS, until=before) is None
+
+
+def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_row(rows: JobRows) -> None:
+    job_id = rows.add()
+    step: dict[str, Any] = {"step": "route", "activity": "choose", "run": 1, "finished_at": None, "id": None}
+    words = dict.fromkeys(("result", "error", "detail"), "")
+    with rows.store.begin() as tx:
+        rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
+        numbers = [repository(tx)._insert(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
+        assert [one.id for one in tx.steps.of(job_id)] == numbers
+        assert repository(tx)._change(RENAMED, job_id=job_id, its_reason="why") == 1
+        assert repository(tx)._change(RENAMED, job_id="nobody", its_reason="why") == 0
+        assert tx.jobs.get(job_id).reason == "why"
+
+
+def test_a_parameter_without_a_value_is_no_null(rows: JobRows) -> None:
+    with rows.store.begin() as tx, pytest.raises(KeyError, match="its_reason"):
+        repository(tx)._change(RENAMED, job_id="any")
+
+
+def test_a_list_cannot_be_a_parameter(rows: JobRows) -> None:
+    with rows.store.view() as tx, pytest.raises(TypeError, match="json_each"):
+        repository(tx)._rows(Prepared(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
+
+
+def test_a_lock_that_somebody_else_holds_is_a_busy_store(rows: JobRows) -> None:
+    with pytest.raises(StoreBusy, match="readonly"), rows.store.view() as tx:
+        repository(tx)._change(RENAMED, job_id="any", its_reason="")
+
+
+def test_a_rule_of_the_tables_is_kept_without_quoting_what_was_written(rows: JobRows) -> None:
+    rows.add()
+    with rows.store.view() as tx:
+        (job,) = repository(tx)._read_all(OPEN_ONES, Job)
+    again = {**job.model_dump(), "reason": "a word of a person"}
+    with pytest.raises(sqlite3.IntegrityError) as refused, rows.store.begin() as tx:
+        repository(tx)._insert(Prepared(insert(Job)), **again)
+    assert "a word of a person" not in str(refused.value)
+
+
+def test_a_value_is_the_row_as_it_is_now(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        loaded = tx.jobs.get(job_id)
+        assert tx.jobs.read(job_id) == loaded
+        tx.jobs.update(job_id, reason="changed past the session")
+        assert tx.jobs.read(job_id).reason == "changed past the session"
+        assert loaded.reason == ""
+
+
+def test_a_value_can_be_used_as_a_row_is(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.view() as tx:
+        value, loaded = tx.jobs.read(job_id), tx.jobs.get(job_id)
+    assert isinstance(value, Job)
+    assert value.model_dump() == loaded.model_dump()
+    assert value.address == loaded.address
+    assert value.status is JobStatus.PENDING
+    assert value.model_copy(update={"reason": "another"}).reason == "another"
+    assert value.reason == ""
+    assert Job(**value.model_dump()) == value
+
+
+def test_a_value_cannot_be_changed_and_its_change_cannot_be_lost(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        value = tx.jobs.read(job_id)
+        with pytest.raises(AttributeError):
+            value.reason = "lost"
+        with pytest.raises(AttributeError):
+            value.model_copy().reason = "lost"
+        with pytest.raises(AttributeError):
+            del value.reason
+        with pytest.raises(UnmappedInstanceError):
+            tx._link.session.add(value)
+        assert value.reason == ""
+
+
+def test_who_is_not_there_is_not_found(rows: JobRows) -> None:
+    with rows.store.view() as tx:
+        with pytest.raises(NotFound, match="job nobody"):
+            tx.jobs.read("nobody")
+        with pytest.raises(NotFound, match="agent None"):
+            tx.agents.read(None)
+        with pytest.raises(NotFound, match="inbox row 7"):
+            tx.inbox.read(7)
+
+
+def test_what_was_added_as_an_object_is_found_once_it_is_written(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        loaded = tx.jobs.get(job_id)
+        loaded.reason = "changed as an object"
+        assert tx.jobs.read(job_id).reason == ""
+        tx._link.flush()
+        assert tx.jobs.read(job_id).reason == "changed as an object"
+        loaded.reason = "changed once more"
+    with rows.store.view() as tx:
+        assert tx.jobs.read(job_id).reason == "changed once more"
+
+
+def test_no_session_is_made_for_who_does_not_need_one(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.steps.start(StepRef(job_id=job_id, step="route"), "choose", 1)
+        tx.jobs.update(job_id, agent_id=tx.agents.read(1).id)
+        assert "session" not in vars(tx._link)
+
+
+def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
+    assert STATEMENTS
+    with rows.store.view() as tx:
+        for statement in STATEMENTS:
+            ready = statement._ready
+            tx._link.driver.execute(f"EXPLAIN {ready.sql}", ready.fixed)
