@@ -12,7 +12,7 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.cli.pages import Limit, RowCursor
+from maestro.cli.pages import Limit, RowCursor, more
 from maestro.cli.table import lines
 from maestro.domain.agents.tokens import TokenPage, TokenView, token_page
 from maestro.domain.columns import LARGEST
