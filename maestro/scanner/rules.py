@@ -13,7 +13,7 @@ from maestro.scanner.headers import HeaderPlugin
 from maestro.scanner.plugin import Place, SpanPlugin
 from maestro.scanner.providers import BUILDERS
 from maestro.scanner.services import SERVICES
-from maestro.scanner.tokens import TokenPlugin
+from maestro.scanner.tokens import TokenPlugin, table
 
 WINDOW = 16_384
 """Characters that are looked at together: what a rule does over and over costs no more in a long text."""
@@ -38,7 +38,7 @@ class Rules:
         """Prepare the patterns, which takes some milliseconds."""
         self._folder = Folder()
         self._plugins: tuple[SpanPlugin, ...] = (
-            TokenPlugin((*BUILDERS, *SERVICES)),
+            TokenPlugin(table(BUILDERS + SERVICES)),
             FormPlugin(),
             BlockPlugin(),
             AddressPlugin(),
