@@ -45,7 +45,7 @@ async def measure(settings: Settings, store: Store, rounds: int, calls: int) -> 
     live = LiveSettings.unchanging(settings)
     models = await asyncio.to_thread(build_models, live, {}, store)
     watch = StopWatch(store, lambda: settings.jobs.stop_poll_seconds)
-    whole = build_chain(models, store, Scope.begin(live), watch).complete
+    whole = build_chain(models, store, Scope.built(live), watch).complete
     history = await asyncio.to_thread(talk, store)
     # Imports the library, and has the accounts looked up, without which the transport knows none.
     await whole((await asyncio.to_thread(requests_of, store, history, 1))[0])
