@@ -26,6 +26,7 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
+from maestro.store.repositories import Repositories
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Caller
@@ -163,7 +164,7 @@ def _call(key: CallKey) -> str:
 
 def _noted(tx: Transaction) -> list[Call]:
     calls: list[Call] = []
-    for name, member in vars(Transaction).items():
+    for name, member in vars(Repositories).items():
         if isinstance(member, cached_property):
             tx.__dict__[name] = _Noting(getattr(tx, name), name, calls)
     return calls
