@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 import typer
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+MOST_DIGITS = 18
+
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -23,6 +25,16 @@ def fits(kind: Any, text: str) -> str:
     except ValidationError as error:
         raise _wrong(error) from None
     return checked
+
+
+def row_number(text: str, what: str, hint: str) -> int:
+    """Return a number as lists show it; raises ``typer.BadParameter`` for anything else.
+
+    To be asked once the configuration is known to be right: what is wrong with that comes first.
+    """
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
+        raise typer.BadParameter(f"{text!r} is no number of {what}, such as 7", param_hint=hint)
+    return int(text)
 
 
 def _wrong(error: ValidationError) -> typer.BadParameter:

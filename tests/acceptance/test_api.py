@@ -346,6 +346,7 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/usage",
         "/api/web/tickets",
         "/healthz",
+        "/mcp",
         "/metrics",
         "/readyz",
     }
