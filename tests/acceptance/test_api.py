@@ -341,6 +341,7 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/questions",
         "/api/questions/{question_id}",
         "/api/questions/{question_id}/answer",
+        "/api/settings",
         "/api/skills",
         "/api/skills/{slug}",
         "/api/usage",
