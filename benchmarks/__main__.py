@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks.machine import Machine, this_machine
 from benchmarks.measure.bench import Bench
 from benchmarks.measure.chain import chain
+from benchmarks.measure.chat import chat
 from benchmarks.measure.flows import flows
 from benchmarks.measure.history import history
 from benchmarks.measure.load import latency, slow_model, throughput
@@ -38,6 +39,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "flows": flows,
     "chain": chain,
     "store": store_size,
+    "chat": chat,
     "history": history,
     "memory": memory,
 }
