@@ -157,6 +157,14 @@ async def test_an_agent_of_ours_posts_and_reads_by_the_same_chat_whatever_tools_
     assert json.loads(results["chat_get_new"])["messages"][-1]["text"] == "said from inside"
 
 
+async def test_an_agent_that_posts_its_own_token_has_not_given_it_away(maestro: Maestro) -> None:
+    token = await maestro.token("coder-1")
+    async with mcp_agent(maestro.home, token) as agent:
+        posted = await agent.call("chat.post", text=f"I connect with {token} and it works")
+    (row,) = maestro.instance.query("SELECT text FROM chat WHERE id = ?", posted["id"])
+    assert row["text"] == "I connect with [redacted] and it works (Note: content redacted by scanner)"
+
+
 # Questions
 
 
