@@ -28,12 +28,11 @@ HANGS = "(a|a)+$"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Instance]:
-    port = free_port()
-    settings = {
-        "webui": {"enabled": True, "port": port},
-        "tools": {"files": True, "default": ["write_file", "read_file"]},
-    }
-    async with running_instance(tmp_path_factory.mktemp("settings"), **settings) as instance:
+    async with running_instance(
+        tmp_path_factory.mktemp("settings"),
+        webui={"enabled": True, "port": free_port()},
+        tools={"files": True, "default": ["write_file", "read_file"]},
+    ) as instance:
         yield instance
 
 
@@ -121,7 +120,8 @@ async def test_memory_and_results_of_tools_are_kept_without_secrets(maestro: Ins
         maestro.llm.script(question, calls=(("read_file", '{"path": "note.txt"}'),), rounds=1)
         maestro.llm.script(question, reply=f"Read: {{results}} {learned}", rounds=2)
         async with maestro.client(name) as client:
-            assert await client.ask(question, patience=PATIENCE) == f"Read: Wrote 46 characters to note.txt.; token {told}"
+            answer = await client.ask(question, patience=PATIENCE)
+        assert answer == f"Read: Wrote 46 characters to note.txt.; token {told}"
         *_, last = maestro.llm.matching(question)
         assert last.results[-1] == ("read_file", f"token {told}")
         kept = maestro.query("SELECT content FROM memory_facts UNION SELECT value FROM memory_state")
