@@ -137,6 +137,15 @@ async def test_the_answer_is_waited_for_and_nobody_is_held_up(rows: JobRows) -> 
     assert sorted(str(one["answer"]) for one in results) == sorted(f"because {number}" for number in range(1, 21))
 
 
+async def test_who_waits_is_sent_away_when_the_process_ends(rows: JobRows) -> None:
+    tools = outside_tools(rows, patience=60)
+    waiting = asyncio.create_task(call(tools, agent_of(rows), "ask_question", question="Why?"))
+    await until_put(rows, 1)
+    tools.close()
+    assert await waiting == {"questionId": 1, "status": "open"}
+    assert await call(tools, agent_of(rows), "ask_question", question="Why?") == {"questionId": 1, "status": "open"}
+
+
 async def test_two_calls_at_once_put_one_question(rows: JobRows) -> None:
     results = await asyncio.gather(*(ask(rows) for _ in range(10)))
     assert {one["questionId"] for one in results} == {1}
