@@ -6,7 +6,7 @@ from binascii import Error
 from collections.abc import Callable, Iterator
 
 from maestro.scanner.plugin import Place, SpanPlugin
-from maestro.scanner.shapes import classes, has_digit, is_harmless, is_hex, is_placeholder, is_random, is_uuid
+from maestro.scanner.shapes import classes, has_digit, is_harmless, is_hex, is_mixed, is_placeholder, is_random, is_uuid
 from maestro.scanner.tokens import latin_pattern
 
 _BLANK = rb"(?:\s|\\[nrt]){0,4}"
@@ -47,7 +47,16 @@ _PAIR = (
     rb"\s{0,2}[=:(]{1,2}\s{0,2}[(\[{]?(?:\s{0,2}[\"'`][^\"'`\n\x01]{0,256}[\"'`]\s{0,2},){1,3}\s{0,2}[\"'`]"
     rb"([^\"'`\n\x01]{4,256})[\"'`]"
 )
+_QUOTED = (
+    rb"(?i)\b(?:identified\s+(?:with\s+[\w\"'`]+\s+)?(?:by|as)(?:\s+password)?|ConvertTo-SecureString(?:\s+-String)?)"
+    rb"\s+[\"']([^\"'\n\x01]{4,256})[\"']"
+)
 _PGPASS = rb"(?m)^\s{0,4}[A-Za-z0-9.*_\-]+:(?:[0-9]{2,5}|\*):[A-Za-z0-9*_\-]+:[A-Za-z0-9*._\-]+:([^\s\x01]{3,256})$"
+_NAME_AND_PASSWORD = (
+    rb"(?i)\b(?:log[io]n|log in|sign in|creds?|credentials)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])"
+    rb"\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?(?:\s?[:/|]\s?|\s(?:and|with|pw|pass|und|et|y|e)\s)"
+    rb"[\"'`]?([^\s\"'`\x01]{6,128})"
+)
 _CHPASSWD = (
     rb"(?i)echo\s+(?:-n\s+)?[\"']?[a-z0-9._\-]{1,32}:([^\s\"'|\x01]{3,128})[\"']?\s*\|"
     rb"\s*(?:sudo\s+)?(?:chpasswd|base64)"
@@ -82,7 +91,13 @@ def is_chosen(value: bytes) -> bool:
     value = value.rstrip(b",;.)")
     if is_placeholder(value) or is_harmless(value) or value.startswith((b"$", b"<", b"{", b"/")):
         return False
-    return classes(value) >= 2 and (has_digit(value) or classes(value) >= 3)
+    return is_mixed(value) or (classes(value) >= 2 and (has_digit(value) or classes(value) >= 3))
+
+
+def is_strong(value: bytes) -> bool:
+    """Say whether it looks like a password although nothing calls it one."""
+    value = value.rstrip(b",;.)")
+    return is_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
 
 
 _WAYS: tuple[tuple[tuple[bytes, ...], bytes, Callable[[bytes], bool]], ...] = (
@@ -97,7 +112,9 @@ _WAYS: tuple[tuple[tuple[bytes, ...], bytes, Callable[[bytes], bool]], ...] = (
         _PAIR,
         is_chosen,
     ),
+    ((b"identified", b"securestring"), _QUOTED, is_chosen),
     ((b":",), _PGPASS, is_chosen),
+    ((b"login", b"logon", b"log in", b"sign in", b"cred"), _NAME_AND_PASSWORD, is_strong),
     ((b"echo",), _CHPASSWD, is_chosen),
     ((b"echo",), _PIPED, is_chosen),
 )

@@ -13,6 +13,7 @@ from maestro.scanner.headers import HeaderPlugin
 from maestro.scanner.plugin import Place, SpanPlugin
 from maestro.scanner.providers import BUILDERS
 from maestro.scanner.services import SERVICES
+from maestro.scanner.tables import TablePlugin
 from maestro.scanner.tokens import TokenPlugin, table
 
 WINDOW = 16_384
@@ -44,6 +45,7 @@ class Rules:
             AddressPlugin(),
             HeaderPlugin(),
             AssignmentPlugin(),
+            TablePlugin(),
         )
 
     def spans(self, text: str, deadline: float) -> tuple[Span, ...]:

@@ -10,7 +10,7 @@ xoxs- [A-Za-z0-9\\-]{20,}
 xoxo- [A-Za-z0-9\\-]{20,}
 xoxc- [A-Za-z0-9\\-]{20,}
 xoxd- [A-Za-z0-9%/+=\\-]{20,}
-xoxe- [A-Za-z0-9\\-]{20,}
+xoxe- [A-Za-z0-9%/+=\\-]{20,}
 xoxe. xox[bp]-[A-Za-z0-9\\-]{20,}
 xapp- [A-Za-z0-9\\-]{20,}
 xwfp- [A-Za-z0-9\\-]{20,}

@@ -36,7 +36,8 @@ _HEX = re.compile(rb"(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 
 _PLACEHOLDER = re.compile(
     rb"(?i)[x*.\-_#?\xff\x01\x20]*|[$%&!]?[{(<\[%].*|\$[A-Za-z_][A-Za-z_0-9]*|%[A-Z_]+%|%[sdr]|@[A-Z_]+@"
-    rb"|.*(?:example|placeholder|redacted|xxxx|\*\*\*\*|\.\.\.|changeme|change[_-]me|insert[_-]|dummy|<[a-z_ -]+>).*"
+    rb"|.*(?:example|placeholder|redacted|xxxx|\*\*\*\*|changeme|change[_-]me|insert[_-]|dummy|<[a-z_ -]+>).*"
+    rb"|.{0,12}\.\.\..{0,6}|&#?\w+;.*"
     rb"|(?:your|my|the|some|enter|new|old|a)?[_-]?"
     rb"(?:strong|real|own|secure|super|actual|db|database|user|admin|client|api|app|access|auth|secret|private|bearer)?"
     rb"[_-]?(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api|access|secret|private)?[_-]?key|credentials?)"
@@ -122,6 +123,16 @@ def _is_word(part: bytes) -> bool:
         return False
     strange = sum(pair not in _PAIRS for pair in pairwise(small))
     return strange <= size // 7
+
+
+def is_mixed(value: bytes) -> bool:
+    """Say whether it is letters of both cases in no order that words or names have."""
+    return (
+        len(value) >= 8
+        and _LOWER.search(value) is not None
+        and _UPPER.search(value) is not None
+        and worded(value) < 0.6
+    )
 
 
 def is_random(value: bytes) -> bool:

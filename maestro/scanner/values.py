@@ -16,10 +16,10 @@ _RUN = re.compile(rb"[^\s`\x01]{1,%d}" % LONGEST)
 _CUT = re.compile(
     rb"\\{0,2}[\"'](?=[,;)\]}:\s\\]|$)|[,;](?=\s|[\"'{}]|[A-Za-z_][A-Za-z0-9_.\- ]{0,30}[=:])"
     rb"|&(?=[A-Za-z_][A-Za-z0-9_.\-]{0,30}=)"
-    rb"|&(?:amp|quot|lt|gt);|<(?=[/A-Za-z!])|\\[nrt](?=[A-Z_]{3,}=|\\|$)|\*\*(?=[\s.,;:]|$)|[|](?=$)"
+    rb"|&(?:amp|quot|lt|gt);|<(?=[/A-Za-z!])|\\[nrt](?=[A-Z_]{3,}=|\\|$)|[|](?=$)"
 )
 _CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
-_SENTENCE_ENDS = b".,;:*"
+_SENTENCE_ENDS = b".,;:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Found:
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
     """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
-    at = _end(_LEAD, data, at)
-    at = _end(_WRAPPED, data, at)
+    at = _end(_WRAPPED, data, _end(_LEAD, data, at))
+    bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
     if quote is not None:
         return _quoted(data, quote[1], quote.end())
@@ -51,6 +51,7 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
     if not whole_line:
         cut = _CUT.search(data, at, end)
         end = _without_punctuation(data, at, cut.start() if cut else end)
+        end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
     return Found(at, end, False, data) if end > at else None
 
 
