@@ -38,7 +38,7 @@ class Rules:
     def __init__(self) -> None:
         """Prepare the patterns, which takes some milliseconds."""
         self._folder = Folder()
-        self._plugins: tuple[SpanPlugin, ...] = (
+        self.plugins: tuple[SpanPlugin, ...] = (
             TokenPlugin(table(BUILDERS + SERVICES)),
             FormPlugin(),
             BlockPlugin(),
@@ -66,7 +66,7 @@ class Rules:
         data = reading.data
         for _ in range(_ROUNDS):
             places: list[Place] = []
-            for plugin in self._plugins:
+            for plugin in self.plugins:
                 if time.monotonic() > deadline:
                     raise OutOfTime(apart(before))
                 places += [place for place in plugin.places(data) if place[0] < place[1]]

@@ -31,6 +31,7 @@ _DIGIT = re.compile(rb"[0-9]")
 _SIGN = re.compile(rb"[!@#$%^&*+=?~|\\]")
 _TURN = re.compile(rb"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SEPARATOR = re.compile(rb"[_\-. :/]")
+_CASE_TURN = re.compile(rb"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
 _UUID = re.compile(rb"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?")
 _HEX = re.compile(rb"(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 
@@ -127,12 +128,10 @@ def _is_word(part: bytes) -> bool:
 
 def is_mixed(value: bytes) -> bool:
     """Say whether it is letters of both cases in no order that words or names have."""
-    return (
-        len(value) >= 8
-        and _LOWER.search(value) is not None
-        and _UPPER.search(value) is not None
-        and worded(value) < 0.6
-    )
+    if len(value) < 8 or not _LOWER.search(value) or not _UPPER.search(value):
+        return False
+    words = worded(value)
+    return words < 0.6 or (words < 0.8 and len(_CASE_TURN.findall(value)) >= len(value) / 3)
 
 
 def is_random(value: bytes) -> bool:

@@ -1,0 +1,148 @@
+"""What a text costs that somebody wrote to make the rules slow, and that many threads are told the same."""
+
+import random
+import string
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from maestro.domain.scanning import Span
+from maestro.scanner.plugin import SpanPlugin
+from maestro.scanner.providers import BUILDERS
+from maestro.scanner.rules import OutOfTime, Rules
+from maestro.scanner.services import SERVICES
+from tests.support import secret_corpus
+from tests.support.harmless_texts import harmless
+
+LONGEST = 4096
+ALLOWED_SECONDS = 0.05
+THREADS = 16
+
+_PIECES = (
+    *("http://a:", "http://a:b@", "://", "@", "a1:B2cdefg@a.b ", "?token=", "&sig=aB1", "authorization: ", "Bearer "),
+    *("Basic aaaa", "cookie: sid=", "x-api-key: ", " -u a:b", "mysql -p ", "curl -u ", 'login("a","b",', "echo a:b|"),
+    *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", "-----BEGIN ", "PuTTY-User-Key-File-2\n", "AAAA\n"),
+    *(
+        "\\n",
+        "\\\\",
+        "\\_",
+        "%41",
+        "&amp;",
+        "A \\n",
+        "eyJ",
+        "eyJaaaaaaaaa.",
+        "MII",
+        "LS0tLS1CRUdJTi",
+        "0Q~",
+        "AAAA",
+        ":",
+    ),
+    *("password", "password ", "password=", "password: ", "password is ", "token token ", "secret_key", "api key "),
+    *(
+        "password token secret key ",
+        '"password": "',
+        "password\n",
+        "key=key=",
+        "seed phrase: a b c ",
+        "<password>",
+        "a.b",
+    ),
+    *(
+        "user,password\n",
+        "|password",
+        "login a/",
+        "pass pass=",
+        "密码",
+        "пароль ",
+        "\u200b",
+        "ａ",
+        "é",
+        "\ud7ff",
+        " ",
+        "\n",
+    ),
+    *("a", "A1", "aB3", "=", '"', "'", "`", "(", "[redacted]", "[", "xoxb-", "ghp_", "sk-", "AKIA", "key-", "pat."),
+    *("password = (", "password={{", "password: |\n  ", "- name: API_KEY\n  value:", "passwordpasswordpassword.", "-"),
+)
+
+
+def hostile() -> Iterator[str]:
+    """Draw texts of the longest size: one piece over and over, a piece with a tail, and mixtures."""
+    rng = random.Random(21)
+    for piece in (*_PIECES, *(line.split()[0] for line in (BUILDERS + SERVICES).splitlines() if line)):
+        yield (piece * LONGEST)[:LONGEST]
+        yield (piece + "aB3" * LONGEST)[: LONGEST - 1] + "!"
+    for _ in range(60):
+        yield "".join(rng.choices(_PIECES, k=LONGEST))[:LONGEST]
+        yield "".join(rng.choices(string.printable, k=LONGEST))
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return Rules()
+
+
+def seconds(rules: Rules, text: str) -> float:
+    """Return the CPU time of a scan: the least of three, because others use the machine too."""
+    took = []
+    for _ in range(3):
+        started = time.process_time()
+        rules.spans(text, time.monotonic() + 60)
+        took.append(time.process_time() - started)
+        if took[-1] < ALLOWED_SECONDS:
+            break
+    return min(took)
+
+
+def test_no_text_is_slow(rules: Rules) -> None:
+    worst = max((seconds(rules, text), text[:40]) for text in hostile())
+    assert worst[0] < ALLOWED_SECONDS, worst
+
+
+def test_four_times_the_text_does_not_take_sixteen_times_as_long(rules: Rules) -> None:
+    for piece in ("password ", "xoxb-", "http://a:b@", "-----BEGIN PRIVATE KEY-----\n", "key=key="):
+        once, more = piece * (16_384 // len(piece)), piece * (4 * 16_384 // len(piece))
+        assert seconds(rules, more) < 10 * max(seconds(rules, once), 0.005), piece
+
+
+def test_the_deadline_is_looked_at_between_two_rules(rules: Rules) -> None:
+    with pytest.raises(OutOfTime):
+        rules.spans("anything", time.monotonic() - 1)
+
+
+def test_what_was_found_before_the_deadline_is_told(rules: Rules) -> None:
+    value = secret_corpus.draw(random.Random(1), "ghp_{A36}")
+    rest = " and so on" * 40_000
+    with pytest.raises(OutOfTime) as caught:
+        rules.spans(f"{value}{rest}", time.monotonic() + 0.03)
+    assert caught.value.found in ((), (Span(0, len(value)),))
+
+
+def test_sixteen_threads_are_told_what_one_is_told(rules: Rules) -> None:
+    texts = [text for _, text in harmless(22, 150)]
+    texts += [sample.text for draw in (secret_corpus.marked, secret_corpus.named) for sample in draw(seed=23, count=1)]
+    alone = [rules.spans(text, time.monotonic() + 60) for text in texts]
+    together, fresh = Barrier(THREADS), Rules()
+
+    def scan(_: int) -> list[tuple[Span, ...]]:
+        together.wait()
+        return [fresh.spans(text, time.monotonic() + 60) for text in texts]
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(THREADS) as threads:
+            assert all(found == alone for found in threads.map(scan, range(THREADS)))
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_each_rule_is_a_plugin_of_detect_secrets(rules: Rules) -> None:
+    value = secret_corpus.draw(random.Random(1), "ghp_{A36}")
+    plugins: tuple[SpanPlugin, ...] = rules.plugins
+    assert len({plugin.secret_type for plugin in plugins}) == len(plugins)
+    assert value in {found for plugin in plugins for found in plugin.analyze_string(f"use {value} now")}
