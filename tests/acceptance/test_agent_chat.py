@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from maestro.scanner import child
 from tests.support.instance import PATIENCE, Instance, Row, free_port, running_instance, until
-from tests.support.llm_script import Recorded
+from tests.support.llm_script import Failure, Recorded
 from tests.support.mcp_agent import OutsideAgent, mcp_agent
 from tests.support.web_client import WebClient
 
@@ -52,6 +52,8 @@ AWS = "AKIA" + "Q3EGRXH5" + "LZ7T2NVB"
 HANGING = "(a+)+$"
 FOR_EVER = "a" * 60 + "!"
 """What the hanging pattern needs years for."""
+
+CALLING = "SELECT 1 FROM job_steps JOIN queue ON queue.id = job_id WHERE channel = ? AND activity = 'call_model'"
 
 
 @dataclass
@@ -121,15 +123,14 @@ class Maestro:
         return int(found[0]["last_id"]) if found else 0
 
     @asynccontextmanager
-    async def set(self, **values: object) -> AsyncIterator[None]:
-        """Set keys of ``chat`` while Maestro runs, for the length of a block."""
-        wishes = {f"chat.{key.replace('_', '.')}": value for key, value in values.items()}
-        answer = await self.http.patch("/api/settings", json=wishes)
+    async def set(self, values: Mapping[str, object]) -> AsyncIterator[None]:
+        """Set keys while Maestro runs, for the length of a block."""
+        answer = await self.http.patch("/api/settings", json=values)
         assert answer.status_code == 200, answer.text
         try:
             yield
         finally:
-            await self.http.patch("/api/settings", json=dict.fromkeys(wishes))
+            await self.http.patch("/api/settings", json=dict.fromkeys(values))
 
 
 @asynccontextmanager
@@ -255,7 +256,7 @@ async def test_3_size_enforcement(maestro: Maestro) -> None:
         assert text.endswith(TRUNCATED)
         assert (len(text), text.removesuffix(TRUNCATED)) == (most, long[: most - len(TRUNCATED)])
     assert await maestro.stored(long[:most]) == long[:most]
-    async with maestro.set(limits_maxMessageChars=100):
+    async with maestro.set({"chat.limits.maxMessageChars": 100}):
         assert await maestro.stored(long) == long[: 100 - len(TRUNCATED)] + TRUNCATED
 
 
@@ -278,14 +279,14 @@ async def test_4_secret_redaction(maestro: Maestro) -> None:
     assert GITHUB not in json.dumps(heard.body)
     assert not maestro.instance.query("SELECT * FROM chat WHERE instr(text, ?) OR instr(text, ?)", GITHUB, AWS)
 
-    async with maestro.set(scanner_enabled=False):
+    async with maestro.set({"chat.scanner.enabled": False}):
         assert await maestro.stored(leak) == leak
     for timeout in (100, 600):
-        async with maestro.set(scanner_patterns=[HANGING], scanner_timeoutMs=timeout):
+        async with maestro.set({"chat.scanner.patterns": [HANGING], "chat.scanner.timeoutMs": timeout}):
             began = time.monotonic()
             assert await unscanned(maestro) == FOR_EVER
             assert time.monotonic() - began >= timeout / 1000
-    async with maestro.set(scanner_patterns=[HANGING], scanner_timeoutMs=60_000):
+    async with maestro.set({"chat.scanner.patterns": [HANGING], "chat.scanner.timeoutMs": 60_000}):
         posting = asyncio.create_task(unscanned(maestro))
         await until(lambda: ended_scanners() and posting.done(), what="a post whose scanner died")
         assert await posting == FOR_EVER
@@ -295,7 +296,7 @@ async def unscanned(maestro: Maestro) -> str:
     """Return what became of a text that the scanner cannot finish with; the error must be in the log."""
     with capture_logs() as logs:
         stored = await maestro.stored(FOR_EVER)
-    assert [entry["log_level"] for entry in logs if entry.get("scannerError") is True][:1] == ["error"]
+    assert [entry["log_level"] for entry in logs if entry.get("scannerError") is True] == ["error"]
     return stored
 
 
@@ -391,22 +392,29 @@ async def test_8_architect_exclusion(maestro: Maestro) -> None:
 async def test_9_ordering_before_llm_call(maestro: Maestro) -> None:
     """Posts are looked up last of all, after everything else was built: the log says so, and the request shows it."""
     await maestro.post("posted before")
-    maestro.calls("think twice", SUM, delay=0.3)
-    with capture_logs() as logs:
-        async with maestro.client("ordering") as client:
-            await client.say("@coder-1 think twice")
-            await maestro.instance.asked("think twice")
-            await maestro.post("posted while it worked")
+    maestro.instance.llm.script("keep the model busy", failure=Failure.silence())
+    async with (
+        maestro.set({"llm.concurrency": 1}),
+        maestro.client("busy") as busy,
+        maestro.client("ordering") as client,
+    ):
+        await busy.say("@planner-3 keep the model busy")
+        await maestro.instance.asked("keep the model busy")
+        with capture_logs() as logs:
+            await client.say("@coder-1 think about it")
+            await maestro.instance.until(CALLING, "ordering")
+            await maestro.post("posted while it waited for its turn")
+            await busy.say("/stop")
             await client.wait_for("message", patience=PATIENCE)
-    first, second = maestro.instance.llm.matching("think twice")
-    for request, text in ((first, "posted before"), (second, "posted while it worked")):
-        assert request.asked.turns[-1].fed
-        assert request.asked.turns[-1].text.endswith(f"> {text}")
+    (request,) = maestro.instance.llm.matching("think about it")
+    assert request.asked.turns[-2].text.endswith("think about it")
+    assert request.asked.turns[-1].fed
+    assert "> posted before" in feeds(request)
+    assert feeds(request).endswith("> posted while it waited for its turn")
     (job,) = maestro.instance.jobs("ordering")
     events = [entry["event"] for entry in logs if entry.get("job") == job["id"]]
-    requests = [at for at, event in enumerate(events) if event == "llm.request"]
-    assert len(requests) == events.count("chat.retrieved") == 2
-    assert [events[at - 1] for at in requests] == ["chat.retrieved", "chat.retrieved"]
+    assert events.count("llm.request") == events.count("chat.retrieved") == 1
+    assert events[events.index("llm.request") - 1] == "chat.retrieved"
 
 
 async def test_10_webui_security(silent: Maestro, maestro: Maestro) -> None:
