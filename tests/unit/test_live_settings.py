@@ -76,13 +76,16 @@ async def test_a_watching_process_takes_a_change_over_by_itself(store: Store, mo
     assert live.current().logs.level == "error"
 
 
-def test_what_was_set_is_there_after_a_restart_and_what_cannot_be_is_reported(store: Store) -> None:
+async def test_what_was_set_is_there_after_a_restart_and_what_cannot_be_is_reported(store: Store) -> None:
     put(store, {LIMIT: 100})
     with store.begin() as tx:
         tx.live_settings.add({**tx.live_settings.values(), "jobs.maxAttempts": 0, "jobs.ofOld": 1}, "an older release")
     live = process()
     with capture_logs() as logs:
-        live.look(store)
+        async with live.watching(store, lambda _: None):
+            pass
+        process().look(store)  # as a command does, whose output is for programs
+    assert len(logs) == 2
     assert live.current().chat.limits.max_message_chars == 100
     assert live.current().jobs.max_attempts == 3
     assert {line["key"] for line in logs} == {"jobs.maxAttempts", "jobs.ofOld"}
