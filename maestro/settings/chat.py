@@ -43,7 +43,8 @@ class ScannerSettings(Section):
     )
     fail_mode: Literal["open", "closed"] = Field(
         default="open",
-        description="what becomes of a text that could not be scanned: `open` keeps it as it is, `closed` refuses it",
+        description="what becomes of a text that could not be scanned: `open` keeps it, `closed` keeps `[redacted]` "
+        "in its place",
         json_schema_extra=LIVE,
     )
     patterns: tuple[Pattern, ...] = Field(
