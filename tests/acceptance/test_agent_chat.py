@@ -423,11 +423,13 @@ async def test_10_webui_security(silent: Maestro, maestro: Maestro) -> None:
     assert not [event for event in maestro.logged if event.startswith("security")]
     assert len([event for event in silent.logged if event.startswith("security: no password is set")]) == 1
     assert (await silent.http.get("/maestro")).status_code == 200
-    silent.instance.environment["MAESTRO_WEBUI_PASSWORD"] = "from the environment"
+    operator = ("maestro", "from the environment")
+    silent.instance.environment["MAESTRO_WEBUI_PASSWORD"] = operator[1]
+    silent.http.auth = operator
     with capture_logs() as logs:
         await silent.instance.restart()
     assert not [entry for entry in logs if entry["event"].startswith("security")]
-    await every_endpoint_asks(silent, ("maestro", "from the environment"))
+    await every_endpoint_asks(silent, operator)
 
 
 async def every_endpoint_asks(maestro: Maestro, right: tuple[str, str]) -> None:
