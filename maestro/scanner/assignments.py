@@ -25,13 +25,14 @@ from maestro.scanner.judgement import is_phrase, is_secret, is_secret_in_prose
 from maestro.scanner.keywords import Kind, kind_of, stems, words_of
 from maestro.scanner.plugin import Place, SpanPlugin
 from maestro.scanner.shapes import is_random
-from maestro.scanner.values import Found, value_at
+from maestro.scanner.values import Found, value_at, whole
 
 _LONGEST_NAME = 48
 _NAME_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.$"
 _NAME_GOES_ON = re.compile(rb"[A-Za-z0-9_\-]{0,48}(?:\.[A-Za-z_][A-Za-z0-9_\-]{0,30}){0,2}")
 _WORD_BEFORE = re.compile(rb"([A-Za-z]{2,20})[ \t\-]$")
 
+_WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
 _RESOURCE = re.compile(rb"arn:[a-z-]{3,10}:[^\s\"']{0,100}$|::$|(?:projects|secrets|vaults?)/[^\s\"']{0,100}$")
 
@@ -90,32 +91,41 @@ def _found(data: bytes, name: Place, kind: Kind, words: list[str]) -> Place | No
         wallet = WALLET.match(data, name[1])
         if wallet is not None and "passphrase" not in words:
             return wallet.span(1)
-    return _assigned(data, name, kind) or _told(data, name, kind, words)
+    tried: set[int] = set()
+    return _assigned(data, name, kind, tried) or _told(data, name, kind, words, tried)
 
 
-def _assigned(data: bytes, name: Place, kind: Kind) -> Place | None:
-    """Return the value that an assignment gives to a name."""
-    element = ELEMENT.match(data, name[1])
-    if element is not None and data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
-        found = Found(*element.span(1), True, data)
-        return _place(found) if is_secret(kind, found, literal=True) else None
+def _assigned(data: bytes, name: Place, kind: Kind, tried: set[int]) -> Place | None:
+    """Return the value that an assignment gives to a name; ``tried`` is told where no value begins that is a secret."""
+    if data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
+        element = ELEMENT.match(data, name[1])
+        if element is not None:
+            found = Found(*element.span(1), True, data)
+            return whole(found) if is_secret(kind, found, literal=True) else None
     for pattern in _patterns(data, name, kind):
         match = pattern.match(data, name[1])
-        if match is not None:
-            whole = (
-                pattern is ASSIGNED
-                and match[0] == b"="
-                and LINE_STARTS.search(data, max(0, name[0] - 24), name[0]) is not None
-            )
-            spaced = SPACED.match(data, match.end()) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
-            if spaced is not None and is_phrase(spaced[0], kind):
-                return spaced.span()
-            value = value_at(data, match.end(), whole_line=whole)
+        if match is not None and match.end() not in tried:
+            tried.add(match.end())
+            alone = pattern is ASSIGNED and match[0] == b"=" and _begins_line(data, name[0])
+            value = _value(data, match.end(), kind, alone=alone)
             if value is None or _closes(data, name, match.end(), value):
                 continue
-            if is_secret(kind, value, literal=whole or value.quoted):
-                return _place(value)
+            if is_secret(kind, value, literal=alone or value.quoted):
+                return whole(value)
     return None
+
+
+def _begins_line(data: bytes, start: int) -> bool:
+    """Say whether a name is the first thing of its line, or what an .env file or a shell has before it."""
+    return LINE_STARTS.search(data, max(0, start - 24), start) is not None
+
+
+def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> Found | None:
+    """Return the value that begins here, or the words in a row that are one."""
+    spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
+    if spaced is not None and is_phrase(spaced[0], kind):
+        return Found(*spaced.span(), True, data)
+    return value_at(data, at, whole_line=alone)
 
 
 def _patterns(data: bytes, name: Place, kind: Kind) -> Iterator["re.Pattern[bytes]"]:
@@ -127,21 +137,22 @@ def _patterns(data: bytes, name: Place, kind: Kind) -> Iterator["re.Pattern[byte
         yield SQL
 
 
-def _told(data: bytes, name: Place, kind: Kind, words: list[str]) -> Place | None:
+def _told(data: bytes, name: Place, kind: Kind, words: list[str], tried: set[int]) -> Place | None:
     """Return the value that a sentence gives to a name."""
     written = data[name[0] : name[1]]
     if (words[-1] in _VERBS and len(words_of(written)) == 1) or is_random(written):
         return None
     if name[0] and data[name[0] - 1 : name[0]] in b"+/=":  # a piece of Base64 reads like anything
         return None
-    for pattern, said in ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False)):
+    for pattern, said in _WAYS_TO_SAY:
         match = pattern.match(data, name[1])
-        if match is not None:
+        if match is not None and match.end() not in tried:
+            tried.add(match.end())
             value = value_at(data, match.end())
             if value is None or (pattern is BELOW and ALONE.match(data, value.end) is None):
                 continue
             if is_secret_in_prose(kind, value, words, said=said) and not _closes(data, name, match.end(), value):
-                return _place(value)
+                return whole(value)
     return None
 
 
@@ -152,7 +163,3 @@ def _closes(data: bytes, name: Place, at: int, value: Found) -> bool:
         return False
     line = data.rfind(b"\n", max(0, name[0] - 512), name[0]) + 1
     return data.count(quote, line, name[0]) % 2 == 1
-
-
-def _place(found: Found) -> Place:
-    return found.start, found.end

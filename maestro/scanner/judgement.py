@@ -45,11 +45,19 @@ _STOP_WORDS = _words(
 )
 
 
+_LONGEST_PHRASE = 256
+_LEAST = {Kind.PASSWORD: 4, Kind.PHRASE: 4, Kind.SECRET: 8, Kind.MAYBE: 16}
+_LEAST_SAID = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16}
+"""Bytes of the shortest value that may be a secret: assigned, and given in a sentence."""
+
+
 def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
     """Judge a value that is assigned; ``literal``: it is quoted or of an .env file, so no code."""
     value = found.value[:LOOKED_AT]
+    if len(value) < _LEAST[kind]:
+        return False
     if b" " in value or kind is Kind.PHRASE:
-        return (kind is not Kind.MAYBE and is_phrase(value, kind)) or (
+        return (kind is not Kind.MAYBE and is_phrase(found.value[:_LONGEST_PHRASE], kind)) or (
             kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, found, literal=literal)
         )
     if (
@@ -69,26 +77,35 @@ def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
 def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool) -> bool:
     """Judge a value that a sentence gives; ``said`` means that a word such as "is" or a sign stands before it."""
     value = found.value[:LOOKED_AT]
+    if len(value) < _LEAST_SAID[kind] or kind is Kind.MAYBE:
+        return False
     if b" " in value:
-        return found.quoted and said and is_phrase(value, kind)
-    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value) or kind is Kind.MAYBE:
+        return found.quoted and said and is_phrase(found.value[:_LONGEST_PHRASE], kind)
+    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value):
         return False
+    if kind is Kind.SECRET:
+        return _is_key_said(value, words, said=said)
+    return _is_password_said(value, said=said, quoted=found.quoted)
+
+
+def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
     size, mix = len(value), classes(value)
-    if kind in (Kind.PASSWORD, Kind.PHRASE):
-        if found.quoted and size >= 5 and mix >= 2 and has_digit(value):
-            return True
-        if size < 6 or _is_name(value):
-            return False
-        return (
-            (mix >= 2 and (has_digit(value) or has_sign(value)))
-            if said
-            else (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
-        )
-    if size < 12 or not is_random(value):
+    if quoted and mix >= 2 and has_digit(value):
+        return True
+    if size < 6 or _is_name(value):
         return False
+    if said:
+        return (mix >= 2 and (has_digit(value) or has_sign(value))) or is_mixed(value)
+    return (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
+
+
+def _is_key_said(value: bytes, words: list[str], *, said: bool) -> bool:
+    if not is_random(value):
+        return False
+    size = len(value)
     if is_uuid(value) or is_hex(value):
         return (said or is_unmistakable(words)) and size >= 20
-    return mix >= 3 or size >= 20 or (said and size >= 16)
+    return classes(value) >= 3 or size >= 20 or (said and size >= 16)
 
 
 def is_code(value: bytes, *, literal: bool = False) -> bool:
