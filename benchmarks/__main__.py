@@ -19,6 +19,7 @@ from benchmarks.measure.flows import flows
 from benchmarks.measure.history import history
 from benchmarks.measure.load import latency, slow_model, throughput
 from benchmarks.measure.memory import memory
+from benchmarks.measure.scanner import scanner
 from benchmarks.measure.start import start
 from benchmarks.measure.store_size import store_size
 from benchmarks.model import model
@@ -42,6 +43,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "chat": chat,
     "history": history,
     "memory": memory,
+    "scanner": scanner,
 }
 
 
