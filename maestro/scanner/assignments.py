@@ -33,6 +33,8 @@ _NAME_GOES_ON = re.compile(rb"[A-Za-z0-9_\-]{0,48}(?:\.[A-Za-z_][A-Za-z0-9_\-]{0
 _WORD_BEFORE = re.compile(rb"([A-Za-z]{2,20})[ \t\-]$")
 
 _WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
+_SAID_AT_ONCE = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
+_TYPES = ("string", "str", "var", "let", "const", "val", "auto", "char", "final", "static", "def", "text", "varchar")
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
 _RESOURCE = re.compile(rb"arn:[a-z-]{3,10}:[^\s\"']{0,100}$|::$|(?:projects|secrets|vaults?)/[^\s\"']{0,100}$")
 
@@ -83,7 +85,9 @@ def _words(data: bytes, start: int, end: int) -> list[str]:
     """Return the words of a name, and the one that stands before it, as in "API key"."""
     before = _WORD_BEFORE.search(data, max(0, start - 24), start)
     words = words_of(data[start:end])
-    return [before[1].decode().lower(), *words] if before and data[start : start + 1] not in b"-." else words
+    if before is None or data[start : start + 1] in b"-." or before[1].decode().lower() in _TYPES:
+        return words
+    return [before[1].decode().lower(), *words]
 
 
 def _found(data: bytes, name: Place, kind: Kind, words: list[str]) -> Place | None:
@@ -140,7 +144,9 @@ def _patterns(data: bytes, name: Place, kind: Kind) -> Iterator["re.Pattern[byte
 def _told(data: bytes, name: Place, kind: Kind, words: list[str], tried: set[int]) -> Place | None:
     """Return the value that a sentence gives to a name."""
     written = data[name[0] : name[1]]
-    if (words[-1] in _VERBS and len(words_of(written)) == 1) or is_random(written):
+    if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
+        return None
+    if is_random(written):
         return None
     if name[0] and data[name[0] - 1 : name[0]] in b"+/=":  # a piece of Base64 reads like anything
         return None

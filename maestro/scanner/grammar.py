@@ -18,8 +18,8 @@ ASSIGNED = re.compile(
     + rb")[*_]{0,3}"
     + _GAP
 )
-DECLARED = re.compile(rb"[ \t]{1,4}\*?[A-Za-z\[\]]{2,12}[ \t]{0,4}:?=[ \t]{0,4}(?=[\"'`])")
-ELEMENT = re.compile(rb"(?:\s[^<>\n]{0,120})?>\s{0,4}(?:<!\[CDATA\[)?([^<\x01]{1,1024}?)\s{0,4}(?:\]\]>)?(?=<)")
+DECLARED = re.compile(rb"[ \t]{1,4}(?:\*?[A-Za-z\[\]]{2,12}[ \t]{0,4}:?=|by[ \t]lazy[ \t]{0,2}\{)[ \t]{0,4}(?=[\"'`])")
+ELEMENT = re.compile(rb"[\"']?(?:\s[^<>\n]{0,120})?>\s{0,4}(?:<!\[CDATA\[)?([^<\x01]{1,1024}?)\s{0,4}(?:\]\]>)?(?=<)")
 PAIRED = re.compile(
     rb"(?i)\\?[\"'`]?(?:</[A-Za-z:]{1,20}>)?\s{0,4}[,{]?\s{0,40}(?:-\s)?"
     rb"(?:[a-z_]{1,20}[ \t]{0,8}[=:][^\n]{0,80}\n\s{0,20}){0,3}"
@@ -45,7 +45,7 @@ BELOW = re.compile(
     rb"(?:\r?\n){1,3}(?:```[a-z]{0,12}\s{1,4})?[ \t>]{0,8}"
 )
 ALONE = re.compile(rb"[\"'`]{0,3}[ \t.]{0,4}(?:\r?\n|$)")
-NEXT = re.compile(rb"[ \t]{1,2}")
+NEXT = re.compile(rb"[ \t]{1,2}(?:[0-9][ \t])?")
 PARTICLE = re.compile(rb"[ \t]{0,2}\xff{1,4}[ \t:=]{0,3}")
 LINE_STARTS = re.compile(
     rb"(?:^|\n|\\n)[ \t>+]{0,8}(?:-[ \t])?(?:export[ \t]+|set[ \t]+|setx[ \t]+|\$env:|ENV[ \t]+|ARG[ \t]+"

@@ -53,9 +53,9 @@ _QUOTED = (
 )
 _PGPASS = rb"(?m)^\s{0,4}[A-Za-z0-9.*_\-]+:(?:[0-9]{2,5}|\*):[A-Za-z0-9*_\-]+:[A-Za-z0-9*._\-]+:([^\s\x01]{3,256})$"
 _NAME_AND_PASSWORD = (
-    rb"(?i)\b(?:log[io]n|log in|sign in|creds?|credentials)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])"
-    rb"\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?(?:\s?[:/|]\s?|\s(?:and|with|pw|pass|und|et|y|e)\s)"
-    rb"[\"'`]?([^\s\"'`\x01]{6,128})"
+    rb"(?i)\b(?:(?:user(?:name)?|uname|login|account) ?[/&+] ?(?:pw|pwd|pass(?:word)?)|log[io]n|log in|sign in|creds?"
+    rb"|credentials)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?"
+    rb"(?:\s?[:/|]\s?|\s(?:and|with|pw|pass|und|et|y|e)\s)[\"'`]?([^\s\"'`\x01]{6,128})"
 )
 _CHPASSWD = (
     rb"(?i)echo\s+(?:-n\s+)?[\"']?[a-z0-9._\-]{1,32}:([^\s\"'|\x01]{3,128})[\"']?\s*\|"
@@ -114,7 +114,11 @@ _WAYS: tuple[tuple[tuple[bytes, ...], bytes, Callable[[bytes], bool]], ...] = (
     ),
     ((b"identified", b"securestring"), _QUOTED, is_chosen),
     ((b":",), _PGPASS, is_chosen),
-    ((b"login", b"logon", b"log in", b"sign in", b"cred"), _NAME_AND_PASSWORD, is_strong),
+    (
+        (b"login", b"logon", b"log in", b"sign in", b"cred", b"user", b"uname", b"account"),
+        _NAME_AND_PASSWORD,
+        is_strong,
+    ),
     ((b"echo",), _CHPASSWD, is_chosen),
     ((b"echo",), _PIPED, is_chosen),
 )

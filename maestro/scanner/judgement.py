@@ -95,7 +95,7 @@ def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
     if size < 6 or _is_name(value):
         return False
     if said:
-        return (mix >= 2 and (has_digit(value) or has_sign(value))) or is_mixed(value)
+        return value.isdigit() or (mix >= 2 and (has_digit(value) or has_sign(value))) or is_mixed(value)
     return (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
 
 
