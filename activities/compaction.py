@@ -113,8 +113,7 @@ class CompactionActivities:
             )
 
     def _learn(self, job: Job, answer: str) -> int:
-        redact = self._rules().redact
-        facts = [fact._replace(content=redact(fact.content)) for fact in parse_facts(answer)]
+        facts = parse_facts(self._rules().redact(answer))  # before a fact is cut, which may go through a secret
         with self._store.begin() as tx:
             place = memory_place(tx, job, self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)

@@ -24,15 +24,13 @@ from maestro.domain.llm.prompts import (
     ToolSpec,
 )
 from maestro.domain.llm.tokens import estimate_messages, estimate_tools
+from maestro.llm.fit import MARGIN
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 UNKNOWN_TOOL = "unknown"
 """What a history calls a tool that does not exist: its name is text that a model wrote."""
-
-MARGIN = 500
-"""Tokens that are left over for what providers add around turns and tools."""
 
 
 class Toolbox(Protocol):

@@ -1,6 +1,7 @@
 """The door for agents outside: an MCP server at ``/mcp``, which knows them by their tokens (contract, MCP)."""
 
 import asyncio
+import json
 from importlib import import_module
 from typing import Any
 
@@ -40,10 +41,25 @@ async def speak_mcp(request: Request) -> Any:
 
     A client keeps nothing here between two requests, so any process may answer each of them.
     """
-    if not request.headers.get("content-type", "").startswith("application/json"):
-        raise InvalidRequest("Send a JSON-RPC message, with the header Content-Type: application/json.")
+    body = await request.body()
+    # The SDK would tell whoever sends anything else what its own validation of messages looks like.
+    if not (request.headers.get("content-type", "").startswith("application/json") and _is_message(body)):
+        raise InvalidRequest("Send one JSON-RPC 2.0 message, with the header Content-Type: application/json.")
     late: LateServer = request.app.state.mcp
-    return _Passed(await late.app(), await request.body())
+    return _Passed(await late.app(), body)
+
+
+def _is_message(body: bytes) -> bool:
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(message, dict)
+        and message.get("jsonrpc") == "2.0"
+        and isinstance(message.get("method"), str)
+        and isinstance(message.get("params", {}), dict)
+    )
 
 
 class _Passed(Response):

@@ -14,10 +14,12 @@ from pathlib import Path
 from benchmarks.machine import Machine, this_machine
 from benchmarks.measure.bench import Bench
 from benchmarks.measure.chain import chain
+from benchmarks.measure.chat import chat
 from benchmarks.measure.flows import flows
 from benchmarks.measure.history import history
 from benchmarks.measure.load import latency, slow_model, throughput
 from benchmarks.measure.memory import memory
+from benchmarks.measure.scanner import scanner
 from benchmarks.measure.start import start
 from benchmarks.measure.store_size import store_size
 from benchmarks.model import model
@@ -38,8 +40,10 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "flows": flows,
     "chain": chain,
     "store": store_size,
+    "chat": chat,
     "history": history,
     "memory": memory,
+    "scanner": scanner,
 }
 
 

@@ -16,6 +16,8 @@ from uuid import uuid4
 
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.log_lines import log_lines
+from maestro.bootstrap.logs import configure_logs
 from maestro.bootstrap.models import Models, account_of, build_models
 from maestro.bootstrap.scope import Scope
 from maestro.bootstrap.storage import open_store
@@ -45,7 +47,7 @@ async def measure(settings: Settings, store: Store, rounds: int, calls: int) -> 
     live = LiveSettings.unchanging(settings)
     models = await asyncio.to_thread(build_models, live, {}, store)
     watch = StopWatch(store, lambda: settings.jobs.stop_poll_seconds)
-    whole = build_chain(models, store, Scope.begin(live), watch).complete
+    whole = build_chain(models, store, Scope.built(live), watch).complete
     history = await asyncio.to_thread(talk, store)
     # Imports the library, and has the accounts looked up, without which the transport knows none.
     await whole((await asyncio.to_thread(requests_of, store, history, 1))[0])
@@ -141,6 +143,8 @@ def request_of(job_id: str, history: Sequence[PromptMessage]) -> LLMRequest:
     question = PromptMessage(role=Role.USER, content=f"And what about {job_id}?")
     return LLMRequest(
         key=CallKey(job_id=job_id, number=1),
+        agent="bench",
+        role="assistant",
         platform=ADDRESS.platform,
         messages=(system, *history, question),
         max_output_tokens=MAX_TOKENS,
@@ -150,6 +154,8 @@ def request_of(job_id: str, history: Sequence[PromptMessage]) -> LLMRequest:
 def main(config: Path, rounds: int, calls: int) -> None:
     """Measure and tell."""
     settings = load(config, {}, {}).settings
+    logs, live = settings.logs, LiveSettings.unchanging(settings)
+    configure_logs(logs.level, logs.format, log_lines(live, logs.format))
     settings.data_dir.mkdir()
     store = open_store(settings)
     try:

@@ -20,17 +20,29 @@ BACKLOG = 512
 
 
 class Server(uvicorn.Server):
-    """A uvicorn that leaves signals to the process it is part of, and says when it serves."""
+    """A uvicorn that leaves signals to the process it is part of, and says when it serves and when it ends."""
 
-    def __init__(self, config: uvicorn.Config, serving: Callable[[], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        serving: Callable[[], Awaitable[None]] | None = None,
+        closing: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``closing`` is called before requests that are being answered are given their last moments."""
         super().__init__(config)
         self._serving = serving
+        self._closing = closing
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, then tell."""
         await super().startup(sockets)
         if self._serving is not None:
             await self._serving()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell, then end."""
+        self._closing()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -41,7 +41,7 @@ class ChatQuery(Value):
 
 @router.post("")
 def post(parts: Parts, new: NewPost) -> PostedView:
-    """Post as @human; 400 for an empty text, and for one that the scanner may not let through."""
+    """Post as @human; 400 for an empty text."""
     posted = chat_of(parts).service.post(HUMAN, new.text)
     return PostedView(id=posted.id, success=posted.success)
 

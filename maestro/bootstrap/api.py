@@ -32,7 +32,7 @@ class Api(SeparateProcess):
         working = workers_elsewhere(engine, self.settings.temporal.task_queue)
         vitals = Vitals(EngineHealth(store, engine, working), metrics)
         demo = await asyncio.to_thread(_has_no_account, store)
-        scope = Scope.begin(self.live, metrics.scan_failed)
+        scope = Scope.built(self.live, metrics.scan_failed)
         chat = build_chat(self.live, store, scope.scanner)
         parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = ApiServer(self.settings, parts)

@@ -39,10 +39,14 @@ class ApiServer:
     async def run(self) -> None:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
         sockets = await asyncio.to_thread(listen, self._place)
-        await serve_until_cancelled(Server(config(build_app(self._parts)), self._announce), sockets)
+        await serve_until_cancelled(Server(config(build_app(self._parts)), self._announce, self._close), sockets)
 
     async def _announce(self) -> None:
         self._serving.set()
+
+    def _close(self) -> None:
+        if self._parts.outside is not None:
+            self._parts.outside.close()
 
 
 def api_parts(

@@ -77,7 +77,7 @@ def flow_parts(
     hub = ConnectorHub()
     return FlowParts(
         store=store,
-        scope=Scope.begin(live, scan_failed),
+        scope=Scope.built(live, scan_failed),
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),

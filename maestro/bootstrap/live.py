@@ -35,7 +35,7 @@ class LiveSettings:
         self.version = 0
         self._overlaid = Overlaid(loaded.settings, {}, {})
         self._looking = Lock()
-        self._told: Callable[[Settings], None] = lambda _: None
+        self._tell: Callable[[Settings], None] | None = None
 
     @classmethod
     def unchanging(cls, settings: Settings) -> "LiveSettings":
@@ -76,14 +76,16 @@ class LiveSettings:
     def _take(self, version: int, values: Mapping[str, object]) -> None:
         overlaid = overlay(self.loaded, values)
         self.version, self._overlaid = version, overlaid
+        if self._tell is None:  # a command, which says what it was asked for and nothing else
+            return
         for key, problem in overlaid.refused.items():
             log.warning("a value that was set at run time does not count", key=key, problem=problem)
-        self._told(overlaid.settings)
+        self._tell(overlaid.settings)
 
     @contextlib.asynccontextmanager
     async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:
         """Look at once, and now and then during the block; ``tell`` is called with what holds from each change on."""
-        self._told = tell
+        self._tell = tell
         await asyncio.to_thread(self.look, store)
         watch = asyncio.create_task(self._watch(store))
         try:

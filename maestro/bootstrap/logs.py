@@ -1,6 +1,7 @@
 """Sets up the log: our own events and the libraries', in one form."""
 
 import logging
+from collections.abc import Callable
 from typing import Literal
 
 import structlog
@@ -15,8 +16,8 @@ SILENT = ("mcp", "temporalio.worker._worker")
 server that writes what is no message; the text of messages would be in it."""
 
 
-def configure_logs(level: str, style: Literal["text", "json"]) -> None:
-    """Write everything from ``level`` up to standard error."""
+def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[str], str]) -> None:
+    """Write everything from ``level`` up to standard error, each line as ``line`` returns it."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -31,6 +32,7 @@ def configure_logs(level: str, style: Literal["text", "json"]) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 *([structlog.processors.format_exc_info] if style == "json" else []),
                 renderer,
+                lambda _logger, _method, rendered: line(str(rendered)),
             ],
         )
     )

@@ -14,6 +14,7 @@ from maestro.bootstrap.chat_session import join_session
 from maestro.bootstrap.conversation_control import remove_discarded
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.log_lines import log_lines
 from maestro.bootstrap.logs import configure_logs, set_level
 from maestro.bootstrap.migration import migrate
 from maestro.bootstrap.storage import open_store, sweep
@@ -41,7 +42,8 @@ Say = Callable[[str], None]
 
 def run(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
-    configure_logs(process.live.current().logs.level, process.settings.logs.format)
+    logs = process.settings.logs
+    configure_logs(process.live.current().logs.level, logs.format, log_lines(process.live, logs.format))
     quieten()
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(process.until_stopped())

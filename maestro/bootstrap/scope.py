@@ -18,7 +18,7 @@ class Scope:
     live: LiveSettings
 
     @classmethod
-    def begin(cls, live: LiveSettings, failed: Callable[[], None] = lambda: None) -> "Scope":
+    def built(cls, live: LiveSettings, failed: Callable[[], None] = lambda: None) -> "Scope":
         """Return a scope with a scanner of its own; ``failed`` is told of each text it could not scan whole."""
         return cls(build_scanner(failed), live)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from maestro.cli.agent_options import Slug
-from maestro.cli.checked import fits
+from maestro.cli.checked import fits, row_number
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
@@ -27,9 +27,7 @@ A program that is no part of Maestro takes part as an agent when it shows a toke
 at the address of the dashboard. docs/howto/connect-an-agent-over-mcp.md shows how.
 """
 
-Number = Annotated[
-    int, typer.Argument(metavar="NUMBER", min=1, max=LARGEST, help="The number that `maestro agents token list` shows.")
-]
+Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Its number, as `maestro agents token list` shows it.")]
 
 group = Commands(HELP)
 app = Commands()
@@ -70,7 +68,8 @@ def revoke_token(
 ) -> None:
     """Revoke a token: from its next request on it opens nothing."""
     with opened(given) as at, at.store.begin() as tx:
-        revoked = TokenView.model_validate(tx.agent_tokens.revoke(tx.agents.named(slug), number, ACTOR))
+        token_id = row_number(number, "token", "NUMBER")
+        revoked = TokenView.model_validate(tx.agent_tokens.revoke(tx.agents.named(slug), token_id, ACTOR))
     write(revoked, [f"token {revoked.id} of {slug} opens nothing any more"], given.as_json)
 
 

@@ -195,7 +195,7 @@ def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit
 
 
 def _redact(at: Opened) -> Redact:
-    return Scope.begin(at.live).of(TextKind.MEMORY)()
+    return Scope.built(at.live).of(TextKind.MEMORY)()
 
 
 def _number(text: str) -> int:

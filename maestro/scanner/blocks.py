@@ -42,10 +42,12 @@ class BlockPlugin(SpanPlugin):
 
     def places(self, data: bytes) -> Iterator[Place]:
         """Return each block from its first mark to its last, or as far as it goes on."""
-        yield from self._whole(data)
-        yield from self._tails(data)
+        if b"---" in data:
+            whole = list(self._whole(data))
+            yield from whole
+            yield from self._tails(data, [end for _, end in whole])
         over = 0
-        for match in self._putty.finditer(data):
+        for match in self._putty.finditer(data) if b"PuTTY" in data else ():
             if match.start() >= over:
                 over = max(_lines_end(data, match.start(), _PUTTY_LINE), match.end())
                 yield match.start(), over
@@ -60,10 +62,13 @@ class BlockPlugin(SpanPlugin):
                     yield match.start(), end
                     over = end
 
-    def _tails(self, data: bytes) -> Iterator[Place]:
-        """Return the ends of blocks with the lines of a key before them; whole blocks are in it once more."""
+    def _tails(self, data: bytes, ends: list[int]) -> Iterator[Place]:
+        """Return the ends of blocks whose beginning is not there, with the lines of a key before them."""
         over = 0
         for match in self._end.finditer(data):
+            if match.end() in ends:
+                over = match.end()
+                continue
             start = _first_line(data, match.start(), over)
             if start < match.start():
                 yield start, match.end()

@@ -8,9 +8,8 @@ from maestro.scanner.plugin import Place, SpanPlugin
 from maestro.scanner.shapes import classes, is_hex, is_random
 from maestro.scanner.tokens import SHAM, latin_pattern
 
-_SECRET_ID = re.compile(rb"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}")
-_AMAZON = re.compile(rb"(?i)\baws|amazon|\bs3\b|\x01{10}")
-_AZURE = re.compile(rb"(?i)azure|account|storage|cosmos|windows\.net|service ?bus|event ?hub")
+_AMAZON = rb"\baws|amazon|\bs3\b|\x01{10}|a[ksbc][ic]a[a-z0-9]{16}"
+_AZURE = rb"azure|account|storage|cosmos|windows\.net|service ?bus|event ?hub"
 _BASE64 = re.compile(rb"[A-Za-z0-9+/\-]")
 _ALNUM = re.compile(rb"[A-Za-z0-9]")
 
@@ -48,13 +47,16 @@ _FORMS = (
     # Azure: secrets of applications, and keys with the mark of their service in them
     Form(b"Q~", rb"[A-Za-z0-9_~.\-]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}", rb"A-Za-z0-9_~", _always),
     Form(
-        b"",
-        rb"[A-Za-z0-9+/]{33,85}(?:AzFu|AzCa|AzSe|\+AMC|\+AST|\+ASt|\+ARm|\+ABa|ACDb|AIoT|APIM|ACR[A-D]|\+ASb|\+AEh|\+AIo|AzEG)[A-Za-z0-9+/]{5,9}={0,2}",
+        b"=",
+        rb"[A-Za-z0-9+/_\-]{30,85}(?:AzFu|AzCa|\+AMC|\+ASt|\+ARm|\+ABa|ACDb|AIoT|APIM|\+ASb|\+AEh|\+AIo|AzEG)"
+        rb"[A-Za-z0-9+/_\-]{5,9}={1,2}",
         rb"A-Za-z0-9+/",
         _mixed,
     ),
+    Form(b"A", rb"[A-Za-z0-9+/]{42}(?:AzSe|\+ACR)[A-D][A-Za-z0-9+/]{5}", rb"A-Za-z0-9+/", _mixed),
     Form(b"JQQJ99", rb"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{8,}AZDO[A-Za-z0-9]{4}", rb"A-Za-z0-9", _always),
     Form(b"JQQJ9", rb"[A-Za-z0-9]{30,60}JQQJ9[A-Za-z0-9]{10,30}", rb"A-Za-z0-9", _always),
+    Form(b"kubeadm", rb"[a-z0-9]{6}\.[a-z0-9]{16}", rb"A-Za-z0-9", _always),
     # Mailchimp, Firebase messaging, Terraform, kubeadm, 1Password, New Relic, Salesforce, Twitter, Asana
     Form(b"-us", rb"[0-9a-f]{32}-us[0-9]{1,2}", rb"A-Za-z0-9", _always),
     Form(b"AAAA", rb"AAAA[A-Za-z0-9_\-]{7}:[A-Za-z0-9_\-]{100,}", rb"A-Za-z0-9_\-", _always),
@@ -111,6 +113,8 @@ class FormPlugin(SpanPlugin):
             for form in _FORMS
         ]
         self._halves = latin_pattern(rb"[A-Za-z0-9/+]{40}")
+        self._amazon = latin_pattern(_AMAZON, any_case=True)
+        self._azure = latin_pattern(_AZURE, any_case=True)
         self._accounts = latin_pattern(rb"[A-Za-z0-9+/]{86}==")
 
     def places(self, data: bytes) -> Iterator[Place]:
@@ -119,9 +123,9 @@ class FormPlugin(SpanPlugin):
             for match in pattern.finditer(data) if clue in data else ():
                 if _alone(data, match.span(), beside) and holds(match[0]):
                     yield match.span()
-        if _SECRET_ID.search(data) or _AMAZON.search(data):
+        if self._amazon.search(data):
             yield from self._of_amazon(data)
-        if _AZURE.search(data):
+        if self._azure.search(data):
             for match in self._accounts.finditer(data):
                 if _alone(data, match.span(), _BASE64) and _mixed(match[0]):
                     yield match.span()
@@ -142,6 +146,8 @@ class FormPlugin(SpanPlugin):
 
 def _alone(data: bytes, place: Place, beside: "re.Pattern[bytes]") -> bool:
     start, end = place
+    if start and data[start - 1 : start] == b"+" and data[max(start - 2, 0) : start - 1] in b"\n":
+        return beside.match(data, end) is None  # the sign of a line that a diff adds
     if start and (beside.match(data, start - 1) or (_ALNUM.match(data, start) and _ALNUM.match(data, start - 1))):
         return False
     return beside.match(data, end) is None

@@ -11,6 +11,7 @@ from maestro.scanner.shapes import (
     has_sign,
     is_harmless,
     is_hex,
+    is_mixed,
     is_placeholder,
     is_random,
     is_uuid,
@@ -26,6 +27,7 @@ _PROGRAM = re.compile(
     rb"=>|\}\)|\)\{|\);|&&|\|\||\(\)|\]\.|\)\.|\)\]|\?[\"']|[\"'][+:]|\+[\"']|^[A-Za-z_][A-Za-z0-9_]{0,40}=[\"'\[A-Za-z]"
 )
 _STRUCTURE = re.compile(rb"\.|->|::|[(\[{<]")
+_CONSTANT = re.compile(rb"[A-Z]{2,}(?:_[A-Z]{2,})+")
 _WORDS = re.compile(rb"[A-Za-z]{2,12}(?:[ \-_.][A-Za-z]{2,12}){2,23}")
 _APP_PASSWORD = re.compile(rb"[a-z]{4} [a-z]{4} [a-z]{4} [a-z]{4}")
 _INTERPOLATED = re.compile(rb"\$\{[^}]*\}|\{\{.*\}\}|\$\([^)]*\)|%\([a-z_]+\)s|#\{[^}]*\}|\{[a-z_.]*\}")
@@ -43,17 +45,30 @@ _STOP_WORDS = _words(
 )
 
 
+_LONGEST_PHRASE = 256
+_LEAST = {Kind.PASSWORD: 4, Kind.PHRASE: 4, Kind.SECRET: 8, Kind.MAYBE: 16}
+_LEAST_SAID = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16}
+"""Bytes of the shortest value that may be a secret: assigned, and given in a sentence."""
+
+
 def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
     """Judge a value that is assigned; ``literal``: it is quoted or of an .env file, so no code."""
     value = found.value[:LOOKED_AT]
+    if len(value) < _LEAST[kind]:
+        return False
     if b" " in value or kind is Kind.PHRASE:
-        return (kind is not Kind.MAYBE and is_phrase(value, kind)) or (
+        return (kind is not Kind.MAYBE and is_phrase(found.value[:_LONGEST_PHRASE], kind)) or (
             kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, found, literal=literal)
         )
-    if is_placeholder(value) or is_harmless(value) or _is_template(value) or (not found.quoted and is_code(value)):
+    if (
+        is_placeholder(value)
+        or is_harmless(value)
+        or _is_template(value)
+        or (not found.quoted and is_code(value, literal=literal))
+    ):
         return False
     if kind is Kind.PASSWORD:
-        return _is_password(value, literal=literal)
+        return _is_password(value, literal=literal, quoted=found.quoted)
     if kind is Kind.SECRET:
         return _is_key(value, literal=literal)
     return len(value) >= 16 and (is_random(value) or is_hex(value)) and not is_uuid(value)
@@ -62,47 +77,61 @@ def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
 def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool) -> bool:
     """Judge a value that a sentence gives; ``said`` means that a word such as "is" or a sign stands before it."""
     value = found.value[:LOOKED_AT]
+    if len(value) < _LEAST_SAID[kind] or kind is Kind.MAYBE:
+        return False
     if b" " in value:
-        return found.quoted and said and is_phrase(value, kind)
-    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value) or kind is Kind.MAYBE:
+        return found.quoted and said and is_phrase(found.value[:_LONGEST_PHRASE], kind)
+    if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value):
         return False
+    if kind is Kind.SECRET:
+        return _is_key_said(value, words, said=said)
+    return _is_password_said(value, said=said, quoted=found.quoted)
+
+
+def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
     size, mix = len(value), classes(value)
-    if kind in (Kind.PASSWORD, Kind.PHRASE):
-        if found.quoted and size >= 5 and mix >= 2 and has_digit(value):
-            return True
-        if size < 6 or _is_name(value):
-            return False
-        return (
-            (mix >= 2 and (has_digit(value) or has_sign(value)))
-            if said
-            else (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
-        )
-    if size < 12 or not is_random(value):
+    if quoted and mix >= 2 and has_digit(value):
+        return True
+    if size < 6 or _is_name(value):
         return False
+    if said:
+        return value.isdigit() or (mix >= 2 and (has_digit(value) or has_sign(value))) or is_mixed(value)
+    return (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
+
+
+def _is_key_said(value: bytes, words: list[str], *, said: bool) -> bool:
+    if not is_random(value):
+        return False
+    size = len(value)
     if is_uuid(value) or is_hex(value):
         return (said or is_unmistakable(words)) and size >= 20
-    return mix >= 3 or size >= 20 or (said and size >= 16)
+    return classes(value) >= 3 or size >= 20 or (said and size >= 16)
 
 
-def is_code(value: bytes) -> bool:
+def is_code(value: bytes, *, literal: bool = False) -> bool:
     """Say whether an unquoted value is an expression: a name, a path of names, a call."""
     if _CODE.fullmatch(value) is None:
         return _PROGRAM.search(value) is not None
     if _STRUCTURE.search(value) is None:
-        return not has_digit(value) and worded(value) > 0.4
+        return not has_digit(value) and worded(value) > 0.6 and (not literal or not value.isalnum())
     return worded(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or worded(value) > 0.6
 
 
 def is_phrase(value: bytes, kind: Kind) -> bool:
     """Say whether words in a row are a pass phrase, the words of a wallet, or an application password of a mailbox."""
     if _APP_PASSWORD.fullmatch(value):
-        return True
+        return kind is Kind.PASSWORD and sum(word not in _STOP_WORDS for word in value.split()) == 4
     if _WORDS.fullmatch(value) is None:
         return False
     words = re.split(rb"[ \-_.]", value.lower())
     if any(word in _STOP_WORDS for word in words):
         return False
-    return len(words) >= (3 if kind is Kind.PHRASE else 4) and value == value.lower() and len(words) == len(set(words))
+    return (
+        len(words) >= (3 if kind is Kind.PHRASE else 4)
+        and kind is not Kind.SECRET
+        and value == value.lower()
+        and len(words) == len(set(words))
+    )
 
 
 def _is_template(value: bytes) -> bool:
@@ -111,10 +140,12 @@ def _is_template(value: bytes) -> bool:
 
 def _is_name(value: bytes) -> bool:
     """Say whether it is itself the name of a secret, as in ``getenv("DB_PASSWORD")``, or of a way to make one."""
+    if _CONSTANT.fullmatch(value):
+        return True
     return not has_sign(value) and kind_of(words_of(value)) is not None and worded(value) > 0.7
 
 
-def _is_password(value: bytes, *, literal: bool) -> bool:
+def _is_password(value: bytes, *, literal: bool, quoted: bool) -> bool:
     size = len(value)
     if size < 4 or (_is_name(value) and (not has_digit(value) or not literal)):
         return False
@@ -122,9 +153,9 @@ def _is_password(value: bytes, *, literal: bool) -> bool:
         return has_letter(value) or size >= 5
     if has_sign(value):
         return True
-    if is_random(value):
+    if is_random(value) or is_mixed(value):
         return True
-    return literal and size >= 6 and value.isalpha() and value not in (value.upper(), value.title())
+    return literal and size >= 6 and value.isalpha() and value not in (value.upper(), value.title()) and not quoted
 
 
 def _is_key(value: bytes, *, literal: bool) -> bool:
@@ -135,4 +166,4 @@ def _is_key(value: bytes, *, literal: bool) -> bool:
         return True
     if has_sign(value.rstrip(b"=")) and has_digit(value):
         return not _is_name(value)
-    return literal and has_digit(value) and worded(value) < 0.75 and not _is_name(value)
+    return literal and (has_digit(value) or size >= 12) and worded(value) < 0.7 and not _is_name(value)

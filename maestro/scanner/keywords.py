@@ -80,7 +80,7 @@ _NO_TOKEN = _words(
     design special sep cls max min num total input output prompt completion count per separator word css theme
     color stop contract nft erc20 address mint current previous prev first last expected unexpected invalid
     illegal missing reserved punctuation identifier keyword comment whitespace string number operator fcm-topic
-    shift parse parser reward utility change lock governance liquidity swap pagination paging offset cursor
+    shift parse parser reward utility idempotency change lock governance liquidity swap pagination paging offset cursor
     scroll concurrency fencing eof newline nonce-name batch one two hundred thousand million k sub ngram
     """
 )

@@ -1,7 +1,7 @@
 """Our own rules at work on one text, in this process: linear in its length, and stopped at a deadline."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from maestro.domain.scanning import Span, apart
 from maestro.scanner.addresses import AddressPlugin
@@ -13,7 +13,8 @@ from maestro.scanner.headers import HeaderPlugin
 from maestro.scanner.plugin import Place, SpanPlugin
 from maestro.scanner.providers import BUILDERS
 from maestro.scanner.services import SERVICES
-from maestro.scanner.tokens import TokenPlugin
+from maestro.scanner.tables import TablePlugin
+from maestro.scanner.tokens import TokenPlugin, table
 
 WINDOW = 16_384
 """Characters that are looked at together: what a rule does over and over costs no more in a long text."""
@@ -34,20 +35,22 @@ class OutOfTime(Exception):
 class Rules:
     """Every rule of ours; built once, asked by any number of threads, with nothing that changes between two texts."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Prepare the patterns, which takes some milliseconds."""
+        self._clock = clock
         self._folder = Folder()
-        self._plugins: tuple[SpanPlugin, ...] = (
-            TokenPlugin((*BUILDERS, *SERVICES)),
+        self.plugins: tuple[SpanPlugin, ...] = (
+            TokenPlugin(table(BUILDERS + SERVICES)),
             FormPlugin(),
             BlockPlugin(),
             AddressPlugin(),
             HeaderPlugin(),
             AssignmentPlugin(),
+            TablePlugin(),
         )
 
     def spans(self, text: str, deadline: float) -> tuple[Span, ...]:
-        """Return where secrets are; raises OutOfTime when the monotonic clock passes the deadline."""
+        """Return where secrets are; raises OutOfTime when the clock passes the deadline."""
         found: list[Span] = []
         for start in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
             for span in self._in_window(text[start : start + WINDOW], deadline, found):
@@ -64,8 +67,8 @@ class Rules:
         data = reading.data
         for _ in range(_ROUNDS):
             places: list[Place] = []
-            for plugin in self._plugins:
-                if time.monotonic() > deadline:
+            for plugin in self.plugins:
+                if self._clock() > deadline:
                     raise OutOfTime(apart(before))
                 places += [place for place in plugin.places(data) if place[0] < place[1]]
             if not places:

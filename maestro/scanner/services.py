@@ -1,7 +1,5 @@
 """The tokens that services and makers of language models are publicly known to give out: how each looks."""
 
-from maestro.scanner.tokens import table
-
 _SERVICES = """
 mst_ [A-Za-z0-9_\\-]{30,}
 xoxb- [A-Za-z0-9\\-]{20,}
@@ -12,7 +10,7 @@ xoxs- [A-Za-z0-9\\-]{20,}
 xoxo- [A-Za-z0-9\\-]{20,}
 xoxc- [A-Za-z0-9\\-]{20,}
 xoxd- [A-Za-z0-9%/+=\\-]{20,}
-xoxe- [A-Za-z0-9\\-]{20,}
+xoxe- [A-Za-z0-9%/+=\\-]{20,}
 xoxe. xox[bp]-[A-Za-z0-9\\-]{20,}
 xapp- [A-Za-z0-9\\-]{20,}
 xwfp- [A-Za-z0-9\\-]{20,}
@@ -144,4 +142,5 @@ as- [A-Za-z0-9]{22} whole digits
 rpa_ [A-Z0-9]{30,}[a-z0-9]*
 """
 
-SERVICES = (*table(_SERVICES), *table(_MODELS))
+SERVICES = _SERVICES + _MODELS
+"""One kind a line, see ``maestro.scanner.tokens.table``."""

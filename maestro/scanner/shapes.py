@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from string import ascii_lowercase
 
-LOOKED_AT = 256
+LOOKED_AT = 80
 """Bytes of a value that are judged: a secret shows what it is long before."""
 
 _LETTERS = re.compile(rb"[A-Za-z]+")
@@ -31,12 +31,14 @@ _DIGIT = re.compile(rb"[0-9]")
 _SIGN = re.compile(rb"[!@#$%^&*+=?~|\\]")
 _TURN = re.compile(rb"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SEPARATOR = re.compile(rb"[_\-. :/]")
+_CASE_TURN = re.compile(rb"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
 _UUID = re.compile(rb"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?")
 _HEX = re.compile(rb"(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 
 _PLACEHOLDER = re.compile(
     rb"(?i)[x*.\-_#?\xff\x01\x20]*|[$%&!]?[{(<\[%].*|\$[A-Za-z_][A-Za-z_0-9]*|%[A-Z_]+%|%[sdr]|@[A-Z_]+@"
-    rb"|.*(?:example|placeholder|redacted|xxxx|\*\*\*\*|\.\.\.|changeme|change[_-]me|insert[_-]|dummy|<[a-z_ -]+>).*"
+    rb"|.*(?:example|placeholder|redacted|xxxx|\*\*\*\*|changeme|change[_-]me|insert[_-]|dummy|your[_-]|<[a-z_ -]+>).*"
+    rb"|.{0,12}\.\.\..{0,6}|&#?\w+;.*"
     rb"|(?:your|my|the|some|enter|new|old|a)?[_-]?"
     rb"(?:strong|real|own|secure|super|actual|db|database|user|admin|client|api|app|access|auth|secret|private|bearer)?"
     rb"[_-]?(?:pass(?:word|wd|phrase)?|pwd|secret|token|(?:api|access|secret|private)?[_-]?key|credentials?)"
@@ -122,6 +124,14 @@ def _is_word(part: bytes) -> bool:
         return False
     strange = sum(pair not in _PAIRS for pair in pairwise(small))
     return strange <= size // 7
+
+
+def is_mixed(value: bytes) -> bool:
+    """Say whether it is letters of both cases in no order that words or names have."""
+    if len(value) < 8 or not _LOWER.search(value) or not _UPPER.search(value):
+        return False
+    words = worded(value)
+    return words < 0.6 or (words < 0.8 and len(_CASE_TURN.findall(value)) >= len(value) / 3)
 
 
 def is_random(value: bytes) -> bool:

@@ -11,9 +11,7 @@ from maestro.scanner.shapes import LOOKED_AT, has_digit, is_random
 
 _WORD = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
-SHAM = re.compile(
-    rb"(?i)x{5}|example|placeholder|your[_-]|\.\.\.|(?:test|fake|dummy|sample)[_-]?(?:key|token)|redacted"
-)
+SHAM = re.compile(rb"(?i)x{5}|example|placeholder|your[_-]|(?:test|fake|dummy|sample)[_-]?(?:key|token)|redacted")
 _LONGEST = 2048
 """Bytes that are read of a token before it is judged, so that a text of prefixes alone costs no more than others."""
 _FEW = 6

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-LONGEST = 4096
-"""Bytes of the longest value; what is longer is a file, and a rule for it knows its beginning."""
+LONGEST = 256
+"""Bytes of a value without quotes that are read before it is judged; ``whole`` adds the rest of a secret."""
 
 _LEAD = re.compile(
     rb"[ \t]{0,16}(?:(?:!!?[A-Za-z]{1,12}|&[A-Za-z]{1,16})[ \t]{1,4})?(?:[|>][+\-]?[0-9]?[ \t]{0,4}\r?\n[ \t]{0,32})?"
@@ -14,12 +14,14 @@ _WRAPPED = re.compile(rb"(?:(?:new|await)[ \t])?(?:[A-Za-z_][A-Za-z0-9_.:$!]{0,4
 _QUOTE = re.compile(rb"(?:[bBrRuUfF@$]{1,2}(?=[\"']))?(\"\"\"|'''|```[a-z]{0,12}\s|[\"'`])")
 _RUN = re.compile(rb"[^\s`\x01]{1,%d}" % LONGEST)
 _CUT = re.compile(
-    rb"[\"'](?=[,;)\]}:\s]|$)|[,;](?=\s|[\"'{}]|[A-Za-z_][A-Za-z0-9_.\- ]{0,30}[=:])"
+    rb"\\{0,2}[\"'](?=[,;)\]}:\s\\]|$)|[,;](?=\s|[\"'{}]|[A-Za-z_][A-Za-z0-9_.\- ]{0,30}[=:])"
     rb"|&(?=[A-Za-z_][A-Za-z0-9_.\-]{0,30}=)"
-    rb"|&(?:amp|quot|lt|gt);|<(?=[/A-Za-z!])|\\[nrt](?=[A-Z_]{3,}=|\\|$)|\*\*(?=[\s.,;:]|$)|[|](?=$)"
+    rb"|&(?:amp|quot|lt|gt);|<(?=[/A-Za-z!])|\\[nrt](?=[A-Z_]{3,}=|\\|$)|[|](?=$)"
 )
+_LONGEST_QUOTED = 4096
+_REST = re.compile(rb"[^\s\"'`<>,;\x01]*")
 _CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
-_SENTENCE_ENDS = b".,;:*"
+_SENTENCE_ENDS = b".,;:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,8 @@ class Found:
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
     """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
-    at = _end(_LEAD, data, at)
-    at = _end(_WRAPPED, data, at)
+    at = _end(_WRAPPED, data, _end(_LEAD, data, at))
+    bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
     if quote is not None:
         return _quoted(data, quote[1], quote.end())
@@ -51,7 +53,14 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
     if not whole_line:
         cut = _CUT.search(data, at, end)
         end = _without_punctuation(data, at, cut.start() if cut else end)
+        end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
     return Found(at, end, False, data) if end > at else None
+
+
+def whole(found: Found) -> tuple[int, int]:
+    """Return the place of a value with all that belongs to it, however long it is."""
+    long = not found.quoted and found.end - found.start >= LONGEST
+    return found.start, _end(_REST, found.data, found.end) if long else found.end
 
 
 def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
@@ -63,7 +72,7 @@ def _quoted(data: bytes, quote: bytes, start: int) -> Found | None:
     """Return what is between quotes; where the closing one is missing, what has no blank in it."""
     mark = quote[:3] if len(quote) > 1 else quote
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
-    limit = min(start + LONGEST, len(data), line if line >= 0 else len(data))
+    limit = min(start + _LONGEST_QUOTED, len(data), line if line >= 0 else len(data))
     end = data.find(mark, start, limit + len(mark))
     while end > 0 and data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
         end = data.find(mark, end + 1, limit + len(mark))

@@ -1,11 +1,23 @@
 """The settings of the #maestro chat and of the scanner for secrets."""
 
-from typing import Literal
+import re
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from maestro.domain.words import OptionalIdentifier
 from maestro.settings.section import LIVE, Section
+
+
+def _compiled(pattern: str) -> str:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        raise ValueError("expected a regular expression as Python reads it; this one it does not") from None
+    return pattern
+
+
+Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_compiled)]
 
 
 class ChatLimits(Section):
@@ -31,10 +43,11 @@ class ScannerSettings(Section):
     )
     fail_mode: Literal["open", "closed"] = Field(
         default="open",
-        description="what becomes of a text that could not be scanned: `open` keeps it as it is, `closed` refuses it",
+        description="what becomes of a text that could not be scanned: `open` keeps it, `closed` keeps `[redacted]` "
+        "in its place",
         json_schema_extra=LIVE,
     )
-    patterns: tuple[str, ...] = Field(
+    patterns: tuple[Pattern, ...] = Field(
         default=(),
         max_length=100,
         description="your own regular expressions for what must not be kept",

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from maestro.settings.keys import KEYS, Location
+from maestro.settings.keys import KEYS, LEAVES, Location
 from maestro.settings.loading import Loaded, validated
 from maestro.settings.model import Settings
 from maestro.settings.problems import translate, unknown_key
@@ -44,7 +44,9 @@ def overlay(loaded: Loaded, values: Values) -> Overlaid:
 
 def not_settable(path: str, loaded: Loaded) -> str | None:
     """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
-    key = KEYS.get(path)
+    key, below = KEYS.get(path), next((key for key in LEAVES if key.path.startswith(f"{path}.")), None)
+    if key is None and below is not None:
+        return f"{path}: it is a section; name a key in it, such as {below.path}"
     if key is None or "[]" in path:
         return f"{path}: {unknown_key(tuple(path.split('.')))}"
     file = loaded.file or DEFAULT_FILE

@@ -10,22 +10,23 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Post, Unread, author_problem
 from maestro.domain.errors import Forbidden
-from maestro.store.chat_sessions import CURRENT, ChatSessions
+from maestro.store.chat_sessions import ChatSessions
 
 
 class Chat(ChatSessions):
     """Posts and cursors."""
 
+    _HERE = ChatMessage.session_id == ChatSessions._CURRENT.scalar_subquery()
     _AGENT = select(Agent).where(Agent.slug == bindparam("slug"))
     _POST = insert(ChatMessage)
     _POSTS = (
         select(ChatMessage.id, ChatMessage.ts, ChatMessage.author, ChatMessage.text)
-        .where(ChatMessage.session_id == CURRENT.scalar_subquery())
+        .where(_HERE)
         .order_by(col(ChatMessage.id))
     )
     _UNREAD = _POSTS.where(col(ChatMessage.id) > bindparam("after"))
     _LAST = _POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most"))
-    _NEWEST = select(func.max(ChatMessage.id)).where(ChatMessage.session_id == CURRENT.scalar_subquery())
+    _NEWEST = select(func.max(ChatMessage.id)).where(_HERE)
     _CURSOR = select(ChatCursor.last_id, ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent"))
     _MOVE = insert(ChatCursor)
     _READ = _MOVE.on_conflict_do_update(

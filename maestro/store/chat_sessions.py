@@ -9,22 +9,21 @@ from sqlmodel import col, select, update
 from maestro.domain.chat.session import ChatSession
 from maestro.store.repository import Repository
 
-OPEN = col(ChatSession.ended_at).is_(None)
-CURRENT = select(ChatSession.id).where(OPEN)
-
 
 class ChatSessions(Repository):
-    """Opens and ends sessions; at most one is open, which an index of the table sees to as well."""
+    """Opens and ends sessions; at most one is open, because who changes that has the database to itself."""
 
+    _IS_OPEN = col(ChatSession.ended_at).is_(None)
+    _CURRENT = select(ChatSession.id).where(_IS_OPEN)
     _OPENED = insert(ChatSession)
     _OPEN = _OPENED.on_conflict_do_update(index_elements=["id"], set_={"ended_at": None})
     _END_OTHERS = (
-        update(ChatSession).where(OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
+        update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
     )
 
     def current(self) -> str | None:
         """Return the id of the open session, None when there is none."""
-        found: str | None = self._run(CURRENT).scalar()
+        found: str | None = self._run(self._CURRENT).scalar()
         return found
 
     def join(self, pinned: str = "") -> str:

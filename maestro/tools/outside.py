@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from maestro.chat import ChatService
@@ -48,7 +49,12 @@ class OutsideTools:
 
     def __init__(self, store: Store, chat: ChatService | None, rules: Callable[[], OutsideRules]) -> None:
         self.chat = chat is not None
-        self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), _Asking(store, rules).tool)}
+        self._asking = _Asking(store, rules)
+        self._tools = {tool.name: tool for tool in (*(_chat_tools(chat) if chat else ()), self._asking.tool)}
+
+    def close(self) -> None:
+        """Let nobody wait for an answer any longer: the process ends, and agents ask another one again."""
+        self._asking.closing.set()
 
     def of(self, agent: Agent) -> Sequence[OutsideTool]:
         """Return the tools of an agent, always in the same order."""
@@ -115,6 +121,7 @@ class _Asking:
     )
 
     def __init__(self, store: Store, rules: Callable[[], OutsideRules]) -> None:
+        self.closing = asyncio.Event()
         self._store = store
         self._rules = rules
         self._form = AskQuestion()
@@ -130,8 +137,10 @@ class _Asking:
         rules, now = self._rules(), asyncio.get_running_loop().time
         asked = await asyncio.to_thread(self._put, agent, self._form.question(arguments), rules)
         until = now() + rules.patience.total_seconds()
-        while asked.status is QuestionStatus.OPEN and (left := until - now()) > 0:
-            await asyncio.sleep(min(LOOK_SECONDS, left))
+        while asked.status is QuestionStatus.OPEN and (left := until - now()) > 0 and not self.closing.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(LOOK_SECONDS, left)):
+                    await self.closing.wait()
             asked = await asyncio.to_thread(self._look, asked.question_id)
         answer = {"answer": asked.answer} if asked.status is QuestionStatus.ANSWERED else {}
         return {"questionId": asked.question_id, "status": str(asked.status), **answer}

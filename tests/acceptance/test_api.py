@@ -12,11 +12,13 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from api.parts import AgentChat
 from connectors.base import Role
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client
 from tests.support.job_rows import SECRET_ANSWER, JobRows
+from tests.support.outside import chat_of
 
 Json = dict[str, Any]
 
@@ -298,8 +300,9 @@ async def test_a_ticket_lets_the_operator_in_once_for_a_minute(rows: JobRows, ht
 # The description
 
 
-async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
-    described: Json = (await http.get("/api/openapi.json")).json()
+async def test_the_description_is_complete(rows: JobRows) -> None:
+    async with client(app_of(rows, chat=AgentChat(chat_of(rows.store))), auth=BASIC) as http:
+        described: Json = (await http.get("/api/openapi.json")).json()
     assert described["openapi"].startswith("3.1")
     assert set(described["paths"]) == {
         "/api/accounts",
@@ -341,11 +344,13 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
         "/api/questions",
         "/api/questions/{question_id}",
         "/api/questions/{question_id}/answer",
+        "/api/settings",
         "/api/skills",
         "/api/skills/{slug}",
         "/api/usage",
         "/api/web/tickets",
         "/healthz",
+        "/mcp",
         "/metrics",
         "/readyz",
     }
@@ -355,7 +360,7 @@ async def test_the_description_is_complete(http: httpx.AsyncClient) -> None:
             assert "default" in operation["responses"], path
             assert "422" not in operation["responses"], path
             assert bool(operation.get("security")) is (path != "/healthz"), path
-    assert set(described["components"]["securitySchemes"]) == {"password", "login"}
+    assert set(described["components"]["securitySchemes"]) == {"password", "login", "token"}
     names = {parameter["name"] for parameter in described["paths"]["/api/jobs"]["get"]["parameters"]}
     assert names == {"status", "kind", "agent", "platform", "error", "q", "limit", "cursor"}
 

@@ -140,9 +140,9 @@ async def test_an_architect_asks_but_takes_no_part(maestro: Maestro) -> None:
 
 async def test_an_agent_of_ours_posts_and_reads_by_the_same_chat_whatever_tools_it_lists(maestro: Maestro) -> None:
     llm = maestro.instance.llm
-    calls = (("chat_post", '{"text": "said from inside"}'), ("chat_get_new", "{}"))
-    llm.script("tell the others", calls=calls, rounds=0)
-    llm.script("tell the others", reply="told", rounds=1)
+    llm.script("tell the others", calls=(("chat_post", '{"text": "said from inside"}'),), rounds=0)
+    llm.script("tell the others", calls=(("chat_get_new", "{}"),), rounds=1)
+    llm.script("tell the others", reply="told", rounds=2)
     own, other = await maestro.token("coder-2"), await maestro.token("coder-1")
     async with mcp_agent(maestro.home, other) as outside, mcp_agent(maestro.home, own) as itself:
         for agent in (outside, itself, itself):  # who was told everything is told nothing before the question
@@ -150,11 +150,21 @@ async def test_an_agent_of_ours_posts_and_reads_by_the_same_chat_whatever_tools_
         async with maestro.instance.client("inside") as person:
             assert await person.ask("tell the others") == "told"
         assert await outside.news() == [("@coder-2", "said from inside")]
-    first, last = llm.matching("tell the others")
+    first, *_, last = llm.matching("tell the others")
     assert first.tools == ["chat_get_new", "chat_post"]
     results = dict(last.results)
-    assert json.loads(results["chat_post"])["success"] is True
-    assert json.loads(results["chat_get_new"])["messages"][-1]["text"] == "said from inside"
+    posted = json.loads(results["chat_post"])
+    assert posted["success"] is True
+    # It was told of everything up to its own post with the second call.
+    assert json.loads(results["chat_get_new"]) == {"messages": [], "newPointer": posted["id"]}
+
+
+async def test_an_agent_that_posts_its_own_token_has_not_given_it_away(maestro: Maestro) -> None:
+    token = await maestro.token("coder-1")
+    async with mcp_agent(maestro.home, token) as agent:
+        posted = await agent.call("chat.post", text=f"I connect with {token} and it works")
+    (row,) = maestro.instance.query("SELECT text FROM chat WHERE id = ?", posted["id"])
+    assert row["text"] == "I connect with [redacted] and it works (Note: content redacted by scanner)"
 
 
 # Questions

@@ -3,14 +3,18 @@
 import asyncio
 import contextlib
 import json
+import random
 import signal
+import string
 from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
 from pathlib import Path
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from maestro.domain.scanning import REDACTED
 from temporal.client import Endpoint, connect
 from tests.support.command import maestro as run
 from tests.support.evidence import Evidence, Row
@@ -85,6 +89,22 @@ async def test_a_message_is_answered_and_each_step_is_done_on_its_queue(maestro:
     async with web_client(maestro.web_port, channelId="queues") as client:
         assert await ask(client, "hello") == "answer to: hello"
     await assert_on_its_queue(maestro, await job_in(maestro, "queues", "completed"))
+
+
+async def test_what_is_set_through_the_api_counts_in_worker_and_connector_without_a_restart(
+    maestro: Separate, llm: LLMServer, api: httpx.AsyncClient
+) -> None:
+    secret = f"ghp_{''.join(random.Random(6).choices(string.ascii_letters, k=36))}"
+    llm.script("tell me the key", reply=f"It is {secret}.")
+    scope = "chat.scanner.scope"
+    assert (await api.patch("/api/settings", json={scope: ["prompts", "outgoing"]})).status_code == HTTPStatus.OK
+    async with web_client(maestro.web_port, channelId="settings") as client, asyncio.timeout(PATIENCE):
+        answer, told = "", secret
+        while secret in answer + told:  # the connector redacts the answer, the worker what the model is told
+            answer = await ask(client, f"tell me the key {secret}")
+            told = llm.matching("tell me the key")[-1].texts[-1]
+    assert answer == f"It is {REDACTED}."
+    await api.patch("/api/settings", json={scope: None})
 
 
 async def test_so_is_each_step_of_a_task_that_it_leads_to(maestro: Separate, llm: LLMServer) -> None:

@@ -138,7 +138,7 @@ async def test_text_of_the_model_and_of_tools_stays_out_of_the_history(maestro: 
 
 async def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
     plain = {"slug": "conductor", "role": "conductor", "tools": []}
-    async with running_instance(tmp_path, agents=[plain]) as maestro:
+    async with running_instance(tmp_path, agents=[plain], chat={"enabled": False}) as maestro:
         async with maestro.client("plain") as client:
             assert await client.ask("hello") == "answer to: hello"
         [request] = maestro.llm.matching("hello")
@@ -149,7 +149,8 @@ async def test_what_a_model_is_told_of_its_tools_leaves_less_room_for_history(tm
     agents: list[dict[str, Any]] = [{"slug": "bare", "tools": []}, {"slug": "tooled"}]
     bound = [{"platform": "web", "channel": agent["slug"], "agent": agent["slug"]} for agent in agents]
     small: dict[str, Any] = {"models": [{"name": "gpt-4o-mini", "window": 4096}]}
-    async with running_instance(tmp_path, agents=agents, channels=bound, llm=small) as maestro:
+    settings: dict[str, Any] = {"llm": small, "chat": {"enabled": False}}
+    async with running_instance(tmp_path, agents=agents, channels=bound, **settings) as maestro:
         maestro.llm.script(reply="fine")
         remembered = {}
         for agent in ("bare", "tooled"):

@@ -110,6 +110,7 @@ class Instance:
         self.said: list[str] = []
         self.data_dir = folder / "data"
         self.config_file = folder / "maestro.json"
+        self.environment: dict[str, str] = {}
         self._settings = merged(_scaled(self.data_dir, llm), settings)
         self._stop = asyncio.Event()
         self._ready = asyncio.Event()
@@ -119,7 +120,7 @@ class Instance:
     def loaded(self) -> Loaded:
         """The configuration as the product reads it."""
         self.config_file.write_text(json.dumps(self._settings))
-        return load(self.config_file, {}, {})
+        return load(self.config_file, self.environment, {})
 
     @property
     def ui_url(self) -> str:

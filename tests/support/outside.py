@@ -1,5 +1,6 @@
 """What agents outside have, over a store without anything else: their tools, their tokens and a chat."""
 
+import asyncio
 from datetime import timedelta
 
 from maestro.chat import ChatRules, ChatService
@@ -53,3 +54,14 @@ def add_agent(rows: JobRows, slug: str, role: str = "coder") -> None:
 def add_architect(rows: JobRows, slug: str = "arch") -> None:
     """Add an agent that takes no part in the chat."""
     add_agent(rows, slug, ARCHITECT)
+
+
+async def until_asked(rows: JobRows, number: int) -> None:
+    """Return when so many questions are kept."""
+    async with asyncio.timeout(60):
+        while True:
+            with rows.store.view() as tx:
+                found, _ = tx.questions.page((), None, 100)
+            if len(found) >= number:
+                return
+            await asyncio.sleep(0.01)

@@ -72,7 +72,7 @@ GPT = {"name": "gpt", "provider": "openai", "model": "openai/gpt-4.1", "apiKey":
 def test_the_order_is_the_one_that_is_written(store: Store, tmp_path: Path, chat: bool) -> None:
     models = built(store, tmp_path, CLI)
     settings = Settings.model_validate({"dataDir": tmp_path, "chat": {"enabled": chat}})
-    scope = Scope.begin(LiveSettings.unchanging(settings))
+    scope = Scope.built(LiveSettings.unchanging(settings))
     client: Any = build_chain(models, store, scope, StopWatch(store, lambda: 1))
     names = []
     while client is not None:

@@ -3,7 +3,7 @@
 import unicodedata
 from dataclasses import dataclass
 
-from maestro.domain.scanning import ScanRules, SecretScanner, Span, redact
+from maestro.domain.scanning import ScanResult, ScanRules, SecretScanner, Span, redact
 
 TRUNCATED = " … [truncated]"
 NOTE = " (Note: content redacted by scanner)"
@@ -33,7 +33,9 @@ def prepare(text: str, limit: int, scanner: SecretScanner, rules: ScanRules) -> 
     kept = _edge(text, limit - len(TRUNCATED)) if truncated else len(text)
     first = scanner.scan(text[: limit + LOOK_AHEAD], rules)
     spans = [Span(span.start, min(span.end, kept)) for span in first.spans if span.start < kept]
-    second = scanner.scan(redact(text[:kept], spans), rules)
+    clean = redact(text[:kept], spans)
+    # A scan that took too long would do so again, and a post would wait for twice the time it may.
+    second = ScanResult(clean) if first.error else scanner.scan(clean, rules)
     redacted = bool(spans) or second.redacted
     cut = second.text + TRUNCATED if truncated else second.text
     return Prepared(noted(cut) if redacted else cut, redacted, truncated, first.error or second.error)

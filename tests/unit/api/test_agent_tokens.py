@@ -124,6 +124,52 @@ async def test_there_are_no_streams_and_no_sessions(rows: JobRows, http: httpx.A
     assert (await http.delete("/mcp", headers=headers)).status_code == 405
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"not json",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
+        b'"ping"',
+        b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": [7]}',
+    ],
+)
+async def test_what_is_no_message_is_refused_without_a_word_of_internals(
+    rows: JobRows, http: httpx.AsyncClient, body: bytes
+) -> None:
+    headers = {"Authorization": f"Bearer {token_of(rows)}", "Content-Type": "application/json"}
+    answer = await http.post("/mcp", headers=headers, content=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidRequest")
+    assert "pydantic" not in answer.text
+
+
+async def test_any_process_answers_any_request(rows: JobRows, http: httpx.AsyncClient) -> None:
+    """A balancer may send the handshake to one and the call to another: neither keeps anything for the other."""
+    headers = {"Authorization": f"Bearer {token_of(rows)}", "Accept": "application/json, text/event-stream"}
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    post = {"name": "chat.post", "arguments": {"text": "hello"}}
+    answer = await http.post(
+        "/mcp", headers=headers, json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    )
+    assert answer.json()["result"]["serverInfo"]["name"] == "maestro"
+    assert "mcp-session-id" not in answer.headers
+    async with client(app_of(rows, outside=outside_tools(rows))) as other:
+        told = {**headers, "MCP-Protocol-Version": "2025-11-25"}
+        answer = await other.post(
+            "/mcp", headers=told, json={"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": post}
+        )
+    assert answer.json()["result"]["structuredContent"] == {"id": 1, "success": True}
+
+
+async def test_without_tools_for_agents_outside_there_is_no_door(rows: JobRows) -> None:
+    async with client(app_of(rows, outside=None)) as http:
+        assert (await knock(http, token_of(rows))).status_code == 404
+
+
 async def test_a_body_that_is_too_large_is_refused(rows: JobRows, http: httpx.AsyncClient) -> None:
     headers = {"Authorization": f"Bearer {token_of(rows)}", "Content-Type": "application/json"}
     answer = await http.post("/mcp", headers=headers, content=b" " * 1_100_000)

@@ -1,10 +1,11 @@
 """``maestro questions``: what an operator sees and answers from a terminal, for people and as JSON."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from maestro.domain.jobs.job import JobStatus
+from maestro.domain.questions.outside import outside_question
 from maestro.domain.questions.question import Question
 from tests.support.job_rows import JobRows
 from tests.support.questions import ARGUMENTS, waiting_approval, waiting_question
@@ -93,3 +94,19 @@ def test_what_does_not_fit_is_refused_with_the_fix(rows: JobRows, maestro: Maest
         assert hint in ran.err
     assert not goes_on(rows, question)
     assert log(rows) == []
+
+
+def test_a_question_of_an_agent_outside_belongs_to_no_job(rows: JobRows, maestro: Maestro) -> None:
+    with rows.store.begin() as tx:
+        expiry = timedelta(days=36500)
+        tx.questions.ask_outside(outside_question(tx.agents.named("ada"), "Which port?", "For a test.", tx.now, expiry))
+    _, row = maestro("questions", "list").out.splitlines()
+    assert row.split()[:5] == ["1", "open", "question", "ada", "mcp"]
+    shown = maestro("questions", "show", "1").out
+    assert "job" not in shown
+    assert "For a test." in shown
+    said = maestro("questions", "answer", "1", "8080").out
+    assert said == "question 1 is answered; the agent reads it when it asks again\n"
+    shown_json = maestro("questions", "show", "1", "--json").json
+    assert (shown_json["jobId"], shown_json["answer"], shown_json["channel"]) == (None, "8080", "")
+    assert log(rows) == [("operator", "question.answer", "1")]

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlmodel import select
 from structlog.testing import capture_logs
 
 from maestro.domain.chat.feed import HEADING
-from maestro.domain.chat.message import HUMAN
+from maestro.domain.chat.message import HUMAN, ChatReminder
 from maestro.domain.chat.turns import GET_NEW, POST, REMINDER
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
@@ -65,6 +66,12 @@ def post(rows: JobRows, text: str, author: str = HUMAN) -> int:
 def cursor(rows: JobRows) -> int:
     with rows.store.view() as tx:
         return tx.chat.unread("ada").after
+
+
+def reminders(rows: JobRows) -> list[str]:
+    """Return the jobs that an agent is still to be reminded of."""
+    with rows.store.view() as tx:
+        return [row.job_id for row in tx.chat_reminders._session.exec(select(ChatReminder))]
 
 
 def calling(*names: str) -> LLMResponse:
@@ -145,6 +152,25 @@ async def test_a_request_that_was_cut_off_goes_out_with_the_feed_and_the_reminde
     assert cursor(rows) == newest
 
 
+async def test_a_request_that_goes_out_again_uses_up_no_reminder_that_it_does_not_show(rows: JobRows) -> None:
+    chatty, job_id, held = rows.add(), rows.add(), Held()
+    call = asyncio.create_task(chatting(rows, held).complete(request_for(job_id)))
+    while not held.calls:
+        await settled()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    with rows.store.begin() as tx:
+        tx.chat_reminders.remind("ada", chatty)
+    rows.end(chatty, JobStatus.FAILED)
+    model = Scripted(response_of("fine"), response_of("well"))
+    await chatting(rows, model).complete(request_for(job_id))
+    assert reminders(rows) == [chatty]
+    await chatting(rows, model).complete(request_for(job_id, 2))
+    assert [asked.reminded for asked in model.asked] == [False, True]
+    assert reminders(rows) == []
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -157,14 +183,16 @@ async def test_a_request_that_was_cut_off_goes_out_with_the_feed_and_the_reminde
 async def test_who_takes_no_part_is_told_nothing_and_reads_nothing(rows: JobRows, change: dict[str, object]) -> None:
     post(rows, "one")
     request = request_for(rows.add()).model_copy(update=change)
+    ended = rows.failed()
     with rows.store.begin() as tx:
-        tx.chat_reminders.remind(request.agent, request.key.job_id)
+        tx.chat_reminders.remind(request.agent, ended)
     model = Scripted(calling(POST))
     with capture_logs() as logs:
         await chatting(rows, model).complete(request)
     assert [turn.content for turn in model.asked[0].messages] == [turn.content for turn in request.messages]
     assert [entry["event"] for entry in logs] == ["llm.request"]
     assert cursor(rows) == 0
+    assert reminders(rows) == [ended]
 
 
 async def test_the_log_shows_the_posts_read_just_before_the_request(rows: JobRows) -> None:

@@ -15,7 +15,7 @@ from maestro.store.store import Store
 from maestro.tools.base import ToolFailure
 from maestro.tools.outside import OutsideTools, called
 from tests.support.job_rows import JobRows
-from tests.support.outside import add_agent, add_architect, outside_tools
+from tests.support.outside import add_agent, add_architect, outside_tools, until_asked
 
 Result = Mapping[str, object]
 
@@ -121,7 +121,7 @@ async def test_a_question_that_nobody_answered_in_time_is_put_again(rows: JobRow
 async def test_a_question_that_expires_while_it_is_waited_for_says_so(rows: JobRows) -> None:
     tools = outside_tools(rows, patience=60)
     waiting = asyncio.create_task(call(tools, agent_of(rows), "ask_question", question="Why?"))
-    await until_put(rows, 1)
+    await until_asked(rows, 1)
     rows.clock.go(hours=2)
     assert await waiting == {"questionId": 1, "status": "expired"}
 
@@ -129,12 +129,21 @@ async def test_a_question_that_expires_while_it_is_waited_for_says_so(rows: JobR
 async def test_the_answer_is_waited_for_and_nobody_is_held_up(rows: JobRows) -> None:
     tools, agent = outside_tools(rows, patience=60), agent_of(rows)
     waiting = [asyncio.create_task(call(tools, agent, "ask_question", question=f"Why {n}?")) for n in range(20)]
-    await until_put(rows, 20)
+    await until_asked(rows, 20)
     assert await call(tools, agent, "chat.post", text="meanwhile") == {"id": 1, "success": True}
     for number in range(1, 21):
         await asyncio.to_thread(answer, rows.store, number, f"because {number}")
     results = await asyncio.gather(*waiting)
     assert sorted(str(one["answer"]) for one in results) == sorted(f"because {number}" for number in range(1, 21))
+
+
+async def test_who_waits_is_sent_away_when_the_process_ends(rows: JobRows) -> None:
+    tools = outside_tools(rows, patience=60)
+    waiting = asyncio.create_task(call(tools, agent_of(rows), "ask_question", question="Why?"))
+    await until_asked(rows, 1)
+    tools.close()
+    assert await waiting == {"questionId": 1, "status": "open"}
+    assert await call(tools, agent_of(rows), "ask_question", question="Why?") == {"questionId": 1, "status": "open"}
 
 
 async def test_two_calls_at_once_put_one_question(rows: JobRows) -> None:
@@ -158,14 +167,3 @@ def test_every_tool_argument_and_result_is_explained(rows: JobRows) -> None:
         for schema, unnamed in ((tool.parameters, 1), (tool.output, 1)):
             items = schema.count('"items"')
             assert schema.count('"description"') == schema.count('"type"') - unnamed - items
-
-
-async def until_put(rows: JobRows, number: int) -> None:
-    """Return when so many questions are kept."""
-    async with asyncio.timeout(30):
-        while True:
-            with rows.store.view() as tx:
-                found, _ = tx.questions.page((), None, 100)
-            if len(found) >= number:
-                return
-            await asyncio.sleep(0.01)

@@ -1,0 +1,99 @@
+"""Posting to #maestro and reading it, with the scanner and the disk that a real post has."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from benchmarks.figures import median, percentile
+from benchmarks.measure.bench import Bench
+from benchmarks.results import Figure, Section, figure
+from maestro.bootstrap.chat import build_chat, build_scanner
+from maestro.bootstrap.live import LiveSettings
+from maestro.chat import ChatService
+from maestro.domain.agents.agent import Agent
+from maestro.domain.chat.message import HUMAN, author_of
+from maestro.settings import Settings
+from maestro.store.store import Store
+
+POSTS = 1000
+"""Posts of a round, one after the other."""
+AGENTS = 100
+CHARACTERS = 300
+LONGEST = 4096
+UNREAD = 20
+"""Posts that an agent finds new when it looks."""
+SENTENCE = "the build is green again after we pinned a version in pyproject so try make test once more and tell me"
+
+
+@dataclass
+class Took:
+    """Milliseconds of each use, by the wall and of CPU time."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+    def note(self, use: Callable[[], object]) -> None:
+        """Do something once and note what it took."""
+        began, spent = time.perf_counter(), time.process_time()
+        use()
+        self.wall.append((time.perf_counter() - began) * 1000)
+        self.cpu.append((time.process_time() - spent) * 1000)
+
+    def figures(self, what: str) -> tuple[Figure, ...]:
+        """Return what it took."""
+        return (
+            figure(f"{what}, p50", "ms", percentile(self.wall, 0.5)),
+            figure(f"{what}, p99", "ms", percentile(self.wall, 0.99)),
+            figure(f"{what}, CPU time", "ms", median(self.cpu)),
+        )
+
+
+async def chat(bench: Bench) -> Section:
+    """Post and read in a new store."""
+    took = await asyncio.to_thread(measured, bench.folder / "chat", POSTS * bench.rounds)
+    return Section(
+        "chat",
+        "The #maestro chat",
+        f"{POSTS * bench.rounds:,} posts of {CHARACTERS} characters, one after the other, by {AGENTS} agents: each is "
+        f"scanned for secrets by all built-in rules and committed to disk. After every {UNREAD} posts an agent reads "
+        f"what is new, which is committed too. The longest: {LONGEST:,} characters.",
+        tuple(one for name, times in took.items() for one in times.figures(name)),
+    )
+
+
+def measured(folder: Path, posts: int) -> dict[str, Took]:
+    """Return what each kind of use took."""
+    folder.mkdir()
+    words = random.Random(6)  # noqa: S311 - the same texts in every run
+    with contextlib.closing(Store.open(folder / "maestro.db")) as store:
+        slugs = [f"coder-{number}" for number in range(AGENTS)]
+        with store.begin() as tx:
+            for slug in slugs:
+                tx.agents.put(Agent(slug=slug, name=slug, role="coder", created_at=tx.now, updated_at=tx.now))
+        live = LiveSettings.unchanging(Settings())
+        service = build_chat(live, store, build_scanner(lambda: None))
+        assert service is not None
+        service.post(HUMAN, "the first post loads the rules")
+        took = {"posting": Took(), f"reading {UNREAD} new posts": Took(), "posting the longest": Took()}
+        posting, reading, longest = took.values()
+        for number in range(posts):
+            author, text = author_of(slugs[number % AGENTS]), _text(words, CHARACTERS)
+            posting.note(partial(service.post, author, text))
+            if number % UNREAD == 0:
+                reading.note(partial(_read, service))
+                longest.note(partial(service.post, HUMAN, _text(words, LONGEST)))
+    return took
+
+
+def _read(service: ChatService) -> None:
+    unread = service.get_new("coder-0")
+    service.mark_read("coder-0", unread.new_pointer)
+
+
+def _text(words: random.Random, length: int) -> str:
+    return " ".join(words.choices(SENTENCE.split(), k=length // 3))[:length]

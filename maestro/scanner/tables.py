@@ -1,0 +1,64 @@
+"""Secrets in tables: the head of a column names what stands in it."""
+
+import re
+from collections.abc import Iterator
+
+from maestro.scanner.judgement import is_secret
+from maestro.scanner.keywords import Kind, kind_of, words_of
+from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.values import Found
+
+_HEADS = (b"pass", b"pwd", b"secret", b"token", b"key", b"cred", b"pw")
+_SEPARATORS = (b"|", b"\t", b",", b";")
+_MOST_ROWS = 500
+_NAME = re.compile(rb"[A-Za-z][A-Za-z0-9 _\-]{1,30}")
+_TRIM = b" \t\r\n\"'`*"
+
+
+class TablePlugin(SpanPlugin):
+    """Finds the cells below the name of a secret, in Markdown, CSV and what is pasted from a spreadsheet."""
+
+    secret_type = "Secret in a table"  # noqa: S105 - a name
+
+    def places(self, data: bytes) -> Iterator[Place]:
+        """Return the cells alone."""
+        small = data.lower()
+        if b"\n" not in data or not any(head in small for head in _HEADS):
+            return
+        at = 0
+        rest: list[tuple[bytes, int, Kind]] = []
+        rows = separators = 0
+        for line in data.splitlines(keepends=True):
+            heads = _heads(line)
+            if heads:
+                rest, rows = heads, 0
+                separators = line.count(heads[0][0])
+            elif rest and rows < _MOST_ROWS and line.count(rest[0][0]) == separators:
+                rows += 1
+                yield from _cells(data, at, line, rest)
+            else:
+                rest = []
+            at += len(line)
+
+
+def _heads(line: bytes) -> list[tuple[bytes, int, Kind]]:
+    """Return the separator, the place of the column and what is in it, for each column of secrets; none in a row."""
+    if len(line) > 1000:
+        return []
+    for separator in _SEPARATORS:
+        cells = [cell.strip(_TRIM) for cell in line.split(separator)]
+        if len(cells) > 1 and all(not cell or _NAME.fullmatch(cell) for cell in cells):
+            kinds = [(separator, place, kind_of(words_of(cell))) for place, cell in enumerate(cells)]
+            return [(separator, place, kind) for separator, place, kind in kinds if kind is not None]
+    return []
+
+
+def _cells(data: bytes, at: int, line: bytes, heads: list[tuple[bytes, int, Kind]]) -> Iterator[Place]:
+    cells = line.split(heads[0][0])
+    for separator, place, kind in heads:
+        cell = cells[place].rstrip(b"\n")
+        start = at + sum(len(before) + len(separator) for before in cells[:place])
+        start += len(cell) - len(cell.lstrip(_TRIM))
+        found = Found(start, start + len(cell.strip(_TRIM)), True, data)
+        if found.start < found.end and is_secret(kind, found, literal=True):
+            yield found.start, found.end

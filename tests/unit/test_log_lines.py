@@ -1,0 +1,61 @@
+"""Lines of the log without secrets in them (decision 21)."""
+
+import json
+import logging
+import random
+
+import pytest
+import structlog
+
+from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.log_lines import log_lines
+from maestro.bootstrap.logs import configure_logs
+from maestro.settings import Settings
+from tests.support.secret_corpus import draw
+
+
+def token() -> str:
+    return draw(random.Random(1), "ghp_{A36}")
+
+
+def line_of(**scanner: object) -> str:
+    settings = Settings.model_validate({"chat": {"scanner": scanner}})
+    return log_lines(LiveSettings.unchanging(settings), "text")(f"failed key={token()} job=1")
+
+
+def test_a_secret_does_not_reach_the_log() -> None:
+    assert line_of() == "failed key=[redacted] job=1"
+
+
+@pytest.mark.parametrize("scanner", [{"enabled": False}, {"scope": ["memory"]}])
+def test_who_wants_lines_as_they_are_gets_them(scanner: dict[str, object]) -> None:
+    assert token() in line_of(**scanner)
+
+
+def test_what_a_line_says_stays() -> None:
+    line = "2026-11-22T02:42:22Z [info] job.step agent=coder-1 job=message-01KXYZABCDEF0123456789 tokens=1234"
+    assert log_lines(LiveSettings.unchanging(Settings()), "text")(line) == line
+
+
+def test_json_stays_json() -> None:
+    made = log_lines(LiveSettings.unchanging(Settings()), "json")
+    for said in (f"token={token()}", f'{{"token": "{token()}"}}', f'raise X("{token()}")\n at y', f"pw: '{token()}\\"):
+        told = json.loads(made(json.dumps({"event": "x", "problem": said, "level": "info"})))
+        assert token() not in str(told)
+        assert told["level"] == "info"
+
+
+def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    try:
+        configure_logs("info", "text", log_lines(LiveSettings.unchanging(Settings()), "text"))
+        structlog.get_logger("a").warning("said", text=f"it is {token()}")
+        logging.getLogger("a library").warning("Authorization: Bearer %s", token())
+    finally:
+        root.handlers[:] = before
+        root.setLevel(level)
+        structlog.reset_defaults()
+    written = capsys.readouterr().err
+    assert written.count("[redacted]") == 2
+    assert token() not in written

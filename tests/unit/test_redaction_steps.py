@@ -1,0 +1,132 @@
+"""Secrets in what agents remember and in what models are asked, step by step over a store (decision 21)."""
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+
+from activities.acting import ActingRules
+from activities.compaction import CompactionActivities, CompactionRules
+from activities.tags import TagActivities
+from maestro.domain.agents.agent import MemoryScope
+from maestro.domain.jobs.flow import AnswerStep
+from maestro.domain.jobs.job import StepRef
+from maestro.domain.llm.errors import ModelTimeout
+from maestro.domain.llm.prompts import KeptRequest
+from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.scanning import REDACTED
+from maestro.llm.estimates import Estimates
+from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.redaction import Redaction
+from maestro.llm.middleware.replay_guard import ReplayGuard
+from tests.support.api_client import BASIC, app_of, client
+from tests.support.job_rows import JobRows
+from tests.support.llm_fakes import Accounts, Scripted
+from tests.support.llm_requests import request_of, response_of
+from tests.support.scanning import SECRET, without
+from tests.support.spoken import Spoken
+
+MEMORY = "/api/agents/ada/memory"
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    """Open a store with an agent."""
+    rows = JobRows.at(tmp_path)
+    yield rows
+    rows.store.close()
+
+
+def remembered(rows: JobRows) -> list[str]:
+    """Return all facts and values."""
+    with rows.store.view() as tx:
+        agent = tx.agents.by_slug("ada")
+        assert agent is not None
+        facts = tx.memory.best(agent.id or 0, 99, "")
+        return [fact.content for fact in facts] + [state.value for state in tx.memory.states(agent.id or 0, "")]
+
+
+async def test_tags_are_acted_on_without_secrets(rows: JobRows) -> None:
+    tagged = f"Fine. [MEMORY:sticky] the key is {SECRET} [/MEMORY][STATE:token] {SECRET} [/STATE]"
+    job_id = await answered_only(Spoken(rows), tagged)
+    step = AnswerStep(job_id=job_id, step="tags", number=1)
+    with rows.store.begin() as tx:
+        tx.steps.start(step, "record_answer", 1)
+    rules = ActingRules(MemoryScope.AGENT, frozenset(), without)
+    TagActivities(rows.store, lambda: rules).record_answer(step)
+    assert remembered(rows) == [f"the key is {REDACTED}", REDACTED]
+
+
+async def answered_only(spoken: Spoken, answer: str) -> str:
+    """Have a model answer without acting on it; return the job."""
+    job_id = spoken.prepared("remember this")
+    request = request_of().model_copy(update={"key": request_of().key.model_copy(update={"job_id": job_id})})
+    await recorder(spoken.rows, Scripted(response_of(answer))).complete(request)
+    return job_id
+
+
+def recorder(rows: JobRows, inner: Scripted) -> Recorder:
+    return Recorder(inner, rows.store, Estimates(Accounts(()), lambda _: None))
+
+
+async def test_what_operators_have_agents_remember_is_scanned_too(rows: JobRows) -> None:
+    async with client(app_of(rows, redact=lambda: without), auth=BASIC) as http:
+        made = await http.post(f"{MEMORY}/facts", json={"content": f"use {SECRET}"})
+        assert (made.status_code, made.json()["content"]) == (HTTPStatus.CREATED, f"use {REDACTED}")
+        number = made.json()["id"]
+        changed = await http.patch(f"{MEMORY}/facts/{number}", json={"content": f"not {SECRET}"})
+        assert changed.json()["content"] == f"not {REDACTED}"
+        kept = await http.put(f"{MEMORY}/state/key", json={"value": SECRET})
+        assert kept.json()["value"] == REDACTED
+
+
+async def test_a_prompt_is_kept_as_it_leaves(rows: JobRows) -> None:
+    job_id, inner = rows.add("hello"), Scripted(response_of("yes"))
+    request = request_of(f"my key is {SECRET}")
+    request = request.model_copy(update={"key": request.key.model_copy(update={"job_id": job_id})})
+    await Redaction(recorder(rows, inner), lambda: without).complete(request)
+    assert inner.asked[0].messages[-1].content == f"my key is {REDACTED}"
+    with rows.store.view() as tx:
+        (call,) = tx.calls.of(job_id)
+        kept = KeptRequest.model_validate_json(tx.prompts.text(call.request))
+        assert tx.prompts.unpack(kept.turns) == inner.asked[0].messages
+
+
+async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> None:
+    inner, request = Scripted(response_of("yes")), request_of(SECRET)
+    await Redaction(inner, lambda: as_it_is).complete(request)
+    assert inner.asked == [request]
+
+
+def compaction(rows: JobRows, inner: Scripted, prompts: Redact) -> CompactionActivities:
+    rules = CompactionRules(lambda _: 8_192, 1_000, MemoryScope.AGENT, without, prompts)
+    asking = ReplayGuard(Redaction(recorder(rows, inner), lambda: prompts), rows.store)
+    return CompactionActivities(rows.store, asking, lambda: rules)
+
+
+@pytest.mark.parametrize("prompts", [as_it_is, without], ids=["prompts as they are", "prompts scanned"])
+async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
+    prompts: Callable[[str], str], rows: JobRows
+) -> None:
+    spoken = Spoken(rows)
+    for number in range(8):
+        last = await spoken.answered(f"{number}: the key is {SECRET}", f"noted {SECRET}")
+    step = StepRef(job_id=last, step="compaction")
+    with rows.store.begin() as tx:
+        tx.steps.start(step, "compact_conversation", 1)
+    facts = Scripted(response_of(f"[MEMORY:sticky] The key is {SECRET} [/MEMORY]"), ModelTimeout("no"))
+    with pytest.raises(ModelTimeout):
+        await compaction(rows, facts, prompts).compact_conversation(step)
+    assert remembered(rows) == [f"The key is {REDACTED}"]
+    summary = Scripted(response_of(f"They spoke of {SECRET}."))
+    later = spoken.prepared("one more")  # another job takes up what the first could not finish
+    again = StepRef(job_id=later, step="compaction")
+    with rows.store.begin() as tx:
+        tx.steps.start(again, "compact_conversation", 1)
+    await compaction(rows, summary, prompts).compact_conversation(again)
+    assert [request.key.purpose for request in summary.asked] == ["summary"]
+    assert any(SECRET in message.content for message in facts.asked[0].messages) is (prompts is as_it_is)
+    with rows.store.view() as tx:
+        (kept,) = tx.compactions.latest(tx.jobs.get(later).conversation_id or 0, 3)
+    assert kept.summary == f"They spoke of {REDACTED}."
