@@ -1,11 +1,14 @@
 """Processes of our own that start in a moment: they are forked from one that has imported everything already."""
 
+import asyncio
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from multiprocessing.popen_forkserver import Popen
 from pathlib import Path
 
@@ -60,14 +63,63 @@ def forked(
         return Ended(code, *(file.read_text() for file in files[1:]))
 
 
+class Lasting:
+    """The command ``maestro`` in a forked process that runs until it is told to end; it looks like one of asyncio's.
+
+    ``stdout`` has its errors too.
+    """
+
+    def __init__(self, popen: Popen, stdout: asyncio.StreamReader) -> None:
+        self.stdout = stdout
+        self._popen = popen
+
+    @classmethod
+    async def start(cls, *arguments: str, folder: Path) -> "Lasting":
+        """Start it, and return without waiting for anything it does."""
+        given = Given(arguments, folder, dict(os.environ))
+        reading, writing = FORKING.Pipe(duplex=False)
+        popen = await asyncio.to_thread(Popen, FORKING.Process(target=be_told, args=(given, writing), daemon=True))
+        writing.close()
+        stdout = asyncio.StreamReader()
+        output = os.fdopen(os.dup(reading.fileno()), "rb")
+        reading.close()
+        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdout), output)
+        return cls(popen, stdout)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal; raises ``ProcessLookupError`` when it has ended."""
+        if self._popen.poll() is not None:
+            raise ProcessLookupError
+        os.kill(self._popen.pid, number)
+
+    async def wait(self) -> int:
+        """Return its exit code when it has ended."""
+        code = await asyncio.to_thread(self._popen.wait, PATIENCE)
+        if code is None:
+            raise TimeoutError
+        return code
+
+
 def be_the_command(given: Given, files: list[Path]) -> None:
     """Be the process of a command, to its end."""
+    for descriptor, (file, (_, flags)) in enumerate(zip(files, STREAMS, strict=True)):
+        os.dup2(os.open(file, flags), descriptor)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it is that of the process
+    run_as(given)
+
+
+def be_told(given: Given, output: Connection) -> None:
+    """Be the process of a command that has no input, and tells everything in one place."""
+    for descriptor in (1, 2):
+        os.dup2(output.fileno(), descriptor)
+    output.close()
+    run_as(given)
+
+
+def run_as(given: Given) -> None:
+    """Run the command line as if this process had been started with it."""
     os.environ.clear()
     os.environ.update(given.environment)
     os.chdir(given.folder)
-    for descriptor, (file, (_, flags)) in enumerate(zip(files, STREAMS, strict=True)):
-        opened = os.open(file, flags)
-        os.dup2(opened, descriptor)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it is that of the process
     sys.argv = ["maestro", *given.arguments]
     main()
