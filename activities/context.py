@@ -134,7 +134,7 @@ def _results(tx: Transaction, kept: Kept, job: Job) -> tuple[tuple[Utterance, ..
 
 def _said(tx: Transaction, kept: Kept, messages: Sequence[Line]) -> list[Utterance]:
     """Return what messages say, with their files, and whose words they are where another agent said them."""
-    files = tx.media.of([line.inbox_id for line in messages if line.files and line.inbox_id is not None])
+    files = tx.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     others = {message.agent_id for message in messages} - {None}
     authors = {agent_id: said_by(_colleague(kept.agent(agent_id))) for agent_id in others}
     return [

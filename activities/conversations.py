@@ -77,5 +77,6 @@ def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> 
         token_estimate=estimate(content),
         inbox_id=row.id,
         job_id=job.id,
+        has_files=bool(row.files()),
         created_at=tx.now,
     )

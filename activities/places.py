@@ -19,7 +19,7 @@ def place_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str
 
 def _own_key(tx: Transaction, job: Job) -> str:
     """Return the key of the agent's own conversation in the channel: a delegate is a guest in another's."""
-    conversation = tx.conversations.get(job.conversation_id) if job.conversation_id is not None else None
+    conversation = tx.conversations.read(job.conversation_id) if job.conversation_id is not None else None
     if conversation is not None and conversation.agent_id == job.agent_id:
         return conversation.key
     return conversation_key(job.agent_id or 0, job.address, None)

@@ -15,7 +15,6 @@ from maestro.cli.output import write
 from maestro.cli.pages import Limit, RowCursor, more
 from maestro.cli.table import lines
 from maestro.domain.agents.tokens import TokenPage, TokenView, token_page
-from maestro.domain.columns import LARGEST
 from maestro.domain.words import DisplayName
 
 LIMIT = 100

@@ -17,7 +17,6 @@ from maestro.domain.conversations.conversation import (
 )
 from maestro.domain.conversations.removal import RemovedConversation
 from maestro.domain.errors import NotFound
-from maestro.domain.inbox import InboxRow
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 from maestro.store.prepared import Prepared
@@ -52,11 +51,7 @@ class Conversations(Repository):
     _ANSWER = Prepared(select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT))
     # Columns and no rows: a prompt takes hundreds of them.
     _NEWEST = Prepared(
-        columns(
-            *(getattr(Message, name) for name in Line._fields if name != "files"),
-            func.coalesce(InboxRow.attachments, "[]") != "[]",
-        )
-        .outerjoin(InboxRow, col(InboxRow.id) == Message.inbox_id)
+        columns(*(getattr(Message, name) for name in Line._fields))
         .where(
             col(Message.conversation_id) == bindparam("of_conversation"),
             col(Message.id) <= bindparam("up_to"),

@@ -8,7 +8,6 @@ from sqlmodel import col, select
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.messages import IncomingMessage
-from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import Person
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
@@ -100,8 +99,7 @@ class Inbox(Repository):
         """Return who sent a message, None for no message."""
         if inbox_id is None:
             return None
-        row = self.read(inbox_id)
-        return Person(PersonId(row.platform, row.user_id), row.is_owner)
+        return Person.who_sent(self.read(inbox_id))
 
     def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
         """Return the first ``/new`` that came in after this row in the same place, only from this user if one is given.

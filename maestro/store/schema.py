@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import DatabaseError
 
 from maestro.domain.errors import NewerDatabase, OlderDatabase, StoreUnreadable
 from maestro.store.engine import open_readers, open_writer
@@ -70,18 +70,19 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
     try:
         with engine.begin() as connection:
             yield connection
-    except OperationalError as error:
-        raise StoreUnreadable(
-            f"the database {path} cannot be opened: {error.orig}. Check its permissions and the free space."
-        ) from None
-    except DatabaseError as error:
-        if (getattr(error.orig, "sqlite_errorcode", 0) & PRIMARY_CODE) == sqlite3.SQLITE_CORRUPT:
-            raise StoreUnreadable(f"the database {path} is damaged: {error.orig}. {RESCUE}") from None
-        raise StoreUnreadable(
-            f"{path} is not a Maestro database: {error.orig}. Move it away or set dataDir to another folder."
-        ) from None
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        raise StoreUnreadable(_why(path, error.orig if isinstance(error, DatabaseError) else error)) from None
     finally:
         engine.dispose()
+
+
+def _why(path: Path, cause: BaseException | None) -> str:
+    """Say what the driver's error means for a person."""
+    if isinstance(cause, sqlite3.OperationalError):
+        return f"the database {path} cannot be opened: {cause}. Check its permissions and the free space."
+    if (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) == sqlite3.SQLITE_CORRUPT:
+        return f"the database {path} is damaged: {cause}. {RESCUE}"
+    return f"{path} is not a Maestro database: {cause}. Move it away or set dataDir to another folder."
 
 
 def _is_present(connection: Connection, path: Path) -> bool:

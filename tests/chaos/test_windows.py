@@ -2,8 +2,12 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +16,16 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.store.schema import upgrade
+from maestro.store.schema import revision, upgrade
 from maestro.store.store import Store
 from temporal.control import TemporalJobControl
 from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed
 from tests.support.chatting import person
 from tests.support.crashing import is_armed
 from tests.support.evidence import Evidence
+from tests.support.forking import FORKING
 from tests.support.llm_server import Failure, LLMServer
-from tests.support.running import FORKING, Maestro
+from tests.support.running import Maestro
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -143,43 +148,68 @@ async def resume(evidence: Evidence, job_id: str) -> None:
         store.close()
 
 
-async def test_the_first_start_dies_at_every_statement(tmp_path: Path) -> None:
-    """The tables are made in one transaction, so no kill leaves a database that the next start cannot use."""
-    whole = tmp_path / "whole.db"
-    upgrade(whole)
-    number = 1
-    while await dies_at(tmp_path / f"{number}.db", number):
-        upgrade(tmp_path / f"{number}.db")
-        assert schema(tmp_path / f"{number}.db") == schema(whole)
-        number += 1
-    assert number > len(schema(whole)) > 0
+SOME = (1, 10, 100)
+"""Statements of the first start that are met by a death."""
 
 
-async def dies_at(path: Path, number: int) -> bool:
-    """Make the tables in a process that dies at its n-th statement; tell whether it lived to."""
+async def test_the_first_start_leaves_nothing_half_made_at_any_statement(tmp_path: Path) -> None:
+    """The tables are made in one transaction: what the disk has at each statement is a database with nothing in it.
+
+    A copy of the files is what a kill leaves of them, and is made in a thousandth of the time.
+    """
+    left: list[Path] = []
+    with at_every_statement(lambda number: left.append(copied(tmp_path / "whole.db", tmp_path / str(number)))):
+        upgrade(tmp_path / "whole.db")
+    assert len(left) > len(schema(tmp_path / "whole.db")) > 0
+    for path in left:
+        assert (schema(path), revision(path)) == (set(), "")
+    upgrade(left[-1])
+    assert schema(left[-1]) == schema(tmp_path / "whole.db")
+
+
+@pytest.mark.parametrize("number", SOME)
+async def test_the_first_start_dies_at_a_statement(tmp_path: Path, number: int) -> None:
+    path, whole = tmp_path / "maestro.db", tmp_path / "whole.db"
     process = FORKING.Process(target=make_tables, args=(path, number), daemon=True)
     process.start()
     await asyncio.to_thread(process.join)
-    assert process.exitcode in (0, -signal.SIGKILL)
-    return process.exitcode != 0
-
-
-def make_tables(path: Path, number: int) -> None:
-    """Bring a database up to date and die on the way."""
-    die_at(number)
+    assert process.exitcode == -signal.SIGKILL
+    assert (schema(path), revision(path)) == (set(), "")
     upgrade(path)
+    upgrade(whole)
+    assert schema(path) == schema(whole)
 
 
-def die_at(number: int) -> None:
-    """Kill this process when it has executed so many statements."""
-    executed = 0
+def make_tables(path: Path, last: int) -> None:
+    """Make the tables and die at a statement."""
 
-    @event.listens_for(Engine, "after_cursor_execute")
-    def count(*_: Any) -> None:
-        nonlocal executed
-        executed += 1
-        if executed == number:
+    def die(number: int) -> None:
+        if number == last:
             os.kill(os.getpid(), signal.SIGKILL)
+
+    with at_every_statement(die):
+        upgrade(path)
+
+
+@contextmanager
+def at_every_statement(then: Callable[[int], object]) -> Iterator[None]:
+    """Do something whenever a statement was executed, knowing how many there were."""
+    numbers = count(1)
+
+    def executed(*_: Any) -> None:
+        then(next(numbers))
+
+    event.listen(Engine, "after_cursor_execute", executed)
+    yield
+    event.remove(Engine, "after_cursor_execute", executed)
+
+
+def copied(database: Path, folder: Path) -> Path:
+    """Copy a database with what SQLite keeps beside it."""
+    folder.mkdir()
+    for file in database.parent.glob(f"{database.name}*"):
+        shutil.copy(file, folder)
+    return folder / database.name
 
 
 def schema(path: Path) -> set[str]:

@@ -1,7 +1,6 @@
 """The installed command ``maestro``, as a person runs it."""
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -9,9 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.forking import PATIENCE, Ended, forked
+
+__all__ = ["COMMAND", "PATIENCE", "Ended", "Ports", "UpProcess", "maestro", "up"]
+
 COMMAND = Path(sys.executable).with_name("maestro")
-PATIENCE = 60.0
-"""Seconds for what must happen; long, because only a failure ever takes them."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,6 @@ class Ports:
             f"--temporal-port={self.temporal}",
             f"--temporal-ui-port={self.temporal_ui}",
         )
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    output: str
-    errors: str
 
 
 @dataclass
@@ -73,18 +65,7 @@ async def maestro(
     *arguments: str, folder: Path, environment: Mapping[str, str] | None = None, piped: str | None = None
 ) -> Ended:
     """Run a command to its end; ``piped`` is its standard input, which is empty without it."""
-    process = await asyncio.create_subprocess_exec(
-        COMMAND,
-        *arguments,
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        stdin=asyncio.subprocess.DEVNULL if piped is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await asyncio.wait_for(process.communicate(piped.encode() if piped else None), PATIENCE)
-    assert process.returncode is not None
-    return Ended(process.returncode, output.decode(), errors.decode())
+    return await asyncio.to_thread(forked, *arguments, folder=folder, environment=environment, piped=piped)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maestro.domain.diagnosis import Diagnosis, Verdict
-from tests.support.command import COMMAND, PATIENCE
+from tests.support.command import COMMAND, PATIENCE, Ended, maestro
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,26 @@ async def doctor(
     folder: Path, *options: str, environment: Mapping[str, str] | None = None, before: Sequence[str] = ()
 ) -> Report:
     """Run ``maestro doctor --json`` in a folder; ``before`` stands before the command."""
+    arguments = ("doctor", "--json", *options)
+    if before:
+        ended = await installed(*before, str(COMMAND), *arguments, folder=folder, environment=environment)
+    else:
+        ended = await maestro(*arguments, folder=folder, environment=environment)
+    assert ended.errors == ""
+    findings = json.loads(ended.output)
+    checks = [Diagnosis.model_validate(check) for check in findings["checks"]]
+    return Report(ended.code, findings["ok"], checks, ended.output)
+
+
+async def installed(*command: str, folder: Path, environment: Mapping[str, str] | None) -> Ended:
+    """Run the installed command to its end, with what stands before it."""
     process = await asyncio.create_subprocess_exec(
-        *before,
-        COMMAND,
-        "doctor",
-        "--json",
-        *options,
+        *command,
         cwd=folder,
         env={**os.environ, **(environment or {})},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     output, errors = await asyncio.wait_for(process.communicate(), PATIENCE)
-    assert errors == b"", errors.decode()
     assert process.returncode is not None
-    findings = json.loads(output)
-    checks = [Diagnosis.model_validate(check) for check in findings["checks"]]
-    return Report(process.returncode, findings["ok"], checks, output.decode())
+    return Ended(process.returncode, output.decode(), errors.decode())

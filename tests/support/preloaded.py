@@ -2,6 +2,7 @@
 
 import asyncio
 
+from maestro.cli.lazy import COMMANDS, load
 from maestro.domain.llm.errors import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
@@ -24,3 +25,5 @@ async def warm() -> None:
 
 
 asyncio.run(warm())
+for name in COMMANDS:
+    load(name)

@@ -9,7 +9,6 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -19,13 +18,8 @@ from maestro.bootstrap.up import READY
 from temporal.server_process import read_record
 from tests.support.composed import forked
 from tests.support.crashing import MAESTRO, arm
+from tests.support.forking import FORKING, PATIENCE
 from tests.support.llm_server import LLMServer
-
-FORKING = get_context("forkserver")
-FORKING.set_forkserver_preload(["tests.support.preloaded"])
-
-PATIENCE = 60.0
-"""Seconds for what must happen; long, because only a failure ever takes them."""
 
 PORTS = range(10_100, 12_000)
 """Below those that other tests choose from, and above the last one that browsers refuse to open.

@@ -11,17 +11,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.command import COMMAND
+from tests.support.forking import PATIENCE, Lasting
 from tests.support.llm_server import LLMServer
 from tests.support.running import free_ports
 
 SERVER = Path(sys.executable).with_name("temporal")
-PATIENCE = 60.0
-"""Seconds for what must happen; long, because only a failure ever takes them."""
 LOOK = 0.05
 """Seconds between two looks at a port."""
 
 READY = {"worker": "The worker is ready", "api": "The API is ready", "connect": "The connectors are ready"}
+
+
+Started = asyncio.subprocess.Process | Lasting
 
 
 class Part:
@@ -31,23 +32,15 @@ class Part:
         self.said: list[str] = []
         self._command = command
         self._folder = folder
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Started | None = None
         self._reading: asyncio.Task[None] | None = None
         self._news = asyncio.Condition()
         self._alive = False
 
-    @property
-    def process(self) -> asyncio.subprocess.Process:
-        """The process that lives now, or lived last."""
-        assert self._process is not None
-        return self._process
-
     async def begin(self) -> int:
         """Start it without waiting; return how much it had said before."""
         since, self._alive = len(self.said), True
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command, cwd=self._folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
+        self._process = await self._start()
         self._reading = asyncio.create_task(self._read(self._process))
         return since
 
@@ -72,7 +65,12 @@ class Part:
         await self._reading
         return code
 
-    async def _read(self, process: asyncio.subprocess.Process) -> None:
+    async def _start(self) -> Started:
+        return await asyncio.create_subprocess_exec(
+            *self._command, cwd=self._folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+
+    async def _read(self, process: Started) -> None:
         assert process.stdout is not None
         async for line in process.stdout:
             self.said.append(line.decode().rstrip())
@@ -81,6 +79,13 @@ class Part:
         async with self._news:
             self._alive = False
             self._news.notify_all()
+
+
+class ForkedPart(Part):
+    """A process of ours; ``command`` is what stands behind ``maestro``."""
+
+    async def _start(self) -> Started:
+        return await Lasting.start(*self._command, folder=self._folder)
 
 
 class TemporalApart:
@@ -134,7 +139,7 @@ class Separate:
 
     def another(self, *command: str) -> Part:
         """Return one more process, not yet started; an option of its own wins over the common ones."""
-        return Part([str(COMMAND), "--config", str(self.config), *command], self.folder)
+        return ForkedPart(["--config", str(self.config), *command], self.folder)
 
     async def start(self) -> None:
         """Start everything and return when all are ready."""

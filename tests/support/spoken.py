@@ -52,10 +52,14 @@ class Spoken:
     window: int = BIG
     scope: MemoryScope = MemoryScope.AGENT
     asked: list[str] = field(default_factory=list)
+    contexts: dict[MemoryScope, ContextActivities] = field(default_factory=dict)
 
     def prepared(self, text: str) -> str:
         """Have somebody say something, up to the prompt; return its job."""
-        job_id = self.rows.add(text)
+        return self.built(self.rows.add(text))
+
+    def built(self, job_id: str) -> str:
+        """Let the steps of a job be done up to its prompt, and return it."""
         for step, work in (("conversation", self._conversations.record_message), ("context", self.build)):
             with self.rows.store.begin() as tx:
                 tx.steps.start(StepRef(job_id=job_id, step=step), step, 1)
@@ -95,6 +99,8 @@ class Spoken:
         return ConversationActivities(self.rows.store, lambda _: self.window)
 
     def build(self, ref: StepRef) -> None:
-        """Do the step that builds the prompt."""
-        rules = ContextRules(lambda _: self.window, OneTool(), self.scope)
-        ContextActivities(self.rows.store, lambda: rules).build_context(ref)
+        """Do the step that builds the prompt, as one process does it for message after message."""
+        if self.scope not in self.contexts:
+            rules = ContextRules(lambda _: self.window, OneTool(), self.scope)
+            self.contexts[self.scope] = ContextActivities(self.rows.store, lambda: rules)
+        self.contexts[self.scope].build_context(ref)

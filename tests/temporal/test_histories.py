@@ -14,6 +14,7 @@ from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureEr
 
 from connectors.base import NotDispatched, PermanentSend, Scope
 from maestro.domain.jobs.job import JobRef
+from maestro.domain.release import release
 from tests.support.histories import payloads, stories, story
 from tests.support.instance import KEY, Instance, running_instance, until
 from tests.support.llm_server import Failure
@@ -232,6 +233,14 @@ async def test_a_message_is_found_by_what_it_was_about(told: Told, attribute: st
 async def test_every_ending_is_found_by_its_outcome(told: Told, channel: str, outcome: str) -> None:
     query = f'Outcome="{outcome}" AND Channel="{channel}" AND Agent="conductor"'
     assert await found_by(told, query) == {told.job(channel)}
+
+
+async def test_the_release_that_worked_is_named(told: Told) -> None:
+    """One name, whatever else the process has imported: the SDK's own is made of all modules, and takes a second."""
+    events = (await story(told.client, told.job("plain"))).events
+    done = [event for event in events if event.HasField("workflow_task_completed_event_attributes")]
+    builds = {event.workflow_task_completed_event_attributes.worker_version.build_id for event in done}
+    assert builds == {release()}
 
 
 async def test_every_step_is_there_with_a_summary(told: Told) -> None:

@@ -59,6 +59,7 @@ class Said(SQLModel):
     """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job.
 
     ``agent_id`` is the agent that said it where it is another one than the conversation's own: a delegate.
+    ``has_files`` says whether files came with it.
     """
 
     id: int | None = Field(default=None, primary_key=True)
@@ -70,6 +71,7 @@ class Said(SQLModel):
     job_id: str = Field(foreign_key="queue.id")
     agent_id: int | None = None
     superseded: bool = False
+    has_files: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)
 
 
@@ -94,7 +96,7 @@ class Message(Said, table=True):
 
 
 class Line(NamedTuple):
-    """A message as a prompt needs it; ``files`` says whether some came with it."""
+    """A message as a prompt needs it."""
 
     id: int
     role: Role
@@ -103,7 +105,7 @@ class Line(NamedTuple):
     inbox_id: int | None
     job_id: str
     agent_id: int | None
-    files: bool
+    has_files: bool
 
 
 class ArchivedMessage(Said, table=True):

@@ -46,7 +46,7 @@ NO_QUOTA = '{"error":{"message":"You exceeded your current quota.","code":"insuf
 BAD_GEMINI_KEY = '{"error":{"code":400,"message":"API key not valid.","status":"INVALID_ARGUMENT"}}'
 
 ECHO = json.dumps(
-    {"error": {"message": "Input should be a valid string", "code": 400, "input": "insufficient_quota " * 50_000}}
+    {"error": {"message": "Input should be a valid string", "code": 400, "input": "insufficient_quota " * 5_000}}
 )
 
 FAILURES: dict[str, tuple[Failure, type[LLMFailure], int | None]] = {

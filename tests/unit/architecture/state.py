@@ -13,7 +13,9 @@ BUILT_IN = frozenset(
 COMBINED = frozenset(
     {"encode", "exists", "items", "joinpath", "keys", "replace", "round", "sorted", "str", "sum", "tuple", "values"}
 )
-LIBRARY = frozenset({"Decimal", "MappingProxyType", "Path", "PurePath", "PurePosixPath", "UUID", "ZoneInfo", "compile"})
+LIBRARY = frozenset(
+    {"Decimal", "JSONEncoder", "MappingProxyType", "Path", "PurePath", "PurePosixPath", "UUID", "ZoneInfo", "compile"}
+)
 LIBRARY_TOO = frozenset(
     {"IPv4Address", "IPv4Network", "IPv6Network", "attrgetter", "date", "datetime", "files", "itemgetter", "timedelta"}
 )

@@ -11,8 +11,9 @@ import pytest
 
 from maestro.cli.lazy import COMMANDS, load
 from maestro.cli.main import run
+from tests.support.command import COMMAND
+from tests.support.forking import forked
 
-MAESTRO = Path(sys.executable).with_name("maestro")
 Words = tuple[str, ...]
 
 WITHOUT_JSON = {("up",), ("worker",), ("api",), ("connect",)}
@@ -115,12 +116,9 @@ def complete(line: str, folder: Path, shell: str) -> str:
         "zsh": {"_TYPER_COMPLETE_ARGS": line},
         "fish": {"_TYPER_COMPLETE_ARGS": line, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
     }
-    environment = {**os.environ, "_MAESTRO_COMPLETE": f"complete_{shell}", **protocol[shell]}
-    ran = subprocess.run(
-        [MAESTRO], cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ran.stderr == ""
-    return ran.stdout
+    ran = forked(folder=folder, environment={"_MAESTRO_COMPLETE": f"complete_{shell}", **protocol[shell]})
+    assert ran.errors == ""
+    return ran.output
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -148,7 +146,7 @@ def test_bash_itself_completes_with_what_is_installed(tmp_path: Path) -> None:
         "maestro --install-completion >/dev/null; source $HOME/.bash_completions/maestro.sh;"
         "COMP_WORDS=(maestro agents s); COMP_CWORD=2; _maestro_completion maestro; echo ${COMPREPLY[*]}"
     )
-    path = f"{MAESTRO.parent}:{os.environ['PATH']}"
+    path = f"{COMMAND.parent}:{os.environ['PATH']}"
     ran = subprocess.run(
         ["bash", "-c", script],
         cwd=tmp_path,
@@ -165,7 +163,7 @@ def test_bash_itself_completes_with_what_is_installed(tmp_path: Path) -> None:
 def test_every_shell_has_a_script(shell: str, tmp_path: Path) -> None:
     named = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     ran = subprocess.run(
-        [MAESTRO, "--show-completion", shell],
+        [COMMAND, "--show-completion", shell],
         cwd=tmp_path,
         env=named,
         capture_output=True,

@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command import COMMAND
+from tests.support.forking import Ended, forked
 from tests.support.job_rows import JobRows
 
-MAESTRO = Path(sys.executable).with_name("maestro")
 HEAVY = ("temporalio", "fastapi", "sqlalchemy", "litellm", "uvicorn", "pydantic")
 
 
-def maestro(
-    *arguments: str, folder: Path, environment: dict[str, str] | None = None
-) -> "subprocess.CompletedProcess[str]":
-    """Run the installed command in a folder."""
-    return subprocess.run(
-        [MAESTRO, *arguments],
+def installed(*arguments: str, folder: Path, environment: dict[str, str] | None = None) -> Ended:
+    """Run the installed command in a folder, with its own imports."""
+    ran = subprocess.run(
+        [COMMAND, *arguments],
         cwd=folder,
         env={**os.environ, **(environment or {})},
         capture_output=True,
@@ -27,13 +26,14 @@ def maestro(
         timeout=60,
         check=False,
     )
+    return Ended(ran.returncode, ran.stdout, ran.stderr)
 
 
 def test_help_says_what_it_is_and_where_to_begin(tmp_path: Path) -> None:
-    ran = maestro("--help", folder=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = installed("--help", folder=tmp_path)
+    assert (ran.code, ran.errors) == (0, "")
     for words in ("AI agents", "Begin with `maestro up`", "maestro jobs list --status failed", "version", "--data-dir"):
-        assert words in ran.stdout
+        assert words in ran.output
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -47,9 +47,9 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("--version",), ("version",)])
 def test_the_version_is_known(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    ran = maestro(*arguments, folder=tmp_path)
-    assert ran.returncode == 0
-    assert ran.stdout.startswith("maestro 0.")
+    ran = installed(*arguments, folder=tmp_path)
+    assert ran.code == 0
+    assert ran.output.startswith("maestro 0.")
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_the_version_is_known(arguments: tuple[str, ...], tmp_path: Path) -> Non
     ],
 )
 def test_every_command_explains_itself(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    ran = maestro(*arguments, "--help", folder=tmp_path)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert f"Usage: maestro {' '.join(arguments)}" in ran.stdout
+    ran = forked(*arguments, "--help", folder=tmp_path)
+    assert (ran.code, ran.errors) == (0, "")
+    assert f"Usage: maestro {' '.join(arguments)}" in ran.output
 
 
 @pytest.mark.parametrize(
@@ -90,10 +90,10 @@ def test_every_command_explains_itself(arguments: tuple[str, ...], tmp_path: Pat
     ],
 )
 def test_wrong_usage_exits_with_2_and_says_what_is_wrong(arguments: tuple[str, ...], word: str, tmp_path: Path) -> None:
-    ran = maestro(*arguments, folder=tmp_path)
-    assert ran.returncode == 2
-    assert word in ran.stderr + ran.stdout
-    assert "Traceback" not in ran.stderr
+    ran = forked(*arguments, folder=tmp_path)
+    assert ran.code == 2
+    assert word in ran.errors + ran.output
+    assert "Traceback" not in ran.errors
 
 
 @pytest.mark.parametrize(
@@ -111,19 +111,25 @@ def test_wrong_usage_exits_with_2_and_says_what_is_wrong(arguments: tuple[str, .
 def test_a_failure_exits_with_1_and_one_line(
     arguments: tuple[str, ...], environment: dict[str, str], word: str, tmp_path: Path
 ) -> None:
-    ran = maestro(*arguments, folder=tmp_path, environment=environment)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("maestro: ")
-    assert ran.stderr.count("\n") == 1
-    assert word in ran.stderr
+    ran = forked(*arguments, folder=tmp_path, environment=environment)
+    assert (ran.code, ran.output) == (1, "")
+    assert ran.errors.startswith("maestro: ")
+    assert ran.errors.count("\n") == 1
+    assert word in ran.errors
+
+
+def test_the_installed_command_ends_with_the_same_codes(tmp_path: Path) -> None:
+    assert installed("nope", folder=tmp_path).code == 2
+    failed = installed("jobs", "list", folder=tmp_path)
+    assert (failed.code, failed.errors.count("\n")) == (1, 1)
 
 
 def test_debug_shows_the_traceback_before_or_after_the_command(tmp_path: Path) -> None:
     for arguments in (("--debug", "jobs", "list"), ("jobs", "list", "--debug")):
-        ran = maestro(*arguments, folder=tmp_path)
-        assert ran.returncode == 1
-        assert "Traceback" in ran.stderr
-        assert ran.stderr.splitlines()[-1].startswith("maestro: ")
+        ran = forked(*arguments, folder=tmp_path)
+        assert ran.code == 1
+        assert "Traceback" in ran.errors
+        assert ran.errors.splitlines()[-1].startswith("maestro: ")
 
 
 def test_an_unexpected_error_is_one_line_too_and_says_how_to_see_more(tmp_path: Path) -> None:
@@ -132,34 +138,34 @@ def test_an_unexpected_error_is_one_line_too_and_says_how_to_see_more(tmp_path: 
     rows.store.close()
     with sqlite3.connect(tmp_path / "data" / "maestro.db") as database:
         database.execute("UPDATE queue SET status = 'nonsense'")
-    ran = maestro("jobs", "list", folder=tmp_path)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("maestro: unexpected ValueError: ")
-    assert ran.stderr.endswith("(run again with --debug for the traceback)\n")
-    assert ran.stderr.count("\n") == 1
-    assert "Traceback" in maestro("jobs", "list", "--debug", folder=tmp_path).stderr
+    ran = forked("jobs", "list", folder=tmp_path)
+    assert (ran.code, ran.output) == (1, "")
+    assert ran.errors.startswith("maestro: unexpected ValueError: ")
+    assert ran.errors.endswith("(run again with --debug for the traceback)\n")
+    assert ran.errors.count("\n") == 1
+    assert "Traceback" in forked("jobs", "list", "--debug", folder=tmp_path).errors
 
 
 def test_what_is_not_utf_8_is_refused_before_anything_is_done(tmp_path: Path) -> None:
-    ran = maestro("people", "remove", os.fsdecode(b"web:\xff"), folder=tmp_path)
-    assert (ran.returncode, ran.stdout, ran.stderr.count("\n"), "not UTF-8" in ran.stderr) == (2, "", 1, True)
+    ran = forked("people", "remove", os.fsdecode(b"web:\xff"), folder=tmp_path)
+    assert (ran.code, ran.output, ran.errors.count("\n"), "not UTF-8" in ran.errors) == (2, "", 1, True)
     assert not list(tmp_path.iterdir())
 
 
 def test_completion_knows_the_commands(tmp_path: Path) -> None:
     def completed(line: str) -> list[str]:
         words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-        ran = maestro(folder=tmp_path, environment={"_MAESTRO_COMPLETE": "complete_bash", **words})
-        return ran.stdout.split()
+        ran = forked(folder=tmp_path, environment={"_MAESTRO_COMPLETE": "complete_bash", **words})
+        return ran.output.split()
 
     assert completed("maestro j") == ["jobs"]
     assert completed("maestro jobs c") == ["cancel"]
     # Which shell runs the tests is not the tests' to say, so the shell is named instead of looked for.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    assert "complete" in maestro("--show-completion", "bash", folder=tmp_path, environment=named).stdout
+    assert "complete" in installed("--show-completion", "bash", folder=tmp_path, environment=named).output
 
 
 def test_a_reader_who_leaves_early_gets_no_complaint(tmp_path: Path) -> None:
-    line = f"{MAESTRO} --help | true; {MAESTRO} jobs list --help | head -n 1"
+    line = f"{COMMAND} --help | true; {COMMAND} jobs list --help | head -n 1"
     ran = subprocess.run(["bash", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert ran.stderr == ""

@@ -90,3 +90,23 @@ def test_a_database_can_go_back(old: Path) -> None:
     with closing(Store.open(old)) as store, store.view() as tx:
         assert [agent.slug for agent in tx.agents.all()] == ["ada"]
         assert tx.owners.all() == []
+
+
+def test_messages_that_files_came_with_under_an_earlier_release_still_have_them(old: Path) -> None:
+    with closing(sqlite3.connect(old)) as database, database:
+        for number, attachments in ((1, '[{"id": "a"}]'), (2, "[]")):
+            insert(database, "inbox", id=number, message_id=f"m-{number}", attachments=attachments)
+            insert(database, "messages", id=number, conversation_id=1, role="user", inbox_id=number)
+            insert(database, "messages_archive", id=9 + number, conversation_id=1, role="user", inbox_id=number)
+    with closing(Store.open(old)) as store, store.view() as tx:
+        assert [(line.id, line.has_files) for line in tx.conversations.newest(1, 9, 9)] == [(2, False), (1, True)]
+        assert [tx.conversations.message(number).has_files for number in (10, 11)] == [True, False]
+
+
+def insert(database: sqlite3.Connection, table: str, **values: object) -> None:
+    """Add a row with these values and, where a column needs one, the time or 0."""
+    for _, name, kind, needed, default, _ in database.execute(f"PRAGMA table_info({table})").fetchall():
+        if needed and default is None:
+            values.setdefault(name, THEN if kind.startswith("VARCHAR") else 0)
+    places = ", ".join("?" * len(values))
+    database.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({places})", [*values.values()])

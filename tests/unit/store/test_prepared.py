@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -85,9 +86,20 @@ def test_a_list_cannot_be_a_parameter(rows: JobRows) -> None:
         repository(tx)._rows(Prepared(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
 
 
-def test_a_lock_that_somebody_else_holds_is_a_busy_store(rows: JobRows) -> None:
+def test_what_the_driver_refuses_is_a_store_that_did_not_answer(rows: JobRows) -> None:
     with pytest.raises(StoreBusy, match="readonly"), rows.store.view() as tx:
         repository(tx)._change(RENAMED, job_id="any", its_reason="")
+
+
+def test_a_lock_that_somebody_else_holds_is_a_store_that_did_not_answer(rows: JobRows, tmp_path: Path) -> None:
+    with rows.store.begin() as tx:
+        tx._link.driver.execute("PRAGMA busy_timeout=0")  # the writer's only connection waits no longer
+    with closing(sqlite3.connect(tmp_path / "maestro.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="locked"), rows.store.begin():
+            pytest.fail("two wrote at once")
+    with rows.store.begin() as tx:
+        assert tx.jobs.pending() == 0
 
 
 def test_a_rule_of_the_tables_is_kept_without_quoting_what_was_written(rows: JobRows) -> None:

@@ -57,8 +57,8 @@ def downgrade() -> None:
     op.drop_index("ix_queue_merged_into", "queue")
     for table, columns in (
         ("prompts", ("layers",)),
-        ("messages_archive", ("agent_id",)),
-        ("messages", ("agent_id",)),
+        ("messages_archive", ("has_files", "agent_id")),
+        ("messages", ("has_files", "agent_id")),
         ("queue", ("erased", "hears", "task", "depth", "parent_id", "merged_into")),
         ("inbox", ("pace",)),
         ("memory_facts", ("words", "likeness", "place")),
@@ -284,6 +284,11 @@ def _jobs() -> None:
     op.create_index("ix_queue_parent_id", "queue", ["parent_id"])
     for table in ("messages", "messages_archive"):
         op.add_column(table, sa.Column("agent_id", sa.Integer(), nullable=True))
+        op.add_column(table, sa.Column("has_files", sa.Boolean(), nullable=False, server_default=sa.false()))
+        op.execute(
+            f"UPDATE {table} SET has_files = 1 WHERE inbox_id IN "  # noqa: S608 our own names
+            "(SELECT id FROM inbox WHERE attachments != '[]')"
+        )
     op.add_column("prompts", _text("layers", "[]"))
     op.create_table(
         "actions",

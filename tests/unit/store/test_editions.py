@@ -1,0 +1,96 @@
+"""What the database itself tells of changes to agents, skills and accounts."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.editions import Editions
+from maestro.domain.errors import NotFound
+from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
+from maestro.domain.skills.library import FoundFile
+from tests.support.job_rows import JobRows
+
+SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil water first."
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    rows = JobRows.at(tmp_path)
+    with rows.store.begin() as tx:
+        tx.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        tx.accounts.add(
+            ModelAccount(
+                name="main",
+                type=AccountType.API_KEY,
+                provider="p",
+                model="m",
+                source=AccountSource.API,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
+        )
+    yield rows
+    rows.store.close()
+
+
+def now(rows: JobRows) -> Editions:
+    with rows.store.view() as tx:
+        return tx.editions.now()
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement"),
+    [
+        ("agents", "UPDATE agents SET description = 'knows prices'"),
+        ("agents", "INSERT INTO agents SELECT 7, 'eve' {others} FROM agents"),
+        ("agents", "DELETE FROM agents"),
+        ("skills", "UPDATE skills SET enabled = 0"),
+        ("skills", "INSERT INTO skills SELECT 'pot' {others} FROM skills"),
+        ("skills", "DELETE FROM skills"),
+        ("accounts", "UPDATE accounts SET model = 'n'"),
+        ("accounts", "UPDATE accounts SET status = 'disabled'"),
+        ("accounts", "INSERT INTO accounts SELECT 7, 'other' {others} FROM accounts"),
+        ("accounts", "DELETE FROM accounts"),
+    ],
+)
+def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
+    rows: JobRows, tmp_path: Path, kind: str, statement: str
+) -> None:
+    before = now(rows)
+    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
+        columns = [name for _, name, *_ in database.execute(f"PRAGMA table_info({kind})")]
+        known = 1 if kind == "skills" else 2
+        database.execute(statement.format(others="".join(f', "{name}"' for name in columns[known:])))
+    after = now(rows)
+    assert [one for one in Editions._fields if getattr(before, one) != getattr(after, one)] == [kind]
+
+
+def test_what_is_counted_of_an_account_is_no_change(rows: JobRows) -> None:
+    before = now(rows)
+    with rows.store.begin() as tx:
+        tx.accounts.succeeded("main", "m", 0.25)
+    assert now(rows) == before
+
+
+def test_the_edition_of_a_change_that_was_rolled_back_never_comes_again(rows: JobRows) -> None:
+    before, seen = now(rows), set()
+    for undone in (True, False):
+        with rows.store.begin() as tx, suppress(NotFound), tx.savepoint():
+            tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": f"Eve {undone}"}))
+            seen.add(tx.editions.now().agents)
+            if undone:
+                raise NotFound("as it was")
+        assert (now(rows) == before) is undone
+    assert len(seen) == 2
+
+
+def test_after_all_editions_were_deleted_a_change_draws_one(rows: JobRows, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
+        database.execute("DELETE FROM editions")
+    assert now(rows) == Editions()
+    with rows.store.begin() as tx:
+        tx.skills.enable("tea", enabled=False)
+    assert now(rows).skills is not None

@@ -1,0 +1,99 @@
+"""What is kept from message to message: it is never out of date, whoever changes what it is made of."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from activities.shelves import MOST, Shelf
+from maestro.domain.agents.agent import Agent
+from maestro.domain.skills.library import FoundFile
+from tests.support.job_rows import JobRows
+from tests.support.spoken import Spoken
+
+SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil water first."
+
+
+@pytest.fixture
+def spoken(tmp_path: Path) -> Iterator[Spoken]:
+    rows = JobRows.at(tmp_path)
+    with rows.store.begin() as tx:
+        tx.agents.put(Agent(slug="bob", name="Bob", description="knows prices", created_at=tx.now, updated_at=tx.now))
+        tx.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+    yield Spoken(rows)
+    rows.store.close()
+
+
+@pytest.fixture
+def told(spoken: Spoken) -> Callable[[], str]:
+    """Say something, and return the system message that the model reads."""
+    return lambda: spoken.messages(spoken.prepared("a pot of tea"))[0].content
+
+
+def elsewhere(folder: Path, statement: str) -> None:
+    """Change the database as another process does."""
+    with closing(sqlite3.connect(folder / "maestro.db")) as database, database:
+        database.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("statement", "before", "after"),
+    [
+        ("UPDATE agents SET system_prompt = 'Be kind.' WHERE slug = 'ada'", "Be brief.", "Be kind."),
+        ("UPDATE agents SET name = 'Clara' WHERE slug = 'ada'", "You are Ada,", "You are Clara,"),
+        ("UPDATE agents SET description = 'knows pots' WHERE slug = 'bob'", '"knows prices"', '"knows pots"'),
+        ("UPDATE agents SET status = 'paused' WHERE slug = 'bob'", '- @bob: "knows prices"', ""),
+        ("UPDATE agents SET allow_users = 'web:u-7' WHERE slug = 'bob'", '- @bob: "knows prices"', ""),
+        ("UPDATE agents SET skills = 'pot' WHERE slug = 'ada'", "Boil water first.", ""),
+        ("UPDATE skills SET body = 'Warm the pot.'", "Boil water first.", "Warm the pot."),
+        ("UPDATE skills SET keywords = '[\"coffee\"]'", "Boil water first.", ""),
+        ("DELETE FROM skills", "Boil water first.", ""),
+    ],
+)
+def test_a_change_in_another_process_counts_for_the_next_message(
+    told: Callable[[], str], tmp_path: Path, statement: str, before: str, after: str
+) -> None:
+    first = told()
+    assert before in first
+    assert told() == first
+    elsewhere(tmp_path, statement)
+    changed = told()
+    assert before not in changed
+    assert after in changed
+
+
+def test_each_person_hears_of_those_they_may_talk_to(spoken: Spoken, tmp_path: Path) -> None:
+    elsewhere(tmp_path, "UPDATE agents SET allow_users = 'web:u-1' WHERE slug = 'bob'")
+
+    def heard_of(user_id: str) -> bool:
+        job_id = spoken.rows.add("tea?")
+        elsewhere(tmp_path, f"UPDATE inbox SET user_id = '{user_id}' WHERE job_id = '{job_id}'")
+        return "@bob" in spoken.messages(spoken.built(job_id))[0].content
+
+    assert [heard_of(user_id) for user_id in ("u-1", "u-2", "u-1", "u-2")] == [True, False, True, False]
+
+
+def test_a_thing_is_made_once_in_an_edition() -> None:
+    shelf: Shelf[str, int] = Shelf()
+    made = iter(range(100))
+    assert [shelf.get(1, "a", made.__next__), shelf.get(1, "b", made.__next__)] == [0, 1]
+    assert [shelf.get(1, "a", made.__next__), shelf.get(1, "b", made.__next__)] == [0, 1]
+    assert [shelf.get(2, "a", made.__next__), shelf.get(2, "b", made.__next__)] == [2, 3]
+    assert shelf.get(1, "a", made.__next__) == 4
+    assert shelf.get(None, "a", made.__next__) == 5
+
+
+def test_a_shelf_holds_only_so_much() -> None:
+    shelf: Shelf[int, int] = Shelf()
+    made: list[int] = []
+
+    def make() -> int:
+        made.append(1)
+        return len(made)
+
+    for key in [*range(MOST), *range(MOST)]:
+        assert shelf.get(1, key, make) == key + 1
+    assert shelf.get(1, MOST, make) == MOST + 1
+    assert shelf.get(1, 0, make) == MOST + 2, "it was full, and emptied"
