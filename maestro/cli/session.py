@@ -64,7 +64,7 @@ def _refuse_pinned(at: Opened) -> None:
 
 def _current(tx: Transaction) -> SessionView:
     current = tx.chat.current()
-    return session_view(tx.chat.session(current) if current else None, len(tx.chat.timeline()))
+    return session_view(tx.chat.session(current) if current else None, tx.chat.count())
 
 
 def _told(session: SessionView) -> str:

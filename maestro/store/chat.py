@@ -11,30 +11,36 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Post, Unread, author_problem
 from maestro.domain.errors import Forbidden
 from maestro.store.chat_sessions import ChatSessions
+from maestro.store.prepared import Prepared
 
 
 class Chat(ChatSessions):
     """Posts and cursors."""
 
-    _HERE = ChatMessage.session_id == ChatSessions._CURRENT.scalar_subquery()
-    _AGENT = select(Agent).where(Agent.slug == bindparam("slug"))
-    _POST = insert(ChatMessage)
+    _HERE = ChatMessage.session_id == ChatSessions._OPEN_ONE.scalar_subquery()
+    _AGENT = Prepared(select(Agent).where(Agent.slug == bindparam("slug")))
+    _POST = Prepared(insert(ChatMessage))
     _POSTS = (
         select(ChatMessage.id, ChatMessage.ts, ChatMessage.author, ChatMessage.text)
         .where(_HERE)
         .order_by(col(ChatMessage.id))
     )
-    _UNREAD = _POSTS.where(col(ChatMessage.id) > bindparam("after"))
-    _LAST = _POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most"))
-    _NEWEST = select(func.max(ChatMessage.id)).where(_HERE)
-    _CURSOR = select(ChatCursor.last_id, ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent"))
+    _UNREAD = Prepared(_POSTS.where(col(ChatMessage.id) > bindparam("after")))
+    _LAST = Prepared(_POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most")))
+    _NEWEST = Prepared(select(func.max(ChatMessage.id)).where(_HERE))
+    _COUNT = Prepared(select(func.count(col(ChatMessage.id))).where(_HERE))
+    _CURSOR = Prepared(
+        select(ChatCursor.last_id, ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent"))
+    )
     _MOVE = insert(ChatCursor)
-    _READ = _MOVE.on_conflict_do_update(
-        index_elements=["agent_id"],
-        set_={
-            "last_id": func.max(ChatCursor.last_id, _MOVE.excluded.last_id),
-            "offered_id": func.max(ChatCursor.offered_id, _MOVE.excluded.offered_id),
-        },
+    _READ = Prepared(
+        _MOVE.on_conflict_do_update(
+            index_elements=["agent_id"],
+            set_={
+                "last_id": func.max(ChatCursor.last_id, _MOVE.excluded.last_id),
+                "offered_id": func.max(ChatCursor.offered_id, _MOVE.excluded.offered_id),
+            },
+        )
     )
 
     def post(self, author: str, text: str) -> int:
@@ -46,9 +52,7 @@ class Chat(ChatSessions):
         if problem:
             raise Forbidden(problem)
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        added = self._run(self._POST, session_id=self.join(), ts=moment, author=author, text=text)
-        assert added.inserted_primary_key is not None, "every row has an id"
-        return int(added.inserted_primary_key[0])
+        return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
 
     def unread(self, slug: str) -> Unread:
         """Return what an agent has not read of the open session, its own posts too."""
@@ -56,29 +60,33 @@ class Chat(ChatSessions):
 
     def mark_read(self, slug: str, pointer: int) -> None:
         """Note that an agent has read up to a post; a cursor never goes back."""
-        self._run(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
+        self._change(self._READ, agent_id=slug, last_id=pointer, offered_id=0)
 
     def offer(self, slug: str) -> Unread:
         """Return what an agent outside has not read: by asking again it says that it read what it got before."""
         unread = self._after(max(self._cursor(slug)))
-        self._run(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
+        self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
     def timeline(self, limit: int | None = None) -> Sequence[Post]:
         """Return the posts of the open session, oldest first: all, or the newest ones up to a limit."""
-        rows = self._run(self._LAST, at_most=-1 if limit is None else limit).all()
+        rows = self._rows(self._LAST, at_most=-1 if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
     def newest(self) -> int:
         """Return the id of the last post of the open session, 0 when there is none."""
-        return int(self._run(self._NEWEST).scalar() or 0)
+        return int(self._value(self._NEWEST) or 0)
+
+    def count(self) -> int:
+        """Return how many posts the open session has."""
+        return int(self._value(self._COUNT))
 
     def _agent(self, author: str) -> Agent | None:
-        return self._session.exec(self._AGENT, params={"slug": author.removeprefix("@")}).first()
+        return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
     def _after(self, pointer: int) -> Unread:
-        return Unread([Post(*row) for row in self._run(self._UNREAD, after=pointer)], pointer)
+        return Unread([Post(*row) for row in self._rows(self._UNREAD, after=pointer)], pointer)
 
     def _cursor(self, slug: str) -> tuple[int, int]:
-        row = self._run(self._CURSOR, agent=slug).first()
+        row = self._row(self._CURSOR, agent=slug)
         return (row[0], row[1]) if row else (0, 0)

@@ -7,6 +7,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select, update
 
 from maestro.domain.chat.session import ChatSession
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 
@@ -14,16 +15,17 @@ class ChatSessions(Repository):
     """Opens and ends sessions; at most one is open, because who changes that has the database to itself."""
 
     _IS_OPEN = col(ChatSession.ended_at).is_(None)
-    _CURRENT = select(ChatSession.id).where(_IS_OPEN)
-    _OPENED = insert(ChatSession)
-    _OPEN = _OPENED.on_conflict_do_update(index_elements=["id"], set_={"ended_at": None})
-    _END_OTHERS = (
+    _OPEN_ONE = select(ChatSession.id).where(_IS_OPEN)
+    _CURRENT = Prepared(_OPEN_ONE)
+    _OPEN = Prepared(insert(ChatSession).on_conflict_do_update(index_elements=["id"], set_={"ended_at": None}))
+    _END_OTHERS = Prepared(
         update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
     )
+    _BY_ID = Prepared(select(ChatSession).where(ChatSession.id == bindparam("session_id")))
 
     def current(self) -> str | None:
         """Return the id of the open session, None when there is none."""
-        found: str | None = self._run(self._CURRENT).scalar()
+        found: str | None = self._value(self._CURRENT)
         return found
 
     def join(self, pinned: str = "") -> str:
@@ -35,16 +37,16 @@ class ChatSessions(Repository):
 
     def open(self, session_id: str) -> str:
         """Let just this session be open: a new one, or an earlier one that goes on; return its id."""
-        self._run(self._END_OTHERS, but=session_id, at=self._now)
-        self._run(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
+        self._change(self._END_OTHERS, but=session_id, at=self._now)
+        self._change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
         return session_id
 
     def end(self) -> str | None:
         """End the open session and return its id, None when there was none; the next post opens another."""
         current = self.current()
-        self._run(self._END_OTHERS, but="", at=self._now)
+        self._change(self._END_OTHERS, but="", at=self._now)
         return current
 
     def session(self, session_id: str) -> ChatSession | None:
-        """Return a session, if there is one of this id."""
-        return self._session.get(ChatSession, session_id)
+        """Return a session as a value, if there is one of this id."""
+        return self._read(self._BY_ID, ChatSession, session_id=session_id)
