@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import CODER
+from maestro.domain.chat.message import CODER, hears
 from maestro.domain.llm.prompts import ToolCall
 
 POST = "chat_post"
@@ -24,8 +24,8 @@ REMINDER = "Reminder: if this is a blocking or architect question, use the ask_q
 
 
 def addendum(agent: Agent) -> str:
-    """Return what an agent is told of the chat: only coders are told anything."""
-    return ADDENDUM.format(agentId=agent.slug) if agent.role == CODER else ""
+    """Return what an agent is told of the chat: only coders that take part are told anything."""
+    return ADDENDUM.format(agentId=agent.slug) if agent.role == CODER and hears(agent.slug, agent.role) else ""
 
 
 def chat_only(calls: Sequence[ToolCall]) -> bool:

@@ -1,15 +1,19 @@
 """What a model is told of #maestro: quoted, in order, and no more than there is room for."""
 
+from datetime import UTC, datetime
+
 import pytest
 
+from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.feed import CUT_MARK, HEADING, feed, listens
 from maestro.domain.chat.message import Post, Unread
-from maestro.domain.chat.turns import ADDENDUM, GET_NEW, POST, REMINDER, chat_only
+from maestro.domain.chat.turns import ADDENDUM, GET_NEW, POST, REMINDER, addendum, chat_only
 from maestro.domain.llm.prompts import CallKey, CallPurpose, ToolCall
 from maestro.domain.llm.tokens import estimate
 from tests.support.llm_requests import request_of
 
 ROOM = 10_000
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
 def posts(*said: tuple[str, str], after: int = 4) -> Unread:
@@ -94,6 +98,21 @@ def test_only_answers_of_who_takes_part_are_told(change: dict[str, object], hear
 )
 def test_a_turn_that_called_nothing_but_the_chat(names: tuple[str, ...], only: bool) -> None:
     assert chat_only([ToolCall(id=str(at), name=name, arguments="{}") for at, name in enumerate(names)]) is only
+
+
+@pytest.mark.parametrize(
+    ("slug", "role", "told"),
+    [
+        ("coder-1", "coder", True),
+        ("planner-3", "planner", False),
+        ("plans", "architect", False),
+        ("human", "coder", False),
+        ("architect", "coder", False),
+    ],
+)
+def test_only_coders_that_take_part_are_told_how_to_chat(slug: str, role: str, told: bool) -> None:
+    text = addendum(Agent(slug=slug, name=slug, role=role, created_at=NOW, updated_at=NOW))
+    assert text == (ADDENDUM.replace("{agentId}", slug) if told else "")
 
 
 def test_the_texts_are_those_of_the_specification_to_the_letter() -> None:
