@@ -40,8 +40,6 @@ class Matter:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """What an agent knows beside who it is: ``facts`` are best first, ``skills`` those chosen for what is asked."""
-
     """What an agent knows beside who it is: ``facts`` are best first, ``skills`` those chosen for what is asked.
 
     ``addendum`` is what it is told of #maestro, empty for most.
