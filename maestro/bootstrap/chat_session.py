@@ -14,7 +14,12 @@ def join_session(store: Store, settings: Settings) -> None:
             tx.chat.join(settings.session.id)
 
 
-def end_session(store: Store) -> None:
-    """End the open session."""
+def end_session(store: Store, settings: Settings) -> None:
+    """End the open session.
+
+    One of ``session.id`` stays open where other processes share the store: their next post would open another.
+    """
+    if settings.session.id and not settings.temporal.embedded:
+        return
     with store.begin() as tx:
         tx.chat.end()

@@ -77,7 +77,7 @@ class Up(Process):
             if not stop.is_set():
                 await self._run(store, endpoint, stop)
         # Whatever else ends this leaves the session open: it goes on at the next start.
-        await asyncio.to_thread(end_session, store)
+        await asyncio.to_thread(end_session, store, self.settings)
 
     @contextlib.asynccontextmanager
     async def _temporal(self, stop: asyncio.Event) -> AsyncIterator[Endpoint]:

@@ -108,8 +108,13 @@ def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(
     first = current()
     join_session(rows.store, Settings())
     assert current() == first, "after a crash it goes on"
-    end_session(rows.store)
+    end_session(rows.store, Settings())
     join_session(rows.store, Settings())
     assert current() not in (None, first)
-    join_session(rows.store, Settings.model_validate({"session": {"id": "spring"}}))
+    pinned = {"session": {"id": "spring"}}
+    join_session(rows.store, Settings.model_validate(pinned))
     assert current() == "spring"
+    end_session(rows.store, Settings.model_validate({**pinned, "temporal": {"address": "localhost:7233"}}))
+    assert current() == "spring", "processes that share the store go on with it"
+    end_session(rows.store, Settings.model_validate(pinned))
+    assert current() is None
