@@ -55,10 +55,10 @@ def _edge(text: str, at: int) -> int:
 
 
 def _goes_on(character: str) -> bool:
-    """Say whether a character is part of the one before: an accent, a joiner, a variant, a tone of skin."""
+    """Say whether a character is part of the one before: an accent, a vowel sign, a variant, a tone of skin, a tag."""
     return (
-        unicodedata.combining(character) > 0
-        or unicodedata.category(character) in ("Mn", "Me")
+        unicodedata.category(character) in ("Mn", "Mc", "Me")
         or character == _JOINER
         or "\U0001f3fb" <= character <= "\U0001f3ff"
+        or "\U000e0020" <= character <= "\U000e007f"
     )

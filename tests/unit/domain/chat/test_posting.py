@@ -53,7 +53,9 @@ def test_a_long_post_is_cut_to_the_limit_suffix_included() -> None:
     assert not prepared.redacted
 
 
-@pytest.mark.parametrize("whole", ["e\u0301", "👨\u200d👩\u200d👧", "👍🏽", "❤\ufe0f"])
+@pytest.mark.parametrize(
+    "whole", ["e\u0301", "👨\u200d👩\u200d👧", "👍🏽", "❤\ufe0f", "कि", "🏴\U000e0067\U000e0062\U000e007f"]
+)
 def test_a_cut_leaves_no_half_of_what_people_see_as_one(whole: str) -> None:
     for before in range(len(whole)):
         text = "x" * (100 - len(TRUNCATED) - before) + whole + "y" * 100
