@@ -15,8 +15,7 @@ def upgrade() -> None:
     _agent_tokens()
     _settings()
     _calls()
-    with op.batch_alter_table("questions") as questions:
-        questions.alter_column("job_id", existing_type=sa.String(), nullable=True)
+    _questions(of_jobs_only=False)
     op.create_index(
         "ix_questions_outside",
         "questions",
@@ -30,8 +29,7 @@ def downgrade() -> None:
     """Take back; what agents outside asked is lost, because it belongs to no job."""
     op.drop_index("ix_questions_outside", "questions")
     op.execute("DELETE FROM questions WHERE job_id IS NULL")
-    with op.batch_alter_table("questions") as questions:
-        questions.alter_column("job_id", existing_type=sa.String(), nullable=False)
+    _questions(of_jobs_only=True)
     for column in ("chat_upto", "chat_after"):
         op.drop_column("llm_calls", column)
     for table in ("settings_versions", "agent_tokens", "chat_reminders", "chat_cursor", "chat", "sessions"):
@@ -97,3 +95,45 @@ def _settings() -> None:
 def _calls() -> None:
     for column in ("chat_after", "chat_upto"):
         op.add_column("llm_calls", sa.Column(column, sa.Integer(), nullable=False, server_default="0"))
+
+
+def _questions(*, of_jobs_only: bool) -> None:
+    """Make the table anew: SQLite cannot change a column, and a batch of Alembic orders the constraints by chance."""
+    op.drop_index("ix_questions_open", "questions")
+    op.rename_table("questions", "questions_before")
+    op.create_table(
+        "questions",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("job_id", sa.String(), nullable=not of_jobs_only),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("place", sa.Integer(), nullable=False),
+        sa.Column("agent_id", sa.Integer(), nullable=True),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("status", sa.String(), nullable=False),
+        sa.Column("text", sa.String(), nullable=False),
+        sa.Column("context", sa.String(), nullable=False),
+        sa.Column("tool", sa.String(), nullable=False),
+        sa.Column("lane", sa.String(), nullable=True),
+        sa.Column("asked_of", sa.String(), nullable=False),
+        sa.Column("approvers", sa.String(), nullable=False),
+        sa.Column("answer", sa.String(), nullable=False),
+        sa.Column("answered_by", sa.String(), nullable=False),
+        sa.Column("inbox_id", sa.Integer(), nullable=True),
+        sa.Column("asked_at", UtcDateTime(), nullable=False),
+        sa.Column("expires_at", UtcDateTime(), nullable=False),
+        sa.Column("answered_at", UtcDateTime(), nullable=True),
+        sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
+        sa.ForeignKeyConstraint(["agent_id"], ["agents.id"]),
+        sa.ForeignKeyConstraint(["inbox_id"], ["inbox.id"]),
+        sa.PrimaryKeyConstraint("id"),
+        sa.UniqueConstraint("job_id", "number", "place"),
+    )
+    op.execute("INSERT INTO questions SELECT * FROM questions_before")
+    op.drop_table("questions_before")
+    op.create_index(
+        "ix_questions_open",
+        "questions",
+        ["lane"],
+        sqlite_where=sa.text("status = 'open'"),
+        postgresql_where=sa.text("status = 'open'"),
+    )
