@@ -17,9 +17,10 @@ def join_session(store: Store, settings: Settings) -> None:
 def end_session(store: Store, settings: Settings) -> None:
     """End the open session.
 
-    One of ``session.id`` stays open where other processes share the store: their next post would open another.
+    Without a chat nobody was told anything, so nothing is ended. One of ``session.id`` stays open where other processes
+    share the store: their next post would open another.
     """
-    if settings.session.id and not settings.temporal.embedded:
-        return
-    with store.begin() as tx:
-        tx.chat.end()
+    shared = not settings.temporal.embedded
+    if settings.chat.enabled and not (settings.session.id and shared):
+        with store.begin() as tx:
+            tx.chat.end()

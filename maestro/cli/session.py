@@ -6,6 +6,7 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
+from maestro.domain.chat.message import CHANNEL
 from maestro.domain.chat.session import SessionView, session_view
 from maestro.domain.errors import Conflict
 from maestro.store.transaction import Transaction
@@ -33,7 +34,7 @@ def show(given: Given) -> None:
 def new(given: Given) -> None:
     """End the session that is open and begin another: agents see only what is posted from now on."""
     with opened(given) as at:
-        _refuse_pinned(at)
+        _check_changeable(at)
         with at.store.begin() as tx:
             tx.audit.add(ACTOR, "session.new", tx.chat.open(str(uuid4())))
             found = _current(tx)
@@ -44,7 +45,7 @@ def new(given: Given) -> None:
 def end(given: Given) -> None:
     """End the session that is open; the next post opens another."""
     with opened(given) as at:
-        _refuse_pinned(at)
+        _check_changeable(at)
         with at.store.begin() as tx:
             ended = tx.chat.end()
             if ended:
@@ -53,7 +54,10 @@ def end(given: Given) -> None:
     write(found, [f"the session {ended} is ended; the next post opens another" if ended else NONE], given.as_json)
 
 
-def _refuse_pinned(at: Opened) -> None:
+def _check_changeable(at: Opened) -> None:
+    """Raise ``Conflict`` where there is no chat, or where the configuration says which session is open."""
+    if not at.loaded.settings.chat.enabled:
+        raise Conflict(f"{CHANNEL} is disabled by configuration: set chat.enabled to true first.")
     pinned = at.loaded.settings.session.id
     if pinned:
         raise Conflict(

@@ -108,6 +108,8 @@ def test_a_process_goes_on_with_the_open_session_and_ends_it_when_it_is_stopped(
     first = current()
     join_session(rows.store, Settings())
     assert current() == first, "after a crash it goes on"
+    end_session(rows.store, Settings.model_validate({"chat": {"enabled": False}}))
+    assert current() == first, "who has no chat ends nothing"
     end_session(rows.store, Settings())
     join_session(rows.store, Settings())
     assert current() not in (None, first)

@@ -30,6 +30,15 @@ def test_a_session_is_shown_ended_and_begun(rows: JobRows, maestro: Maestro) -> 
     assert log == [("operator", "session.new", second["id"]), ("operator", "session.end", second["id"])]
 
 
+def test_without_a_chat_there_is_nothing_to_begin(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:
+    file = tmp_path / "maestro.json"
+    file.write_text(json.dumps({"dataDir": str(tmp_path / "data"), "chat": {"enabled": False}}))
+    ran = maestro("session", "new", "--config", str(file))
+    assert (ran.code, ran.err.count("\n"), "set chat.enabled to true" in ran.err) == (1, 1, True)
+    with rows.store.view() as tx:
+        assert tx.chat.current() is None
+
+
 def test_one_that_the_configuration_keeps_is_changed_there(rows: JobRows, maestro: Maestro, tmp_path: Path) -> None:
     assert post(rows)
     file = tmp_path / "maestro.json"
