@@ -5,6 +5,7 @@ from fastapi import FastAPI
 
 from api import errors, mcp
 from api.dashboard import agent_chat, assets, login, pages
+from api.dashboard import agent_tokens as tokens_page
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
@@ -52,6 +53,7 @@ ROUTERS = (
     login.for_operators,
     pages.router,
     agent_chat.pane,
+    tokens_page.router,
     assets.router,
 )
 

@@ -45,7 +45,7 @@ class AgentTokens(Repository):
         """Give an agent another token; raises ``Conflict`` for an archived agent and for one with too many."""
         if agent.status is AgentStatus.ARCHIVED:
             raise Conflict(f"agent {agent.slug} is archived, and its tokens do not count; restore it first")
-        if self._held(agent) >= MOST_TOKENS:
+        if self._count(agent) >= MOST_TOKENS:
             raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens; revoke those that are not used any more")
         token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         kept = AgentToken(
@@ -67,6 +67,12 @@ class AgentTokens(Repository):
         if before is not None:
             page = page.where(col(AgentToken.id) < before)
         return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
+
+    def held(self, limit: int) -> Sequence[Holder]:
+        """Return up to ``limit`` tokens that are not revoked, newest first, with whose they are."""
+        page = select(AgentToken, Agent).join(Agent, col(Agent.id) == AgentToken.agent_id)
+        newest = page.where(col(AgentToken.revoked_at).is_(None)).order_by(col(AgentToken.id).desc()).limit(limit)
+        return [Holder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
         """Let a token hold no more; one that was revoked stays as it is. Raises ``NotFound``."""
@@ -93,7 +99,7 @@ class AgentTokens(Repository):
         """Delete the tokens of an agent that is removed for good."""
         self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
 
-    def _held(self, agent: Agent) -> int:
+    def _count(self, agent: Agent) -> int:
         held = select(func.count()).where(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None))
         return self._session.exec(held).one()
 
