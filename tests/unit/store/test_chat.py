@@ -17,6 +17,8 @@ from tests.support.job_rows import JobRows
 
 AGENTS = 100
 ROUNDS = 50
+PROCESSES = 4
+"""Stores on one file, each with a writer of its own, as processes have them."""
 
 
 @pytest.fixture
@@ -179,32 +181,35 @@ def test_at_most_one_session_is_open_however_many_processes_start_at_once(rows: 
         assert len(opened.all()) == 1
 
 
-def test_a_hundred_agents_post_and_read_at_once(rows: JobRows) -> None:
+def test_a_hundred_agents_post_and_read_at_once(rows: JobRows, tmp_path: Path) -> None:
+    processes = [Store(tmp_path / "maestro.db") for _ in range(PROCESSES)]
     slugs = [f"coder-{number}" for number in range(AGENTS)]
     for slug in slugs:
         add_agent(rows, slug)
-    rows.clock.now = datetime.now(UTC)
     together = Barrier(AGENTS)
 
-    def read(slug: str) -> list[int]:
-        with rows.store.view() as tx:
+    def read(store: Store, slug: str) -> list[int]:
+        with store.view() as tx:
             return [message.id for message in tx.chat.unread(slug).messages]
 
     def live(slug: str) -> tuple[list[int], list[int]]:
+        store = processes[slugs.index(slug) % PROCESSES]
         together.wait()
         posted: list[int] = []
         heard: list[int] = []
         for number in range(ROUNDS):
-            with rows.store.begin() as tx:
+            with store.begin() as tx:
                 posted.append(tx.chat.post(f"@{slug}", f"{slug} {number}"))
-            heard += read(slug)
-            with rows.store.begin() as tx:
+            heard += read(store, slug)
+            with store.begin() as tx:
                 tx.chat.mark_read(slug, heard[-1])
         return posted, heard
 
     with ThreadPoolExecutor(AGENTS) as threads:
         lives = dict(zip(slugs, threads.map(live, slugs), strict=True))
+    for process in processes:
+        process.close()
     everything = sorted(one for posted, _ in lives.values() for one in posted)
     assert len(set(everything)) == AGENTS * ROUNDS
     for slug, (_, heard) in lives.items():
-        assert heard + read(slug) == everything, "nobody misses a post, and nobody reads one twice"
+        assert heard + read(rows.store, slug) == everything, "nobody misses a post, and nobody reads one twice"
