@@ -22,6 +22,7 @@ OTHER = "\xff"
 _MARK = REDACTED.encode()
 _UNSEEN = ("Mn", "Me", "Cf")
 _FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
+_MEANT = {word.casefold(): english for word, english in FOREIGN_WORDS.items()}
 _ESCAPE = re.compile(
     rb"\\(?:u00[0-7][0-9A-Fa-f]|x[0-7][0-9A-Fa-f]|[nrt]|[!-/:-@\[-`{-~])"
     rb"|%[2-7][0-9A-Fa-f]|&(?:#\d{2,3}|#[xX][2-7][0-9A-Fa-f]|amp|quot|apos|lt|gt);"
@@ -88,8 +89,11 @@ def _look(character: str) -> str | None:
 
 
 def _known(match: "re.Match[str]") -> str:
-    """Return an English word of the same length for a foreign one, so that no place moves."""
-    return FOREIGN_WORDS[match[0].lower()]
+    """Return an English word of the same length for a foreign one, so that no place moves.
+
+    Letters have more forms than two, such as the Greek sigma at the end of a word, and the pattern matches them all.
+    """
+    return _MEANT.get(match[0].casefold(), match[0])
 
 
 def _unescaped(plain: Folded) -> Folded | None:

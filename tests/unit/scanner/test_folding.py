@@ -66,6 +66,12 @@ def test_names_in_other_alphabets_count(rules: Rules, text: str, clean: str) -> 
     assert redact(said, rules.spans(said, time.monotonic() + 60)) == clean
 
 
+@pytest.mark.parametrize("word", ["κωδικόσ", "ΚΩΔΙΚΌΣ", "парᲂль", "ᲃекрет"])
+def test_every_form_of_a_letter_is_known(rules: Rules, word: str) -> None:
+    said = f"{word}: {token()}"
+    assert redact(said, rules.spans(said, time.monotonic() + 60)) == f"{word}: [redacted]"
+
+
 def test_a_text_without_a_secret_stays_as_it_is(rules: Rules) -> None:
     text = "Забули пароль? Натисніть тут 🙂 – ｆｕｌｌ width, a\u200bb, caf\u00e9, C:\\new\\table, 100%25 &amp; more"
     assert not rules.spans(text, time.monotonic() + 60)
