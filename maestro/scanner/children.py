@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 
@@ -50,7 +51,7 @@ class PatternChildren:
             self._places.release()
 
     def close(self) -> None:
-        """End the processes that wait for work."""
+        """End the processes that wait for work; they end with this process too, whose sockets they read."""
         with self._lock:
             idle, self._idle = self._idle, []
         for one in idle:
@@ -78,7 +79,9 @@ class PatternChildren:
 
     def _take(self) -> "_Child":
         with self._lock:
-            return self._idle.pop() if self._idle else _Child()
+            if self._idle:
+                return self._idle.pop()
+        return _started()
 
     def _give_back(self, one: "_Child") -> None:
         with self._lock:
@@ -89,7 +92,8 @@ class PatternChildren:
 
     def _replace(self, one: "_Child") -> None:
         one.end()
-        self._give_back(_Child())
+        with suppress(PatternsFailed):  # the next text will start one, or say why not
+            self._give_back(_started())
 
 
 class _Child:
@@ -133,3 +137,10 @@ class _Child:
         self._socket.close()
         self._process.kill()
         self._process.wait()
+
+
+def _started() -> _Child:
+    try:
+        return _Child()
+    except OSError as error:
+        raise PatternsFailed("no process for patterns of your own could be started", ()) from error

@@ -1,6 +1,9 @@
 """The scanner whole: patterns of an operator's own, what becomes of errors, and that nothing switches it off."""
 
 import random
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from maestro.domain.scanning import ScanResult, ScanRules
+from maestro.scanner import child
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from tests.support.secret_corpus import draw
 
@@ -73,6 +77,21 @@ def test_scans_that_hang_hold_up_no_other(scanner: DetectSecretsScanner) -> None
         assert [scanner.scan("EMP-123456", quick).text for _ in range(20)] == ["[redacted]"] * 20
         assert not any(one.done() for one in hanging)
         assert all(one.result().error for one in hanging)
+
+
+def test_the_rules_count_where_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    result = DetectSecretsScanner().scan(f"EMP-123456 {token()}", ScanRules(patterns=(STAFF,)))
+    assert result.text == "EMP-123456 [redacted]"
+    assert result.error == "no process for patterns of your own could be started"
+
+
+def test_a_process_ends_when_nobody_can_ask_it_any_more() -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen((sys.executable, "-I", "-S", child.__file__), stdin=theirs.fileno())
+    ours.close()
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_comment_does_not_switch_it_off(scanner: DetectSecretsScanner) -> None:
