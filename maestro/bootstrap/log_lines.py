@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from maestro.bootstrap.chat import scan_rules
 from maestro.bootstrap.live import LiveSettings
 from maestro.domain.redaction import TextKind
-from maestro.domain.scanning import REDACTED, redact
+from maestro.domain.scanning import REDACTED, ScanRules, Span, redact
 from maestro.scanner.rules import OutOfTime, Rules
 from maestro.settings import Settings
 
@@ -20,31 +21,36 @@ def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> Line:
 
     Only our own rules are used: a pattern of the operator's may take long, and who logs must not wait for it.
     """
-    seconds = live.of(_seconds)
+    rules_of = live.of(scan_rules)
+    wanted = live.of(_are_scanned)
     rules = Rules()
 
     def line(text: str) -> str:
-        allowed = seconds()
-        if not allowed:
+        if not wanted():
             return text
-        clean = _without_secrets(rules, text, time.monotonic() + allowed)
+        clean = _without_secrets(rules, text, rules_of())
         return clean if style == "text" or clean is text or _is_json(clean) else _only_frame(text)
 
     return line
 
 
-def _seconds(settings: Settings) -> float:
-    """Return how long a line may take; 0 where lines are not scanned."""
-    scanner = settings.chat.scanner
-    return scanner.timeout_ms / 1000 if scanner.enabled and TextKind.LOGS in scanner.scope else 0
+def _are_scanned(settings: Settings) -> bool:
+    return settings.chat.scanner.enabled and TextKind.LOGS in settings.chat.scanner.scope
 
 
-def _without_secrets(rules: Rules, text: str, deadline: float) -> str:
+def _without_secrets(rules: Rules, text: str, how: ScanRules) -> str:
+    """Return a line without what was found; one that could not be searched whole is not told of in another line."""
     try:
-        spans = rules.spans(text, deadline)
-    except OutOfTime as error:  # logging it would be the next line that takes too long
-        spans = error.found
+        spans = rules.spans(text, time.monotonic() + how.timeout_ms / 1000)
+    except OutOfTime as error:
+        spans = error.found if how.fail_mode == "open" else _all_of(text)
+    except Exception:  # noqa: BLE001 - the log would write what was said with the error, as it is
+        spans = _all_of(text)
     return redact(text, spans) if spans else text
+
+
+def _all_of(text: str) -> tuple[Span, ...]:
+    return (Span(0, len(text)),)
 
 
 def _is_json(text: str) -> bool:

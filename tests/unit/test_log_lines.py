@@ -3,6 +3,7 @@
 import json
 import logging
 import random
+import time
 
 import pytest
 import structlog
@@ -10,6 +11,7 @@ import structlog
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.log_lines import log_lines
 from maestro.bootstrap.logs import configure_logs
+from maestro.scanner.rules import Rules
 from maestro.settings import Settings
 from tests.support.secret_corpus import draw
 
@@ -43,6 +45,20 @@ def test_json_stays_json() -> None:
         told = json.loads(made(json.dumps({"event": "x", "problem": said, "level": "info"})))
         assert token() not in str(told)
         assert told["level"] == "info"
+
+
+@pytest.mark.parametrize(("mode", "written"), [("open", "in order"), ("closed", "[redacted]")])
+def test_a_line_that_takes_too_long_is_kept_or_not_as_fail_mode_says(
+    mode: str, written: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: -1_000.0)  # for who sets the deadline: it is long over
+    settings = Settings.model_validate({"chat": {"scanner": {"failMode": mode}}})
+    assert log_lines(LiveSettings.unchanging(settings), "text")("in order") == written
+
+
+def test_an_error_of_the_search_writes_nothing_of_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Rules, "spans", lambda *_: 1 / 0)
+    assert line_of() == "[redacted]"
 
 
 def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) -> None:
