@@ -13,6 +13,9 @@ from maestro.domain.errors import Forbidden
 from maestro.store.chat_sessions import ChatSessions
 from maestro.store.prepared import Prepared
 
+ALL = -1
+"""The limit of a statement that is to have none."""
+
 
 class Chat(ChatSessions):
     """Posts and cursors."""
@@ -25,7 +28,7 @@ class Chat(ChatSessions):
         .where(_HERE)
         .order_by(col(ChatMessage.id))
     )
-    _UNREAD = Prepared(_POSTS.where(col(ChatMessage.id) > bindparam("after")))
+    _UNREAD = Prepared(_POSTS.where(col(ChatMessage.id) > bindparam("after")).limit(bindparam("at_most")))
     _LAST = Prepared(_POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most")))
     _NEWEST = Prepared(select(func.max(ChatMessage.id)).where(_HERE))
     _COUNT = Prepared(select(func.count(col(ChatMessage.id))).where(_HERE))
@@ -54,9 +57,9 @@ class Chat(ChatSessions):
         moment = self._now.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return self._insert(self._POST, id=None, session_id=self.join(), ts=moment, author=author, text=text)
 
-    def unread(self, slug: str) -> Unread:
-        """Return what an agent has not read of the open session, its own posts too."""
-        return self._after(self._cursor(slug)[0])
+    def unread(self, slug: str, limit: int | None = None) -> Unread:
+        """Return what an agent has not read of the open session, its own posts too: all, or the oldest ones."""
+        return self._after(self._cursor(slug)[0], limit)
 
     def mark_read(self, slug: str, pointer: int) -> None:
         """Note that an agent has read up to a post; a cursor never goes back."""
@@ -70,7 +73,7 @@ class Chat(ChatSessions):
 
     def timeline(self, limit: int | None = None) -> Sequence[Post]:
         """Return the posts of the open session, oldest first: all, or the newest ones up to a limit."""
-        rows = self._rows(self._LAST, at_most=-1 if limit is None else limit)
+        rows = self._rows(self._LAST, at_most=ALL if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
     def newest(self) -> int:
@@ -84,8 +87,9 @@ class Chat(ChatSessions):
     def _agent(self, author: str) -> Agent | None:
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
-    def _after(self, pointer: int) -> Unread:
-        return Unread([Post(*row) for row in self._rows(self._UNREAD, after=pointer)], pointer)
+    def _after(self, pointer: int, limit: int | None = None) -> Unread:
+        rows = self._rows(self._UNREAD, after=pointer, at_most=ALL if limit is None else limit)
+        return Unread([Post(*row) for row in rows], pointer)
 
     def _cursor(self, slug: str) -> tuple[int, int]:
         row = self._row(self._CURSOR, agent=slug)

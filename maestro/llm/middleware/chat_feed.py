@@ -4,7 +4,8 @@ import asyncio
 
 import structlog
 
-from maestro.domain.chat.feed import Feed, feed, listens
+from maestro.domain.chat.feed import Feed, feed, listens, most_posts
+from maestro.domain.chat.message import Unread
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.llm.fit import WindowOf, room
 from maestro.llm.protocols import Directory, LLMClient
@@ -34,11 +35,12 @@ class ChatFeed:
         return await self._inner.complete(request)
 
     def _told(self, request: LLMRequest) -> LLMRequest:
-        with self._store.view() as tx:
-            unread = tx.chat.unread(request.agent)
+        unread = self._unread(request, 1)
         told = Feed("", unread.after)
         if unread.messages:
-            told = feed(unread, request.agent, self._room(request), may_cut=request.key.number == 1)
+            left = self._room(request)
+            unread = self._unread(request, most_posts(left))
+            told = feed(unread, request.agent, left, may_cut=request.key.number == 1)
         log.info(
             "chat.retrieved",
             job=request.key.job_id,
@@ -56,6 +58,11 @@ class ChatFeed:
                 "chat_upto": told.upto,
             }
         )
+
+    def _unread(self, request: LLMRequest, limit: int) -> Unread:
+        """Return the oldest unread posts: a session may have more than anybody wants to have in memory at once."""
+        with self._store.view() as tx:
+            return tx.chat.unread(request.agent, limit)
 
     def _room(self, request: LLMRequest) -> int:
         account = self._directory.find(request.account)

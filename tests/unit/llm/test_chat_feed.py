@@ -8,7 +8,7 @@ import pytest
 from sqlmodel import select
 from structlog.testing import capture_logs
 
-from maestro.domain.chat.feed import HEADING
+from maestro.domain.chat.feed import HEADING, most_posts
 from maestro.domain.chat.message import HUMAN, ChatReminder
 from maestro.domain.chat.turns import GET_NEW, POST, REMINDER
 from maestro.domain.jobs.job import JobStatus
@@ -219,6 +219,18 @@ async def test_a_small_window_takes_what_fits_and_the_next_calls_the_rest(rows: 
     heard = [line for asked in told for line in asked.messages[-1].content.split("\n") if line.startswith("> ")]
     assert [int(line[2:].split(":")[0]) for line in heard] == list(range(40))
     assert all(room(asked, FALLBACK_WINDOW) >= 0 for asked in told)
+
+
+async def test_an_agent_gets_past_any_number_of_its_own_posts(rows: JobRows) -> None:
+    job_id, own = rows.add(), most_posts(FALLBACK_WINDOW) + 5
+    with rows.store.begin() as tx:
+        for _ in range(own):
+            newest = tx.chat.post("@ada", "mine")
+    model = Scripted(*(response_of("fine") for _ in range(2)))
+    for number in (1, 2):
+        await chatting(rows, model).complete(request_for(job_id, number, account="small", model="tiny"))
+    assert cursor(rows) == newest
+    assert not any(message.chat for asked in model.asked for message in asked.messages)
 
 
 async def test_after_a_turn_that_only_chatted_the_next_call_is_reminded_until_one_is_answered(rows: JobRows) -> None:

@@ -114,6 +114,13 @@ def test_a_cursor_never_goes_back(rows: JobRows) -> None:
     assert unread(rows) == ([], ids[2]), "without anything new the pointer is the cursor"
 
 
+def test_the_oldest_unread_posts_come_first_when_not_all_are_wanted(rows: JobRows) -> None:
+    ids = [post(rows, str(number)) for number in range(3)]
+    with rows.store.view() as tx:
+        some = tx.chat.unread("ada", 2)
+    assert ([message.text for message in some.messages], some.new_pointer) == (["0", "1"], ids[1])
+
+
 def test_who_asks_from_outside_says_that_it_has_read_what_it_was_offered(rows: JobRows) -> None:
     def offered() -> tuple[list[str], int]:
         with rows.store.begin() as tx:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.feed import CUT_MARK, HEADING, feed, listens
+from maestro.domain.chat.feed import CUT_MARK, HEADING, feed, listens, most_posts
 from maestro.domain.chat.message import Post, Unread
 from maestro.domain.chat.turns import ADDENDUM, GET_NEW, POST, REMINDER, addendum, chat_only
 from maestro.domain.llm.prompts import CallKey, CallPurpose, ToolCall
@@ -58,6 +58,13 @@ def test_what_finds_no_room_is_left_for_a_later_call_in_order() -> None:
     assert whole.text.startswith(short.text)
     rest = feed(Unread(unread.messages[2:], short.upto), "ada", ROOM, may_cut=True)
     assert whole.text == "\n".join([short.text, *rest.text.split("\n")[1:]])
+
+
+def test_no_more_posts_are_read_than_can_be_told() -> None:
+    shortest = posts(*[("@a", "x")] * 9)
+    for room in range(0, 300, 7):
+        assert feed(shortest, "ada", room, may_cut=True).posts <= most_posts(room)
+    assert most_posts(-5) == 1, "or an agent would never get past a post of its own"
 
 
 def test_without_any_room_nothing_is_told_and_nothing_is_lost() -> None:
