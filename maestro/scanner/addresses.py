@@ -67,8 +67,10 @@ class AddressPlugin(SpanPlugin):
                 yield match.span(match.lastindex)
         if b"=" in data:
             for match in self._query.finditer(data):
-                if _is_key(data[match.start() : match.start(1)].lower(), match[1]):
-                    yield match.span(1)
+                # What begins with a semicolon, as in the connection string of a database, ends with one.
+                value = match[1].partition(b";")[0] if match[0][:1] == b";" else match[1]
+                if _is_key(data[match.start() : match.start(1)].lower(), value):
+                    yield match.start(1), match.start(1) + len(value)
 
     def _logins(self, data: bytes) -> Iterator[Place]:
         over = 0

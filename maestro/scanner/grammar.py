@@ -45,7 +45,7 @@ BELOW = re.compile(
     rb"(?:\r?\n){1,3}(?:```[a-z]{0,12}\s{1,4})?[ \t>]{0,8}"
 )
 ALONE = re.compile(rb"[\"'`]{0,3}[ \t.]{0,4}(?:\r?\n|$)")
-NEXT = re.compile(rb"[ \t]{1,2}(?:[0-9][ \t])?")
+NEXT = re.compile(rb",?[ \t]{1,2}(?:[0-9][ \t])?")
 PARTICLE = re.compile(rb"[ \t]{0,2}\xff{1,4}[ \t:=]{0,3}")
 LINE_STARTS = re.compile(
     rb"(?:^|\n|\\n)[ \t>+]{0,8}(?:-[ \t])?(?:export[ \t]+|set[ \t]+|setx[ \t]+|\$env:|ENV[ \t]+|ARG[ \t]+"

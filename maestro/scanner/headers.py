@@ -35,9 +35,8 @@ _USER = (
 _SHORT = (
     rb"(?i)\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass|docker login|podman login|helm registry login|oc login"
     rb"|az login|mongo|mongosh|mongodump|psql|sqlcmd|bcp|isql|redis-cli|ldapsearch|ldapadd|ldapmodify|htpasswd|winexe"
-    rb"|az login|mongo|mongosh|mongodump|psql|sqlcmd|bcp|isql|redis-cli|ldapsearch|ldapadd|ldapmodify|htpasswd"
-    rb"|cf login|ibmcloud login|npm login|jarsigner|snmpwalk|ipmitool|mosquitto_pub|mosquitto_sub|curl|wget|useradd"
-    rb"|usermod)\b[^\n\x01]{0,200}?\s(?:-p|-P|-w|-a|-k|/p:|/pass:|-storepass|-keypass)[= ]?[\"']?"
+    rb"|cf login|ibmcloud login|npm login|jarsigner|snmpwalk|ipmitool|mosquitto_pub|mosquitto_sub|useradd|usermod|zip"
+    rb"|unzip|7za?|unrar|rar)\b[^\n\x01]{0,200}?\s(?:-p|-P|-w|-a|-k|/p:|/pass:|-storepass|-keypass)[= ]?[\"']?"
     rb"([^\s\"'`\-\x01][^\s\"'`\x01]{3,128})"
 )
 _PAIR = (
@@ -56,6 +55,11 @@ _NAME_AND_PASSWORD = (
     rb"(?i)\b(?:(?:user(?:name)?|uname|login|account) ?[/&+] ?(?:pw|pwd|pass(?:word)?)|log[io]n|log in|sign in|creds?"
     rb"|credentials)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?"
     rb"(?:\s?[:/|]\s?|\s(?:and|with|pw|pass|und|et|y|e)\s)[\"'`]?([^\s\"'`\x01]{6,128})"
+)
+_OF_COMMAND = (
+    rb"(?i)(?:\bnet user [^\s\x01]{1,64} |\bopenssl\s[^\n\x01]{0,200}?\s-k |--from-literal[= ][\"']?[\w.\-]{1,64}="
+    rb"|(?:jdbc:oracle:(?:thin|oci8?):|sqlplus (?:-\w+ ){0,3})[^\s/@\x01]{1,64}/)"
+    rb"[\"']?([^\s\"'`\x01@]{3,256})"
 )
 _CHPASSWD = (
     rb"(?i)echo\s+(?:-n\s+)?[\"']?[a-z0-9._\-]{1,32}:([^\s\"'|\x01]{3,128})[\"']?\s*\|"
@@ -113,6 +117,7 @@ _WAYS: tuple[tuple[tuple[bytes, ...], bytes, Callable[[bytes], bool]], ...] = (
         is_chosen,
     ),
     ((b"identified", b"securestring"), _QUOTED, is_chosen),
+    ((b"net user ", b"openssl", b"from-literal", b"oracle:", b"sqlplus"), _OF_COMMAND, is_chosen),
     ((b":",), _PGPASS, is_chosen),
     (
         (b"login", b"logon", b"log in", b"sign in", b"cred", b"user", b"uname", b"account"),

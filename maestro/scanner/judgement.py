@@ -57,6 +57,8 @@ def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
     if len(value) < _LEAST[kind]:
         return False
     if b" " in value or kind is Kind.PHRASE:
+        if found.quoted and kind is Kind.PASSWORD and _is_spaced_password(value):
+            return True
         return (kind is not Kind.MAYBE and is_phrase(found.value[:_LONGEST_PHRASE], kind)) or (
             kind is Kind.PHRASE and b" " not in value and is_secret(Kind.PASSWORD, found, literal=literal)
         )
@@ -131,6 +133,18 @@ def is_phrase(value: bytes, kind: Kind) -> bool:
         and kind is not Kind.SECRET
         and value == value.lower()
         and len(words) == len(set(words))
+    )
+
+
+def _is_spaced_password(value: bytes) -> bool:
+    """Say whether a few words are a password that has blanks in it: no sentence, and with a number in it."""
+    words = value.split(b" ")
+    if len(words) > 5 or is_placeholder(value) or is_harmless(value) or _is_template(value):
+        return False
+    if any(word.lower().strip(b".,:;!?()") in _STOP_WORDS for word in words):
+        return False
+    return has_digit(value) and (
+        has_sign(value) or re.search(rb"\b[0-9]{3,}\b|[a-z][0-9]|[0-9][a-z]", value) is not None
     )
 
 

@@ -28,7 +28,7 @@ _PASSWORDS = _words(
     dbpassword dbpasswd rootpassword userpassword pgpassword mypassword secretpassword adminpassword matkhau
     storepass keypass requirepass masterauth userpwd dbpwd smtppass rootpass pass_phrase mailpass ftppass
     sudopass unixpass storepassword keypassword truststorepassword keystorepassword sshpass bindpw rootpw
-    bindpassword
+    bindpassword psk
     """
 )
 _SECRETS = _words(
@@ -36,7 +36,7 @@ _SECRETS = _words(
     secret secrets secretkey token apikey apikeys apitoken apisecret authtoken authkey accesstoken accesskey
     accesskeyid refreshtoken clientsecret appsecret appkey privatekey secrettoken skey bearer credential
     credentials creds cred bearertoken sessiontoken signingkey encryptionkey masterkey licensekey sharedkey
-    presharedkey psk webhooksecret consumersecret consumerkey idtoken jwt secretaccesskey accountkey hmackey
+    presharedkey webhooksecret consumersecret consumerkey idtoken jwt secretaccesskey accountkey hmackey
     passkey oauthtoken sas sastoken sharedaccesskey servicekey deploykey sshkey personalaccesstoken pat
     clientkey storagekey authsecret subscriptionkey instrumentationkey totpsecret otpsecret secretid
     cookiesecret sessionsecret xapikey usertoken npmtoken githubtoken slacktoken cleapi clesecrete chaveapi

@@ -20,7 +20,7 @@ WINDOW = 16_384
 """Characters that are looked at together: what a rule does over and over costs no more in a long text."""
 OVERLAP = 4_096
 """Characters that two windows share: longer secrets are found by how they begin."""
-_ROUNDS = 3
+_ROUNDS = 2
 
 
 class OutOfTime(Exception):

@@ -36,7 +36,7 @@ _UUID = re.compile(rb"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?
 _HEX = re.compile(rb"(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 
 _PLACEHOLDER = re.compile(
-    rb"(?i)[x*.\-_#?\xff\x01\x20]*|[$%&!]?[{(<\[%].*|\$[A-Za-z_][A-Za-z_0-9]*|%[A-Z_]+%|%[sdr]|@[A-Z_]+@"
+    rb"(?i)(?:[x*.\-_#?\xff\x01\x20]|\\[nrt])*|[$%&!]?[{(<\[%].*|\$[A-Za-z_][A-Za-z_0-9]*|%[A-Z_]+%|%[sdr]|@[A-Z_]+@"
     rb"|.*(?:example|placeholder|redacted|xxxx|\*\*\*\*|changeme|change[_-]me|insert[_-]|dummy|your[_-]|<[a-z_ -]+>).*"
     rb"|.{0,12}\.\.\..{0,6}|&#?\w+;.*"
     rb"|(?:your|my|the|some|enter|new|old|a)?[_-]?"

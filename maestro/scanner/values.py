@@ -74,14 +74,22 @@ def _quoted(data: bytes, quote: bytes, start: int) -> Found | None:
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
     limit = min(start + _LONGEST_QUOTED, len(data), line if line >= 0 else len(data))
     end = data.find(mark, start, limit + len(mark))
-    while end > 0 and data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
-        end = data.find(mark, end + 1, limit + len(mark))
+    while end > 0 and (over := _goes_on(data, start, end, mark)):
+        end = data.find(mark, end + over, limit + len(mark))
     if end >= 0:
         inner = data[start:end]
         lead = len(inner) - len(inner.lstrip())
         return Found(start + lead, end - (len(inner) - len(inner.rstrip())), True, data) if inner.strip() else None
     run = _RUN.match(data, start)
     return None if run is None else Found(start, run.end(), False, data)
+
+
+def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:
+    """Return how many bytes to go on by where a quote is escaped, or doubled as in SQL and YAML; 0 where it closes."""
+    if data[end - 1 : end] == b"\\" and data[end - 2 : end - 1] != b"\\":
+        return 1
+    doubled = mark == b"'" and end > start and data[end + 1 : end + 2] == mark
+    return 2 if doubled else 0
 
 
 def _without_punctuation(data: bytes, start: int, end: int) -> int:

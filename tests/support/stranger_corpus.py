@@ -122,6 +122,15 @@ WHERE = {
 }
 
 NAMED = (
+    ("sql insert", "INSERT INTO users (name, password, age)\nVALUES ('bob', '{v}', 42), ('eve', NULL, 7);", "{pass}"),
+    ("sql quote", "ALTER USER bob PASSWORD '{v}''s'", "{A16}"),
+    ("oracle", "jdbc:oracle:thin:scott/{v}@//db:1521/XE", "{A16}"),
+    ("archive", "7z a -p{v} backup.7z notes", "{A16}"),
+    ("openssl", "openssl enc -aes-256-cbc -k {v} -in a -out b", "{A16}"),
+    ("windows user", "net user bob {v} /add", "{A16}"),
+    ("literal key", "kubectl create secret generic x --from-literal=key={v}", "{A32}"),
+    ("with a comma", "here is the client secret, {v}, keep it safe", "{A40}"),
+    ("wifi", 'psk="{v}"', "{a8} {a8}7"),
     ("mysql flag", "mysql -h db -u root -p{v} app", "{A16}"),
     ("sshpass", "sshpass -p '{v}' ssh bob@10.0.0.4", "{pass}"),
     ("curl user", "curl -u bob:{v} https://api.example.org", "{A20}"),

@@ -68,6 +68,7 @@ _PIECES = (
         "\n",
     ),
     *("a", "A1", "aB3", "=", '"', "'", "`", "(", "[redacted]", "[", "xoxb-", "ghp_", "sk-", "AKIA", "key-", "pat."),
+    *("insert into a(password,b) values (", "('a','b'),", "'',", "openssl a -k ", "net user a ", "password='a''"),
     *("password = (", "password={{", "password: |\n  ", "- name: API_KEY\n  value:", "passwordpasswordpassword.", "-"),
 )
 
