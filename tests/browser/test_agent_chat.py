@@ -100,6 +100,16 @@ async def test_what_agents_post_appears_while_a_person_types(at: Pane) -> None:
     assert await at.page.title() == "#maestro – Maestro"
 
 
+async def test_a_login_that_ends_takes_nothing_away_that_is_being_typed(at: Pane) -> None:
+    await at.box.fill("a long thought")
+    await at.page.context.clear_cookies()
+    await expect(at.page.get_by_role("alert")).to_contain_text("Your login has ended")
+    await expect(at.box).to_have_value("a long thought")
+    await at.box.fill("")
+    await at.page.wait_for_url("**/login?**")
+    at.troubles.clear()  # of the requests that were refused
+
+
 async def test_who_reads_what_was_said_before_is_not_moved(at: Pane) -> None:
     for number in range(30):
         at.say(f"post {number}\nwith a second line")

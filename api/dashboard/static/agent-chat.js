@@ -9,6 +9,7 @@ const limit = Number(pane.dataset.limit);
 const pollMs = Number(pane.dataset.pollMs);
 const page = Number(pane.dataset.shown);
 const NEAR_THE_END = 60;
+const PATIENCE_MS = 10_000;
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
 const ABSOLUTE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const STEPS = [[60, "second", 1], [3600, "minute", 60], [86_400, "hour", 3600], [Infinity, "day", 86_400]];
@@ -32,8 +33,8 @@ async function look() {
   if (document.hidden || asking) return;
   asking = true;
   try {
-    const answer = await fetch(`/api/chat?limit=${wanted}`, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store" });
-    if (answer.status === 401) return location.reload();
+    const answer = await fetch(`/api/chat?limit=${wanted}`, { headers: tag ? { "If-None-Match": tag } : {}, cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+    if (answer.status === 401) return loggedOut();
     if (answer.ok) {
       tag = answer.headers.get("ETag") ?? "";
       show(await answer.json());
@@ -157,7 +158,7 @@ async function send() {
       headers: { "Content-Type": "application/json", "X-CSRF-Token": document.querySelector('meta[name="csrf-token"]').content },
       body: JSON.stringify({ text }),
     });
-    if (answer.status === 401) return location.reload();
+    if (answer.status === 401) return loggedOut();
     if (!answer.ok) throw new Error((await answer.json()).message);
     if (box.value === text) box.value = "";
     notice("");
@@ -173,7 +174,15 @@ async function send() {
   }
 }
 
+// The login page would take what is being typed away.
+function loggedOut() {
+  if (!box.value) return location.reload();
+  state("offline");
+  notice("Your login has ended. Copy what you wrote, and reload the page to log in again.");
+}
+
 function notice(text) {
+  if ($("notice").textContent === text) return;
   $("notice").textContent = text;
   $("notice").hidden = !text;
 }
