@@ -100,3 +100,6 @@ class LiveSettings:
                 await asyncio.to_thread(self.look, store)
             except StoreBusy as error:
                 log.warning("settings.postponed", reason=str(error))
+            # Whatever is wrong with what was set, this process must still hear of the change that puts it right.
+            except Exception:
+                log.exception("settings.broken")

@@ -44,13 +44,15 @@ def overlay(loaded: Loaded, values: Values) -> Overlaid:
 
 def not_settable(path: str, loaded: Loaded) -> str | None:
     """Return why a key cannot be set while Maestro runs, and where it is set instead, or None."""
-    key, below = KEYS.get(path), next((key for key in LEAVES if key.path.startswith(f"{path}.")), None)
+    # Entries of a list are set all together, as the list is.
+    key = KEYS[path.partition("[]")[0]] if path in KEYS else None
+    below = next((leaf for leaf in LEAVES if leaf.path.startswith(f"{path}.")), None)
     if key is None and below is not None:
         return f"{path}: it is a section; name a key in it, such as {below.path}"
-    if key is None or "[]" in path:
+    if key is None:
         return f"{path}: {unknown_key(tuple(path.split('.')))}"
     file = loaded.file or DEFAULT_FILE
-    return None if key.live else NEEDS_RESTART.format(path=path, file=file, variable=key.variables[0])
+    return None if key.live else NEEDS_RESTART.format(path=key.path, file=file, variable=key.variables[0])
 
 
 def _laid(tree: Mapping[str, object], values: Values) -> dict[str, Any]:

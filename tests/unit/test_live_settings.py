@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,14 @@ def process() -> LiveSettings:
 def put(store: Store, values: Mapping[str, JsonValue], version: int | None = None) -> int:
     """Set values by a process that nobody else knows of, and return the version."""
     return StoreSettingsControl(store, process()).change(values, version, "somebody").version
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Return as soon as this holds."""
+    while True:
+        if holds():
+            return
+        await asyncio.sleep(0)
 
 
 def test_another_process_sees_a_change_at_its_next_look(store: Store) -> None:
@@ -74,6 +84,22 @@ async def test_a_watching_process_takes_a_change_over_by_itself(store: Store, mo
         await asyncio.to_thread(put, store, {"logs.level": "error"})
         await asyncio.wait_for(told.wait(), 60)
     assert live.current().logs.level == "error"
+
+
+async def test_a_look_that_fails_is_not_the_last_one(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.001)
+    live = process()
+    async with live.watching(store, lambda _: None), asyncio.timeout(20):
+        with capture_logs() as logs:
+            await asyncio.to_thread(put, store, {LIMIT: 100})
+            with closing(sqlite3.connect(tmp_path / "maestro.db")) as file, file:
+                file.execute("INSERT INTO settings_versions (values_json, actor, changed_at) VALUES ('[1', '', '')")
+            await until(lambda: any(entry["event"] == "settings.broken" for entry in logs))
+        with store.begin() as tx:
+            tx.live_settings.add({LIMIT: 200}, "somebody")
+        await until(lambda: live.current().chat.limits.max_message_chars == 200)
 
 
 async def test_what_was_set_is_there_after_a_restart_and_what_cannot_be_is_reported(store: Store) -> None:

@@ -38,7 +38,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "not finite": ({"budgets.dayUsd": float("nan")}, "budgets.dayUsd: expected a number"),
     "a rule of its section": ({"budgets.onLimit": "fallback"}, "budgets: budgets.fallbackModel must be set"),
     "unknown": ({"jobs.maxAttempt": 1}, "jobs.maxAttempt: unknown key, did you mean jobs.maxAttempts?"),
-    "an entry's key": ({"agents[].slug": "x"}, "agents[].slug: unknown key"),
+    "an entry's key": ({"agents[].slug": "x"}, "agents: it is read at the start only; set it in"),
     "a section": (
         {"chat.limits": 5},
         "chat.limits: it is a section; name a key in it, such as chat.limits.maxMessageChars",
