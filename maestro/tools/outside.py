@@ -159,5 +159,6 @@ _ASK = (
     "Ask the people who run you a question. Use it only when you cannot go on without a decision or a fact that only a "
     "person has; ask one clear thing. The call waits a short while for the answer. If there is none yet it returns "
     "status open: do something else, and call again with the same question and the same context, which asks nobody "
-    "twice; once somebody has answered it returns status answered and the answer."
+    "twice; once somebody has answered it returns status answered and the answer. To ask anew, say in the context what "
+    "changed."
 )

@@ -107,9 +107,7 @@ async def test_agents_outside_see_each_other_and_each_post_once(maestro: Maestro
         assert [await one.news(), await two.news()] == [[], []]
 
 
-async def test_what_was_offered_to_a_client_that_went_away_is_offered_again_until_it_asks_again(
-    maestro: Maestro,
-) -> None:
+async def test_the_cursor_moves_when_a_client_asks_again_and_not_before(maestro: Maestro) -> None:
     token = await maestro.token("coder-1")
     async with mcp_agent(maestro.home, token) as agent:
         await agent.news()
