@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -20,6 +21,10 @@ from maestro.tools.registry import parse
 
 LOOK_SECONDS = 0.5
 """How often it is looked whether a question has its answer."""
+
+POSTS_AT_ONCE = 32
+"""Threads for posts, beside those for everything else: each may wait for the scanner as long as that has, and as many
+posts as there are processors must not hold up who only reads or shows a token."""
 
 Result = Mapping[str, object]
 
@@ -74,8 +79,11 @@ async def called(tool: OutsideTool, agent: Agent, arguments: Mapping[str, object
 
 
 def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
+    posting = ThreadPoolExecutor(POSTS_AT_ONCE, thread_name_prefix="mcp-post")
+
     async def post(agent: Agent, arguments: Arguments) -> Result:
-        return chat_post.told(await asyncio.to_thread(chat.post, author_of(agent.slug), arguments["text"]))
+        kept = asyncio.get_running_loop().run_in_executor(posting, chat.post, author_of(agent.slug), arguments["text"])
+        return chat_post.told(await kept)
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - it takes none
         return chat_get_new.told(await asyncio.to_thread(chat.get_new_outside, agent.slug))

@@ -3,19 +3,23 @@
 import asyncio
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
+from threading import Event, Semaphore
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from maestro.chat import ChatRules, ChatService
 from maestro.domain.agents.agent import Agent
-from maestro.domain.questions.outside import MOST_OPEN
+from maestro.domain.questions.outside import MOST_OPEN, OutsideRules
 from maestro.domain.questions.question import QuestionStatus, of_operator
+from maestro.domain.scanning import ScanResult, ScanRules
 from maestro.store.store import Store
 from maestro.tools.base import ToolFailure
 from maestro.tools.outside import OutsideTools, called
 from tests.support.job_rows import JobRows
-from tests.support.outside import add_agent, add_architect, outside_tools, until_asked
+from tests.support.outside import MOST_CHARS, add_agent, add_architect, outside_tools, until_asked
 
 Result = Mapping[str, object]
 
@@ -23,6 +27,20 @@ Result = Mapping[str, object]
 @pytest.fixture
 def rows(tmp_path: Path) -> JobRows:
     return JobRows.at(tmp_path)
+
+
+class HangingScanner:
+    """Finds nothing, and not before it is told to."""
+
+    def __init__(self) -> None:
+        self.hanging = Semaphore(0)
+        self.free = Event()
+
+    def scan(self, text: str, rules: ScanRules) -> ScanResult:
+        """Wait."""
+        self.hanging.release()
+        assert self.free.wait(60)
+        return ScanResult(text)
 
 
 def agent_of(rows: JobRows, slug: str = "ada") -> Agent:
@@ -87,6 +105,19 @@ async def test_reading_again_says_that_the_last_was_read(rows: JobRows) -> None:
     second = await call(tools, agent, "chat.getNew")
     assert [first["newPointer"], second["newPointer"]] == [1, 2]
     assert await call(tools, agent, "chat.getNew") == {"messages": [], "newPointer": 2}
+
+
+async def test_posts_that_wait_for_the_scanner_hold_up_nobody_who_reads(rows: JobRows) -> None:
+    scanner = HangingScanner()
+    chat = ChatService(rows.store, scanner, lambda: ChatRules(MOST_CHARS, ScanRules()))
+    rules = OutsideRules(expiry=timedelta(hours=1), patience=timedelta())
+    tools, agent = OutsideTools(rows.store, chat, lambda: rules), agent_of(rows)
+    # More than threads that asyncio has for everything on a machine with few processors.
+    posts = [asyncio.create_task(call(tools, agent, "chat.post", text=f"{number}")) for number in range(12)]
+    await asyncio.to_thread(scanner.hanging.acquire)
+    assert await call(tools, agent, "chat.getNew") == {"messages": [], "newPointer": 0}
+    scanner.free.set()
+    assert {one["id"] for one in await asyncio.gather(*posts)} == set(range(1, 13))
 
 
 # Questions
