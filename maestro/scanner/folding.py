@@ -7,8 +7,9 @@ JSON, HTML and URLs. What is stored is never folded; findings are told in charac
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from html import unescape
 
 from maestro.domain.scanning import REDACTED, Span
@@ -22,7 +23,6 @@ OTHER = "\xff"
 _MARK = REDACTED.encode()
 _UNSEEN = ("Mn", "Me", "Cf")
 _FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
-_MEANT = {word.casefold(): english for word, english in FOREIGN_WORDS.items()}
 _ESCAPE = re.compile(
     rb"\\(?:u00[0-7][0-9A-Fa-f]|x[0-7][0-9A-Fa-f]|[nrt]|[!-/:-@\[-`{-~])"
     rb"|%[2-7][0-9A-Fa-f]|&(?:#\d{2,3}|#[xX][2-7][0-9A-Fa-f]|amp|quot|apos|lt|gt);"
@@ -88,12 +88,18 @@ def _look(character: str) -> str | None:
     return letters if letters.isascii() else ALIKE.get(letters, OTHER)
 
 
+@cache
+def _meanings() -> Mapping[str, str]:
+    """Return the English of foreign words by their folded forms: a Greek word may end in another letter in capitals."""
+    return {word.casefold(): english for word, english in FOREIGN_WORDS.items()}
+
+
 def _known(match: "re.Match[str]") -> str:
     """Return an English word of the same length for a foreign one, so that no place moves.
 
     Letters have more forms than two, such as the Greek sigma at the end of a word, and the pattern matches them all.
     """
-    return _MEANT.get(match[0].casefold(), match[0])
+    return _meanings().get(match[0].casefold(), match[0])
 
 
 def _unescaped(plain: Folded) -> Folded | None:
