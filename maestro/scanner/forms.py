@@ -57,8 +57,9 @@ _FORMS = (
     Form(b"JQQJ99", rb"[A-Za-z0-9]{52}JQQJ99[A-Za-z0-9]{8,}AZDO[A-Za-z0-9]{4}", rb"A-Za-z0-9", _always),
     Form(b"JQQJ9", rb"[A-Za-z0-9]{30,60}JQQJ9[A-Za-z0-9]{10,30}", rb"A-Za-z0-9", _always),
     Form(b"kubeadm", rb"[a-z0-9]{6}\.[a-z0-9]{16}", rb"A-Za-z0-9", _always),
-    # Mailchimp, Firebase messaging, Terraform, kubeadm, 1Password, New Relic, Salesforce, Twitter, Asana
+    # Mailchimp, Mailgun, Firebase messaging, Terraform, kubeadm, 1Password, New Relic, Salesforce, Twitter, Asana
     Form(b"-us", rb"[0-9a-f]{32}-us[0-9]{1,2}", rb"A-Za-z0-9", _always),
+    Form(b"-", rb"[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}", rb"A-Za-z0-9\-", _always),
     Form(b"AAAA", rb"AAAA[A-Za-z0-9_\-]{7}:[A-Za-z0-9_\-]{100,}", rb"A-Za-z0-9_\-", _always),
     Form(b".atlasv1.", rb"[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_\-=]{40,}", rb"A-Za-z0-9", _always),
     Form(b".atlasv1.", rb"[A-Za-z0-9_\-]{8,}\.atlasv1\.[A-Za-z0-9_\-=]{40,}", rb"A-Za-z0-9", _always),

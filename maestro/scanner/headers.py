@@ -36,7 +36,7 @@ _SHORT = (
     rb"(?i)\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass|docker login|podman login|helm registry login|oc login"
     rb"|az login|mongo|mongosh|mongodump|psql|sqlcmd|bcp|isql|redis-cli|ldapsearch|ldapadd|ldapmodify|htpasswd|winexe"
     rb"|cf login|ibmcloud login|npm login|jarsigner|snmpwalk|ipmitool|mosquitto_pub|mosquitto_sub|useradd|usermod|zip"
-    rb"|unzip|7za?|unrar|rar)\b[^\n\x01]{0,200}?\s(?:-p|-P|-w|-a|-k|/p:|/pass:|-storepass|-keypass)[= ]?[\"']?"
+    rb"|unzip|7za?|unrar|rar|xfreerdp)\b[^\n\x01]{0,200}?\s(?:-p|-P|-w|-a|-k|/p:|/pass:|-storepass|-keypass)[= ]?[\"']?"
     rb"([^\s\"'`\-\x01][^\s\"'`\x01]{3,128})"
 )
 _PAIR = (
@@ -53,7 +53,7 @@ _QUOTED = (
 _PGPASS = rb"(?m)^\s{0,4}[A-Za-z0-9.*_\-]+:(?:[0-9]{2,5}|\*):[A-Za-z0-9*_\-]+:[A-Za-z0-9*._\-]+:([^\s\x01]{3,256})$"
 _NAME_AND_PASSWORD = (
     rb"(?i)\b(?:(?:user(?:name)?|uname|login|account) ?[/&+] ?(?:pw|pwd|pass(?:word)?)|log[io]n|log in|sign in|creds?"
-    rb"|credentials)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?"
+    rb"|credentials|zugangsdaten|logindaten|identifiants|credenciales|credenciais|credenziali)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?"
     rb"(?:\s?[:/|]\s?|\s(?:and|with|pw|pass|und|et|y|e)\s)[\"'`]?([^\s\"'`\x01]{6,128})"
 )
 _OF_COMMAND = (
@@ -120,7 +120,7 @@ _WAYS: tuple[tuple[tuple[bytes, ...], bytes, Callable[[bytes], bool]], ...] = (
     ((b"net user ", b"openssl", b"from-literal", b"oracle:", b"sqlplus"), _OF_COMMAND, is_chosen),
     ((b":",), _PGPASS, is_chosen),
     (
-        (b"login", b"logon", b"log in", b"sign in", b"cred", b"user", b"uname", b"account"),
+        (b"login", b"logon", b"log in", b"sign in", b"cred", b"user", b"uname", b"account", b"zugang", b"identif"),
         _NAME_AND_PASSWORD,
         is_strong,
     ),

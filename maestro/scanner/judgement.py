@@ -102,6 +102,8 @@ def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
 
 
 def _is_key_said(value: bytes, words: list[str], *, said: bool) -> bool:
+    if said and words[-1] == "secret" and classes(value) == 4 and not _is_name(value):
+        return True
     if not is_random(value):
         return False
     size = len(value)

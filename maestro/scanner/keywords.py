@@ -111,7 +111,7 @@ _TWO_WORDS = _words(
 )
 
 _STEMS = (
-    rb"pass|pwd|\bpw\b|psw|contrase|senha|kennwort|parol|haslo|heslo|wachtwoord|lozinka|losenord"
+    rb"pass|pwd|(?:\b|_)pw(?:\b|_)|psw|contrase|senha|kennwort|parol|haslo|heslo|wachtwoord|lozinka|losenord"
     rb"|salasana|jelszo|sifre|adgangskode|mot de passe|mdp|clave|kata sandi|geslo|parool|mat khau|paswoord"
     rb"|secret|token|key|cred|bearer|auth|jwt|bip39|recovery|wallet|\bpat\b|psk|mnemonic|seed|sas|dsn|webhook|requirepass|geheim|schluessel"
     rb"|connection|bindpw|rootpw|pepper|salt"
