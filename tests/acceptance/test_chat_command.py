@@ -231,8 +231,8 @@ async def test_a_kill_in_the_middle_loses_and_doubles_nothing(chatter: Chatter, 
     ended = await asking
     assert (ended.code, ended.output) == (0, "you said survive this\n")
     assert ended.errors == "Maestro is away; this goes on when it is back.\n"
-    (job,) = chatter.about("survive")
-    assert job["status"] == "completed"
+    # The answer is here before the step that sent it has written so.
+    await until(lambda: [job["status"] for job in chatter.about("survive")] == ["completed"])
     assert (await chatter.chat("and then?")).errors == ""
 
 
@@ -300,5 +300,5 @@ async def test_a_conversation_goes_on_after_a_restart(screen: Terminal, chatter:
     await screen.shows("> ")  # a key that comes before the prompt may be lost with the terminal's change of mode
     await screen.type(CTRL_D)
     assert await screen.ended() == 0
-    assert [job["status"] for job in chatter.about("meanwhile")][-1] == "completed"
+    await until(lambda: chatter.about("meanwhile")[-1]["status"] == "completed")
     assert screen.screen.count("you said meanwhile") == 1
