@@ -15,7 +15,8 @@ from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
-from maestro.domain.redaction import LOOK_AHEAD, Redact, as_it_is
+from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.scanning import LOOK_AHEAD
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.stop_guard import StopWatch

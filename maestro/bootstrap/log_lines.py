@@ -9,7 +9,7 @@ from maestro.bootstrap.chat import scan_rules
 from maestro.bootstrap.live import LiveSettings
 from maestro.domain.redaction import TextKind
 from maestro.domain.scanning import REDACTED, ScanRules, Span, redact
-from maestro.scanner.rules import OutOfTime, Rules
+from maestro.scanner.rules import OutOfTime, Rules, shipped
 from maestro.settings import Settings
 
 Line = Callable[[str], str]
@@ -23,7 +23,7 @@ def log_lines(live: LiveSettings, style: Literal["text", "json"]) -> Line:
     """
     rules_of = live.of(scan_rules)
     wanted = live.of(_are_scanned)
-    rules = Rules()
+    rules = shipped()
 
     def line(text: str) -> str:
         if not wanted():

@@ -9,9 +9,6 @@ from maestro.domain.scanning import REDACTED, ScanRules, SecretScanner
 Redact = Callable[[str], str]
 """Returns a text with a mark in the place of each secret; a post's note is not for these texts."""
 
-LOOK_AHEAD = 16_384
-"""Characters beyond a limit that are scanned: a secret that is cut by it must be seen as a whole to be known."""
-
 
 class TextKind(StrEnum):
     """What is scanned beside posts, if the configuration says so."""

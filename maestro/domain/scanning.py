@@ -7,6 +7,9 @@ from typing import Literal, Protocol
 REDACTED = "[redacted]"
 """What stands in the place of a secret."""
 
+LOOK_AHEAD = 16_384
+"""Characters beyond a limit that are scanned: a secret that is cut by it must be seen as a whole to be known."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScanRules:

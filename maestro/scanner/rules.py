@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from maestro.domain.scanning import Span, apart
 from maestro.scanner.addresses import AddressPlugin
@@ -75,6 +76,12 @@ class Rules:
                 return
             yield from places
             data = _without(data, places)
+
+
+@cache
+def shipped() -> Rules:
+    """Return the rules of this process: whoever scans here, posts or lines of the log, asks the same ones."""
+    return Rules()
 
 
 def _without(data: bytes, places: list[Place]) -> bytes:

@@ -8,7 +8,7 @@ import structlog
 
 from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, SecretScanner, Span, apart
 from maestro.scanner.children import PatternChildren, PatternsFailed
-from maestro.scanner.rules import OutOfTime, Rules
+from maestro.scanner.rules import OutOfTime, shipped
 
 log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ class DetectSecretsScanner:
 
     def __init__(self) -> None:
         """Prepare the rules; the processes start when there are patterns."""
-        self._rules = Rules()
+        self._rules = shipped()
         self._children = PatternChildren()
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:

@@ -182,7 +182,7 @@ def _url(rng: random.Random) -> str:
 def _lock(rng: random.Random) -> str:
     return rng.choice(
         [
-            f'"integrity": "sha512-{_bytes(rng, 64)}",\n"resolved": "https://registry.npmjs.org/x/-/x-1.2.3.tgz"',
+            f'"integrity": "sha512-{_bytes(rng, 64)}",\n"resolved": "https://packages.example.org/x/-/x-1.2.3.tgz"',
             f"    --hash=sha256:{_hex(rng, 64)} \\\n    --hash=sha256:{_hex(rng, 64)}",
             f"github.com/acme/x v1.2.3 h1:{_bytes(rng, 32)}",
             f'checksum = "{_hex(rng, 64)}"',

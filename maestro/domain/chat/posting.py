@@ -3,12 +3,10 @@
 import unicodedata
 from dataclasses import dataclass
 
-from maestro.domain.scanning import ScanResult, ScanRules, SecretScanner, Span, redact
+from maestro.domain.scanning import LOOK_AHEAD, ScanResult, ScanRules, SecretScanner, Span, redact
 
 TRUNCATED = " … [truncated]"
 NOTE = " (Note: content redacted by scanner)"
-LOOK_AHEAD = 16_384
-"""Characters beyond the limit that are scanned: a secret that is cut by it must be seen as a whole to be known."""
 _STEPS_BACK = 32
 _JOINER = "\u200d"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.chat.posting import LOOK_AHEAD, NOTE, TRUNCATED, prepare
-from maestro.domain.scanning import ScanResult, ScanRules, Span, apart, redact
+from maestro.domain.chat.posting import NOTE, TRUNCATED, prepare
+from maestro.domain.scanning import LOOK_AHEAD, ScanResult, ScanRules, Span, apart, redact
 from maestro.scanner.scanner import DetectSecretsScanner
 from tests.support.secret_corpus import MARKED, draw
 
