@@ -27,11 +27,12 @@ from maestro.store.repository import Repository
 class AgentTokens(Repository):
     """All tokens, those that were revoked too."""
 
-    _HOLDER = (
+    _HELD = (
         select(AgentToken, Agent)
         .join(Agent, col(Agent.id) == AgentToken.agent_id)
-        .where(AgentToken.digest == bindparam("its_digest"), col(AgentToken.revoked_at).is_(None))
+        .where(col(AgentToken.revoked_at).is_(None))
     )
+    _HOLDER = _HELD.where(AgentToken.digest == bindparam("its_digest"))
     _USED = (
         update(AgentToken)
         .where(
@@ -70,8 +71,7 @@ class AgentTokens(Repository):
 
     def held(self, limit: int) -> Sequence[Holder]:
         """Return up to ``limit`` tokens that are not revoked, newest first, with whose they are."""
-        page = select(AgentToken, Agent).join(Agent, col(Agent.id) == AgentToken.agent_id)
-        newest = page.where(col(AgentToken.revoked_at).is_(None)).order_by(col(AgentToken.id).desc()).limit(limit)
+        newest = self._HELD.order_by(col(AgentToken.id).desc()).limit(limit)
         return [Holder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
