@@ -68,6 +68,9 @@ _DAY = _Field("day of the month", 1, 31)
 _MONTH = _Field("month", 1, 12, _MONTHS)
 _WEEKDAY = _Field("day of the week", 0, 7, _WEEKDAYS)
 
+_EVERY_DAY = frozenset(range(1, 32))
+_EVERY_WEEKDAY = frozenset(range(7))
+
 
 @dataclass(frozen=True)
 class CronTimes:
@@ -86,15 +89,22 @@ class CronTimes:
 
     def on(self, day: date) -> Iterator[datetime]:
         """Yield the times of a day, by the clock on the wall, in their order."""
-        if self._includes(day):
+        if self.comes_on(day):
             for hour in sorted(self.hours):
                 for minute in sorted(self.minutes):
                     yield datetime.combine(day, time(hour, minute))
 
-    def _includes(self, day: date) -> bool:
-        of_month, of_week = day.day in self.days, day.isoweekday() % _SUNDAY in self.weekdays
-        either = len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY
-        return day.month in self.months and (of_month or of_week if either else of_month and of_week)
+    def comes_on(self, day: date) -> bool:
+        """Say whether a day has any of the times."""
+        weekday = day.isoweekday() % _SUNDAY
+        return day.month in self.months and any(day.day in one and weekday in other for one, other in self.choices)
+
+    @property
+    def choices(self) -> tuple[tuple[frozenset[int], frozenset[int]], ...]:
+        """Return the days of the month and of the week that must both hold; of two such pairs, one is enough."""
+        if len(self.days) < _DAY.last and len(self.weekdays) < _SUNDAY:
+            return (self.days, _EVERY_WEEKDAY), (_EVERY_DAY, self.weekdays)
+        return ((self.days, self.weekdays),)
 
     @property
     def comes(self) -> bool:

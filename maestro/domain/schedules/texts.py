@@ -1,55 +1,80 @@
-"""How schedules are written: ``every 15m``, or five-field cron in a time zone; all else is refused (decision 14)."""
+"""How schedules are written: an interval, five-field cron in a time zone, or a single moment; all else is refused
+(decision 14, ADR 17)."""
 
 import difflib
-import re
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.cron_times import CronTimes, read_cron
+from maestro.domain.schedules.intervals import SHORTEST, Interval, is_interval, read_interval
+from maestro.domain.schedules.once import Once, is_once, read_once, refuse_past
+from maestro.domain.schedules.walls import clocks_change, is_shown
 
-SHORTEST = timedelta(seconds=30)
-LONGEST = timedelta(days=366)
+__all__ = [
+    "LONGEST_JITTER",
+    "SCHEDULE_GRAMMAR",
+    "SHORTEST",
+    "Interval",
+    "Once",
+    "Schedule",
+    "check_jitter",
+    "read_schedule",
+    "read_zone",
+    "recall_schedule",
+]
 
 SCHEDULE_GRAMMAR = (
     "every N s|m|h|d (at least 30 s), such as every 15m; or five-field cron, such as 0 9 * * 1-5 for 9 o'clock on "
-    "working days, in the time zone of the field timezone (an IANA name such as Europe/Amsterdam; UTC without it)"
+    "working days; or once, as at 2026-12-01 09:00 or in 20m. Cron and at are meant in the time zone of the field "
+    "timezone (an IANA name such as Europe/Amsterdam; UTC without it)"
 )
-"""The grammar in a sentence, as people and models are told."""
+"""The grammar in a sentence or two, as people and models are told."""
 
-_EVERY = re.compile(r"every\s+([0-9]{1,9})\s*([a-z]+)", re.IGNORECASE)
-_UNITS = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), timedelta(seconds=1)),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), timedelta(minutes=1)),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), timedelta(hours=1)),
-    **dict.fromkeys(("d", "day", "days"), timedelta(days=1)),
-}
+LONGEST_JITTER = 3600
+"""Seconds."""
+
+_SMALLEST = timedelta(seconds=1)
+"""The finest that Temporal can do."""
+
 _DAYS_AHEAD = 5 * 366
 
-
-@dataclass(frozen=True)
-class Interval:
-    """Every so often."""
-
-    length: timedelta
+Schedule = Interval | CronTimes | Once
 
 
-Schedule = Interval | CronTimes
+def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = SHORTEST) -> Schedule:
+    """Read a schedule that is written now, and meant in a time zone.
 
-
-def read_schedule(written: str, zone: str, now: datetime) -> Schedule:
-    """Read a schedule that is meant in a time zone.
-
-    Raises ``InvalidEdit``, in a sentence that names the fix: for what is neither form, for an interval under 30
-    seconds, for an unknown zone, for a day that never comes, and for hours that are named where the clocks of the zone
-    pass over them in the next five years: such a day would go by without its time.
+    Raises ``InvalidEdit``, in a sentence that names the fix: for what is no schedule, for an interval that is too
+    short, for an unknown zone, for a day that never comes, for a moment that is over, and for hours that are named
+    where the clocks of the zone pass over them in the next five years: such a day would go by without its time.
     """
     place = read_zone(zone)
-    schedule = _interval(written) if written.strip().lower().startswith("every") else read_cron(written)
+    schedule = _read(written, place, now, shortest)
     if isinstance(schedule, CronTimes) and schedule.fixed:
         _refuse_gaps(schedule, place, now)
+    if isinstance(schedule, Once):
+        refuse_past(schedule, now)
     return schedule
+
+
+def recall_schedule(written: str, zone: str, anchor: datetime) -> Schedule:
+    """Read a schedule that was accepted when it was written, at the anchor, maybe under other limits than today's.
+
+    Raises ``InvalidEdit`` for what is no schedule at all.
+    """
+    return _read(written, read_zone(zone), anchor, _SMALLEST)
+
+
+def check_jitter(schedule: Schedule, seconds: int) -> None:
+    """Raise ``InvalidEdit`` for a jitter that is too long, or that could bring two times of an interval together."""
+    if not 0 <= seconds <= LONGEST_JITTER:
+        raise InvalidEdit(f"the jitter must be from 0 to {LONGEST_JITTER} seconds")
+    if isinstance(schedule, Interval) and 2 * seconds >= schedule.length.total_seconds() and seconds:
+        raise InvalidEdit(
+            "the jitter must be less than half of the interval, here less than "
+            f"{schedule.length.total_seconds() / 2:g} seconds"
+        )
 
 
 def read_zone(name: str) -> ZoneInfo:
@@ -63,37 +88,20 @@ def read_zone(name: str) -> ZoneInfo:
     raise InvalidEdit(f"there is no such time zone; write its IANA name{hint}")
 
 
-def _interval(written: str) -> Interval:
-    found = _EVERY.fullmatch(written.strip())
-    unit = _UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None:
-        raise InvalidEdit("after every, write a number and s, m, h or d, such as every 15m")
-    amount = int(found[1])
-    length = unit * min(amount, LONGEST // unit + 1)
-    if not SHORTEST <= length <= LONGEST:
-        raise InvalidEdit(
-            f"an interval has at least {SHORTEST.seconds} seconds and at most {LONGEST.days} days, such as every 15m"
-        )
-    return Interval(length)
-
-
-def _is_shown(wall: datetime, zone: ZoneInfo) -> bool:
-    """Say whether a clock on the wall ever shows this."""
-    return wall.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) == wall
+def _read(written: str, zone: ZoneInfo, anchor: datetime, shortest: timedelta) -> Schedule:
+    if is_interval(written):
+        return read_interval(written, shortest)
+    return read_once(written, zone, anchor) if is_once(written) else read_cron(written)
 
 
 def _refuse_gaps(cron: CronTimes, zone: ZoneInfo, now: datetime) -> None:
     today = now.astimezone(zone).date()
     for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
-        if _noon(day, zone) != _noon(day + timedelta(days=1), zone):
+        if clocks_change(day, zone):
             walls = (*cron.on(day), *cron.on(day + timedelta(days=1)))
-            missed = next((wall for wall in walls if not _is_shown(wall, zone)), None)
+            missed = next((wall for wall in walls if not is_shown(wall, zone)), None)
             if missed is not None:
                 raise InvalidEdit(
                     f"on {missed:%Y-%m-%d} the clocks of {zone.key} go forward over {missed:%H:%M}; choose another "
                     "hour, or the time zone UTC"
                 )
-
-
-def _noon(day: date, zone: ZoneInfo) -> timedelta | None:
-    return datetime(day.year, day.month, day.day, 12, tzinfo=zone).utcoffset()

@@ -6,6 +6,7 @@ import pytest
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.jobs.delegations import (
+    ANSWER_PERSON,
     MAX_DEPTH,
     TASK_CHARS,
     Delegator,
@@ -91,7 +92,8 @@ def test_a_delegate_hears_whose_task_it_is_and_who_reads_the_answer() -> None:
 
 def test_a_delegator_hears_every_result_and_every_failure() -> None:
     told = results_text(
-        [Result("bob", "count", "4\nor 5", JobStatus.COMPLETED), Result("cleo", "sing", None, JobStatus.FAILED)]
+        [Result("bob", "count", "4\nor 5", JobStatus.COMPLETED), Result("cleo", "sing", None, JobStatus.FAILED)],
+        ANSWER_PERSON,
     )
     assert "@bob was asked:\n> count\nIt answered:\n> 4\n> or 5" in told
     assert "@cleo was asked:\n> sing\nIt could not finish this (failed)." in told

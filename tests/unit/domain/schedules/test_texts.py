@@ -135,5 +135,7 @@ def test_any_text_is_a_schedule_that_comes_or_is_refused(written: str) -> None:
         return
     if isinstance(schedule, CronTimes):
         assert coming(schedule)
-    else:
+    elif isinstance(schedule, Interval):
         assert schedule.length >= SHORTEST
+    else:
+        assert schedule.moment > NOW

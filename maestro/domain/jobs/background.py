@@ -1,0 +1,51 @@
+"""Jobs that no person began: heartbeats, crons and webhooks have no conversation, and may have nothing to say."""
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from maestro.domain.jobs.job import Job, JobKind
+
+BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
+
+SILENT = "[SILENT]"
+"""What an agent answers when there is nothing to post."""
+
+_WHY = {
+    JobKind.HEARTBEAT: "This is a heartbeat of yours",
+    JobKind.CRON: "This is a scheduled job of yours",
+    JobKind.WEBHOOK: "A program outside began this",
+}
+_POSTED = "; nobody is waiting for you, so ask nothing back. What you answer is posted in the channel."
+_GO_ON = "Go on with your work now, with what you know"
+_MAY_BE_SILENT = f" If there is nothing worth telling, answer only {SILENT}, and nothing is posted."
+_SILENT_LINE = re.compile(r"(?:^|\n)[ \t>*_`]*\[SILENT\][ \t.!*_`]*(?=\n|$)", re.IGNORECASE)
+
+
+def is_background(job: Job) -> bool:
+    """Say whether a job began without a person; what Maestro itself has to say about one is no such job."""
+    return job.kind in BACKGROUND and not job.notice
+
+
+def background_text(job: Job, zone: ZoneInfo) -> str:
+    """Return what the model is told: the task, then why it is asked now. ``zone`` is that of the schedule."""
+    planned = f", planned for {_clock(job.slot, zone)}" if job.slot is not None else ""
+    return f"{job.task}\n\n({_WHY[job.kind]}{planned}{_POSTED}{_silence(job)})"
+
+
+def going_on_text(job: Job) -> str:
+    """Return how the agent is to go on when it has heard of every task that it passed on in this job."""
+    return f"{_GO_ON}{_POSTED}{_silence(job)}"
+
+
+def worth_posting(text: str) -> str:
+    """Return what is left of an answer to post: nothing when it holds no more than ``SILENT``."""
+    return _SILENT_LINE.sub("", text).strip()
+
+
+def _silence(job: Job) -> str:
+    return _MAY_BE_SILENT if job.kind is not JobKind.CRON else ""
+
+
+def _clock(moment: datetime, zone: ZoneInfo) -> str:
+    return f"{moment.astimezone(zone):%A %Y-%m-%d %H:%M} ({zone.key})"

@@ -1,0 +1,95 @@
+"""A time of a schedule that has come: whether it becomes a job (decision 14, specification 003, scheduled tasks)."""
+
+from datetime import datetime
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.errors import InvalidEdit
+from maestro.domain.jobs.job import Job
+from maestro.domain.precedence import Priority
+from maestro.domain.schedules.schedule import Heartbeat, Planned
+from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
+from maestro.domain.schedules.times import passed
+from maestro.domain.values import Value
+
+GIVEN_UP = "failed {} times in a row"
+"""Why a schedule was paused by Maestro itself."""
+
+
+class Firing(Value):
+    """The run that Temporal began: its workflow's id, which the job gets, the schedule, and the time it is for."""
+
+    job_id: str
+    schedule: str
+    slot: datetime
+
+
+class Entered(Value):
+    """Whether the workflow goes on with the job; if not, ``reason`` says what became of this time."""
+
+    begun: bool
+    reason: str = ""
+
+
+def no_run(planned: Planned | None, agent: Agent | None, open_job: str | None) -> str | None:
+    """Return why this time of a schedule makes no job, or None.
+
+    A job of it that is still open keeps the next one from beginning: that is the flood guard, whatever Temporal knows.
+    """
+    if planned is None or agent is None:
+        return "the schedule was deleted"
+    if not planned.enabled or planned.paused_reason:
+        return "the schedule is paused"
+    if planned.ended_at is not None:
+        return "the schedule has ended"
+    if agent.status is not AgentStatus.ACTIVE:
+        return f"the agent {agent.slug} is {agent.status}"
+    if open_job is not None:
+        return f"skipped: job {open_job} of this schedule is not over"
+    return None
+
+
+def job_of(planned: Planned, client_id: int | None, job_id: str, slot: datetime | None) -> Job:
+    """Return the job of a run, which a client may pay for; without a ``slot`` it is one beside the schedule."""
+    return Job(
+        id=job_id,
+        kind=planned.kind,
+        priority=Priority.SCHEDULED,
+        agent_id=planned.agent_id,
+        client_id=client_id,
+        task="" if isinstance(planned, Heartbeat) and planned.script else planned.prompt,
+        schedule=planned.ref,
+        slot=slot,
+        **planned.address.model_dump(),
+    )
+
+
+def times_missed(planned: Planned, agent: Agent, slot: datetime) -> int:
+    """Count the times between the last one that came and this one: those passed while a run went on, or we were away.
+
+    What passed while somebody had paused or changed it was not missed.
+    """
+    began = max(planned.last_slot or planned.anchored_at, planned.updated_at, agent.updated_at)
+    try:
+        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+    except InvalidEdit:  # written under other rules than today's; that it runs is what counts
+        return 0
+    return passed(schedule, read_zone(planned.zone), planned.anchored_at, began, slot)
+
+
+def runs_once(planned: Planned) -> bool:
+    """Say whether the schedule is over with its first run."""
+    return _moment(planned) is not None
+
+
+def overdue(planned: Planned, now: datetime) -> datetime | None:
+    """Return the moment of what was to run once, if it passed without a run: nobody could tell Temporal in time."""
+    moment = _moment(planned)
+    return moment if moment is not None and moment <= now and planned.ended_at is None else None
+
+
+def _moment(planned: Planned) -> datetime | None:
+    try:
+        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+    except InvalidEdit:
+        return None
+    return schedule.moment if isinstance(schedule, Once) else None

@@ -1,0 +1,106 @@
+"""When a schedule comes: lazily, in UTC, and the same as the Temporal Schedule that is made of it (decision 14)."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, time, timedelta
+from heapq import merge
+from itertools import groupby, islice
+from zoneinfo import ZoneInfo
+
+from maestro.domain.schedules.cron_times import CronTimes
+from maestro.domain.schedules.once import LAST_YEAR, Once
+from maestro.domain.schedules.texts import Interval, Schedule
+from maestro.domain.schedules.walls import clocks_change, moment_of, moments
+
+SHOWN = 5
+"""How many times a preview shows."""
+
+_DAY = timedelta(days=1)
+_LONGEST_MONTH = timedelta(days=32)
+
+
+def times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
+    """Yield the times strictly after a moment, up to the year 2099.
+
+    An interval keeps the grid of its anchor, in whole seconds. A cron follows the clocks of its zone: what they pass
+    over does not come. Of an hour that they repeat, a cron that names its hours takes the first; one that is a rhythm
+    through the day goes on through both.
+    """
+    match schedule:
+        case Interval(length):
+            return _grid(length, anchor, after)
+        case Once(moment):
+            return iter((moment,) if moment > after else ())
+        case _:
+            return (time for time in _walk(schedule, zone, after) if time > after)
+
+
+def preview(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
+    """Return the next five times, or as many as there are."""
+    return tuple(islice(times(schedule, zone, anchor, after), SHOWN))
+
+
+def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime, until: datetime) -> int:
+    """Count the times strictly between two moments; cheap for years of them too."""
+    match schedule:
+        case Interval(length):
+            first = next(_grid(length, anchor, after), until)
+            return -((first - until) // length) if first < until else 0
+        case Once(moment):
+            return int(after < moment < until)
+        case _:
+            return _days_passed(schedule, zone, after, until)
+
+
+def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
+    """Yield the times of a day, in their order."""
+    first = _shown(cron, zone, day, 0)
+    return first if cron.fixed else (found for found, _ in groupby(merge(first, _shown(cron, zone, day, 1))))
+
+
+def _grid(length: timedelta, anchor: datetime, after: datetime) -> Iterator[datetime]:
+    start = anchor.astimezone(UTC).replace(microsecond=0)
+    time = start + ((after - start) // length + 1) * length
+    while time.year <= LAST_YEAR:
+        yield time
+        time += length
+
+
+def _walk(cron: CronTimes, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+    day = after.astimezone(zone).date()
+    yield from times_of(_rest(cron, zone, day, after), zone, day)
+    while (day := _next(cron, day)).year <= LAST_YEAR:
+        yield from times_of(cron, zone, day)
+
+
+def _shown(cron: CronTimes, zone: ZoneInfo, day: date, fold: int) -> Iterator[datetime]:
+    """Yield when the clocks show the times of a day for the first time, or for the last; both are in order."""
+    return filter(None, (moment_of(wall, zone, fold) for wall in cron.on(day)))
+
+
+def _rest(cron: CronTimes, zone: ZoneInfo, day: date, after: datetime) -> CronTimes:
+    """Leave out the hours of a day that are over, so that nobody looks at each of their minutes."""
+    ends = {hour: moments(datetime.combine(day, time(hour, 59)), zone) for hour in cron.hours}
+    return replace(cron, hours=frozenset(hour for hour, end in ends.items() if not end or end[-1] > after))
+
+
+def _next(cron: CronTimes, day: date) -> date:
+    """Return the next day of a month that has any."""
+    ahead = day + _DAY
+    while ahead.month not in cron.months:
+        ahead = (ahead.replace(day=1) + _LONGEST_MONTH).replace(day=1)
+    return ahead
+
+
+def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: datetime) -> int:
+    """Count day by day: only the first, the last and those on which the clocks change are looked at closely."""
+    if after >= until:
+        return 0
+    first, last = after.astimezone(zone).date(), until.astimezone(zone).date()
+    count, full = 0, len(cron.hours) * len(cron.minutes)
+    for day in (first + ahead * _DAY for ahead in range((last - first).days + 1)):
+        if day in (first, last) or clocks_change(day - _DAY, zone) or clocks_change(day, zone):
+            count += sum(after < time < until for time in times_of(cron, zone, day))
+        elif cron.comes_on(day):
+            count += full
+    return count

@@ -1,0 +1,246 @@
+"""Schedules as operators see them, on API, command line and page alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Protocol
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.errors import InvalidEdit
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.schedules.edits import (
+    BackfillWish,
+    NewSchedule,
+    PreviewWish,
+    ScheduleChange,
+    ScheduleKind,
+)
+from maestro.domain.schedules.schedule import Planned
+from maestro.domain.schedules.scripts import Script, read_script
+from maestro.domain.schedules.texts import Schedule, read_zone, recall_schedule
+from maestro.domain.schedules.times import preview
+from maestro.domain.schedules.words import in_words
+from maestro.domain.values import Value, View
+
+
+class ScheduleState(StrEnum):
+    """Whether it runs; the first that is so counts."""
+
+    ENDED = "ended"
+    PAUSED = "paused"
+    AGENT_PAUSED = "agent_paused"
+    ACTIVE = "active"
+
+
+class LastRun(View):
+    """The job of the last run; ``status`` is null when the job is gone."""
+
+    job_id: str
+    status: JobStatus | None
+    created_at: datetime | None
+
+
+class ScheduleView(View):
+    """A heartbeat or a cron, and what came of it; ``ref`` is its name outside, such as cron-3.
+
+    ``when`` says the schedule in words, ``next_runs`` are the next five times, in its zone, of one that is active.
+    ``reason`` says why one is not: who or what paused it. ``skipped`` counts times that passed without a run,
+    ``failures`` those in a row. ``follow_error`` is why Temporal does not run it as it stands here.
+    """
+
+    ref: str
+    kind: ScheduleKind
+    agent: str
+    name: str
+    schedule: str
+    timezone: str
+    when: str
+    jitter_seconds: int
+    prompt: str
+    script: Script | None
+    platform: str
+    account: str
+    channel: str
+    thread: str
+    enabled: bool
+    state: ScheduleState
+    reason: str
+    next_run: datetime | None
+    next_runs: tuple[datetime, ...]
+    last_run: LastRun | None
+    runs: int
+    skipped: int
+    failures: int
+    follow_error: str
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class SchedulePage(View):
+    """Schedules, heartbeats first, the oldest first; ``next`` is the cursor of the following page, null at the end."""
+
+    items: tuple[ScheduleView, ...]
+    next: str | None
+
+
+class PreviewView(View):
+    """A schedule in words, and its next five times in its zone."""
+
+    schedule: str
+    timezone: str
+    when: str
+    next_runs: tuple[datetime, ...]
+
+
+class StartedRun(View):
+    """The job that was begun."""
+
+    job_id: str
+
+
+class BackfilledTime(View):
+    """A time that passed, in UTC, and its job; ``ran`` says that it had one already, which is left as it is."""
+
+    time: datetime
+    job_id: str
+    ran: bool
+
+
+class BackfillView(View):
+    """What is made up for: so many jobs are begun, or would be; they run one after the other."""
+
+    preview: bool
+    count: int
+    times: tuple[BackfilledTime, ...]
+
+
+class ScheduleFilter(Value):
+    """Which schedules to show; what is None does not matter."""
+
+    kind: ScheduleKind | None = None
+    agent: str | None = None
+    state: ScheduleState | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A row with what other tables say of it: whose it is, and the job of its last run."""
+
+    planned: Planned
+    agent: Agent
+    last: Job | None
+
+
+class ScheduleControl(Protocol):
+    """What an operator does with schedules; ``actor`` is who the audit log says it was."""
+
+    def add(self, kind: ScheduleKind, new: NewSchedule, actor: str) -> ScheduleView:
+        """Plan something.
+
+        Raises ``InvalidEdit`` for what breaks a rule, ``NotFound`` for an unknown agent, and ``Conflict`` for an
+        archived one and for a name that is taken.
+        """
+        ...
+
+    def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
+        """Change what is planned; raises as ``add`` does."""
+        ...
+
+    def preview(self, wish: PreviewWish) -> PreviewView:
+        """Return when a schedule would come; raises ``InvalidEdit`` for what is none."""
+        ...
+
+    def run_now(self, ref: str, actor: str) -> StartedRun:
+        """Begin a run beside the schedule; raises ``Conflict`` while another is open, and when the agent is paused."""
+        ...
+
+    def backfill(self, ref: str, wish: BackfillWish, actor: str) -> BackfillView:
+        """Make up for times that passed, at most 100; raises ``InvalidEdit`` for more, and as ``run_now`` does."""
+        ...
+
+
+def state_of(planned: Planned, agent: Agent) -> ScheduleState:
+    """Say whether a schedule runs."""
+    if planned.ended_at is not None:
+        return ScheduleState.ENDED
+    if not planned.enabled or planned.paused_reason:
+        return ScheduleState.PAUSED
+    return ScheduleState.ACTIVE if agent.status is AgentStatus.ACTIVE else ScheduleState.AGENT_PAUSED
+
+
+def schedule_view(plan: Plan, now: datetime) -> ScheduleView:
+    """Show a schedule."""
+    planned, state = plan.planned, state_of(plan.planned, plan.agent)
+    when, coming = _coming(planned, now)
+    next_runs = coming if state is ScheduleState.ACTIVE else ()
+    script = getattr(planned, "script", "")
+    own = {"agent", "state", "reason", "timezone", "when", "next_run", "next_runs", "last_run", "script", "kind", "ref"}
+    return ScheduleView(
+        **planned.model_dump(include=set(ScheduleView.model_fields) - own),
+        ref=planned.ref,
+        kind=ScheduleKind(planned.kind),
+        agent=plan.agent.slug,
+        timezone=planned.zone,
+        when=when,
+        script=read_script(script) if script else None,
+        state=state,
+        reason=_reason(plan, state),
+        next_run=next(iter(next_runs), None),
+        next_runs=next_runs,
+        last_run=_last(plan),
+    )
+
+
+def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
+    """Show up to ``limit`` schedules of one more that was looked for."""
+    page = tuple(found[:limit])
+    return SchedulePage(items=page, next=page[-1].ref if len(found) > limit else None)
+
+
+def preview_view(wish: PreviewWish, schedule: Schedule, now: datetime) -> PreviewView:
+    """Show when a schedule would come if it were made now."""
+    zone = read_zone(wish.timezone)
+    times = preview(schedule, zone, now, now)
+    return PreviewView(
+        schedule=wish.schedule,
+        timezone=wish.timezone,
+        when=in_words(schedule, zone),
+        next_runs=tuple(time.astimezone(zone) for time in times),
+    )
+
+
+def _coming(planned: Planned, now: datetime) -> tuple[str, tuple[datetime, ...]]:
+    """Return a schedule in words and its next times; as it was written, and none, for one that nobody can read."""
+    try:
+        zone = read_zone(planned.zone)
+        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+    except InvalidEdit:
+        return planned.schedule, ()
+    times = preview(schedule, zone, planned.anchored_at, now)
+    return in_words(schedule, zone), tuple(time.astimezone(zone) for time in times)
+
+
+def _reason(plan: Plan, state: ScheduleState) -> str:
+    match state:
+        case ScheduleState.ENDED:
+            ended = plan.planned.ended_at
+            return f"it ran on {ended.astimezone(UTC):%Y-%m-%d at %H:%M} UTC" if ended is not None else ""
+        case ScheduleState.PAUSED:
+            return plan.planned.paused_reason or "somebody paused it"
+        case ScheduleState.AGENT_PAUSED:
+            return f"the agent {plan.agent.slug} is {plan.agent.status}"
+        case _:
+            return ""
+
+
+def _last(plan: Plan) -> LastRun | None:
+    if not plan.planned.last_job_id:
+        return None
+    job = plan.last
+    return LastRun(
+        job_id=plan.planned.last_job_id,
+        status=job.status if job is not None else None,
+        created_at=job.created_at if job is not None else None,
+    )
