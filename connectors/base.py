@@ -1,41 +1,59 @@
-"""What a connector is and what it may ask for: three methods, a context, and typed outcomes of a send."""
+"""What a connector is and what it may ask for: three methods, a context, and what it may do besides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from starlette.routing import BaseRoute
 
-from maestro.domain.errors import MaestroError, Patience
+from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, Transport
+from connectors.outcomes import (
+    AccountRefused,
+    AmbiguousSend,
+    FetchFailure,
+    NotDispatched,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+    RetryableSend,
+    Scope,
+    SendFailure,
+)
 from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
 
-
-class LengthUnit(StrEnum):
-    """How a platform counts the length of a message."""
-
-    CODE_POINTS = "code points"
-    UTF16 = "utf-16 units"
-
-
-class Idempotency(StrEnum):
-    """What a platform offers so that a repeated send is not seen twice."""
-
-    NATIVE = "native"
-    RECONCILE = "reconcile"
-    NONE = "none"
-
-
-@dataclass(frozen=True)
-class Capabilities:
-    """What a platform can do; lengths in ``unit``, the interval in seconds."""
-
-    max_length: int
-    unit: LengthUnit
-    typing_interval: float
-    idempotency: Idempotency
+__all__ = [
+    "AccountRefused",
+    "AmbiguousSend",
+    "Capabilities",
+    "CatchesUp",
+    "Connector",
+    "ConnectorContext",
+    "ConnectorState",
+    "FetchFailure",
+    "FetchesMedia",
+    "HasRoutes",
+    "Idempotency",
+    "Identity",
+    "KnownChannel",
+    "LengthUnit",
+    "Markup",
+    "NotDispatched",
+    "PermanentFetch",
+    "PermanentSend",
+    "Reconciles",
+    "Renders",
+    "RetryableFetch",
+    "RetryableSend",
+    "Role",
+    "Scope",
+    "SendFailure",
+    "Transport",
+    "Upload",
+    "attempt",
+]
 
 
 class Role(StrEnum):
@@ -64,11 +82,64 @@ class ConnectorState(StrEnum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True)
+class KnownChannel:
+    """A channel, or a thread of one, in which something was seen.
+
+    Everything up to the platform's message id ``mark`` is in the inbox; it is empty where nothing is. ``direct`` says
+    that it is one person's; ``seen_at`` is when something was last seen there.
+    """
+
+    channel: str
+    thread: str
+    mark: str
+    direct: bool
+    seen_at: datetime
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A received file before it is kept; ``path`` is moved away by whoever keeps it, ``size`` in bytes."""
+
+    path: Path
+    filename: str
+    content_type: str
+    size: int
+
+
 class ConnectorContext(Protocol):
     """All a connector may ask of Maestro; every method is safe to call from the event loop."""
 
     async def accept(self, message: IncomingMessage) -> Accepted:
-        """Commit the message; raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a broken rule."""
+        """Commit the message; only then may the platform be acknowledged (design invariant 2).
+
+        A message with ``edit_of`` changes the text of that one while nobody works on it. Control words such as
+        ``/stop`` are messages like others. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a
+        broken rule, and what the store raises: the platform is then not acknowledged, so that it sends again.
+        """
+        ...
+
+    async def cursor(self, channel: str, thread: str = "") -> str | None:
+        """Return up to which message of the platform a channel is in the inbox; None for one never seen."""
+        ...
+
+    async def advance(self, channel: str, mark: str, thread: str = "") -> None:
+        """Keep that everything up to ``mark`` is in the inbox; call it only when that is so for each earlier message.
+
+        It never goes back: of two marks the longer one is the later, then the one that sorts later.
+        """
+        ...
+
+    async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
+        """Keep that a channel exists and something was seen there now, for platforms that list not all of them."""
+        ...
+
+    async def known_channels(self) -> Sequence[KnownChannel]:
+        """Return every channel and thread of this account that was ever seen, the one seen last first."""
+        ...
+
+    async def skipped(self, channel: str, count: int, why: str) -> None:
+        """Tell operators that so many messages of a channel were not taken in, and why; 0 for an unknown number."""
         ...
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
@@ -83,7 +154,7 @@ class ConnectorContext(Protocol):
         """Exchange a dashboard ticket, once, for the identity behind it; None when unknown, used or expired."""
         ...
 
-    async def keep_upload(self, user_id: str, upload: "Upload") -> Attachment:
+    async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
         """Keep an uploaded file under a new id that only this user can refer to."""
         ...
 
@@ -96,18 +167,11 @@ class ConnectorContext(Protocol):
         ...
 
     async def report(self, state: ConnectorState, detail: str = "") -> None:
-        """Tell operators how the connector is doing."""
+        """Tell operators how the connector is doing; the last event and its lag are noted by ``accept``.
+
+        The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error; it never holds a token.
+        """
         ...
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A received file before it is kept; ``path`` is moved away by whoever keeps it, ``size`` in bytes."""
-
-    path: Path
-    filename: str
-    content_type: str
-    size: int
 
 
 class Connector(Protocol):
@@ -119,11 +183,19 @@ class Connector(Protocol):
     capabilities: Capabilities
 
     async def run(self) -> None:
-        """Receive until cancelled; raises only when it cannot go on."""
+        """Receive until cancelled; raises ``AccountRefused`` when only an operator can help.
+
+        Connections that break are the connector's to mend. After anything else that it raises it is run again, after
+        a pause that grows.
+        """
         ...
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Hand one chunk to the platform; raises a ``SendFailure``."""
+        """Hand one chunk to the platform under ``message.key``; raises a ``SendFailure``.
+
+        With a ``filename`` the content goes as a file of this name. It never tries twice by itself, unless the
+        platform surely did not take it (design invariant 6). Mentions and previews of links are off.
+        """
         ...
 
     async def typing(self, address: Address) -> None:
@@ -132,104 +204,62 @@ class Connector(Protocol):
 
 
 @runtime_checkable
+class Renders(Protocol):
+    """A connector whose platform has a markup of its own: text is measured as it is rendered, and split before."""
+
+    def render(self, text: str) -> str:
+        """Return a chunk of Markdown as ``send`` writes it; a pure function that never fails."""
+        ...
+
+
+@runtime_checkable
+class Reconciles(Protocol):
+    """A connector that can look whether the platform has a message of ours."""
+
+    async def find(self, message: OutgoingMessage) -> Receipt | None:
+        """Look for ``message.key`` among what came since ``message.tried_at``; None when it surely is not there.
+
+        Raises a ``SendFailure`` when the platform cannot be asked now.
+        """
+        ...
+
+
+@runtime_checkable
+class CatchesUp(Protocol):
+    """A connector that can take in what was written while nobody listened."""
+
+    async def catch_up(self) -> None:
+        """Take in what every known channel has after its cursor, oldest first, within the caps of the settings.
+
+        The connector does it after each connection; what is over a cap is told by ``ConnectorContext.skipped``.
+        """
+        ...
+
+
+@runtime_checkable
 class HasRoutes(Protocol):
     """A connector that serves HTTP itself."""
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return the routes, mounted under ``/platforms/<platform>`` unless the connector is the web one."""
+        """Return the routes, served under ``/platforms/<platform>/<account>`` unless the connector is the web one."""
         ...
 
 
 @runtime_checkable
 class FetchesMedia(Protocol):
-    """A connector that can get the files its messages refer to."""
+    """A connector that can get the files its messages refer to; it is asked after permission only."""
 
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
-        """Put the file into ``folder``, which is empty, and return its path; raises a ``FetchFailure``."""
+        """Put the file into ``folder``, which is empty, and return its path; raises a ``FetchFailure``.
+
+        ``attachment.id`` is what ``accept`` was given: enough to ask for a link again when one has expired.
+        """
         ...
 
 
-class FetchFailure(MaestroError):
-    """The base of what can go wrong with fetching a file."""
-
-    public = "The file could not be fetched."
-    patience = Patience.PLATFORM
-
-
-class RetryableFetch(FetchFailure):
-    """The platform did not give the file now; ``after`` is how long it asked us to wait, if it did."""
-
-    public = "The file cannot be fetched now."
-    retryable = True
-
-    def __init__(self, message: str, after: timedelta | None = None) -> None:
-        super().__init__(message)
-        self.retry_after = after
-
-
-class PermanentFetch(FetchFailure):
-    """The file is gone, too large or not for us: trying again is pointless."""
-
-    public = "The file is not available."
-
-
-async def attempt(connector: Connector, message: OutgoingMessage) -> "Receipt | SendFailure":
+async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
     """Send a chunk and return how it went as a value, so that the row can say it before anything else happens."""
     try:
         return await connector.send(message)
     except SendFailure as failure:
         return failure
-
-
-class Scope(StrEnum):
-    """What a permanent failure is about."""
-
-    MESSAGE = "message"
-    CHANNEL = "channel"
-    ACCOUNT = "account"
-
-
-class SendFailure(MaestroError):
-    """The base of what can go wrong with a send; each subclass says whether the platform may have the message."""
-
-    public = "The platform did not take the message."
-    patience = Patience.PLATFORM
-    surely_unsent = False
-
-
-class NotDispatched(SendFailure):
-    """Surely not sent; trying again is free."""
-
-    public = "The platform could not be reached."
-    retryable = True
-    surely_unsent = True
-
-
-class RetryableSend(SendFailure):
-    """The platform asked to come back after ``retry_after``."""
-
-    public = "The platform asked to try again."
-    retryable = True
-    surely_unsent = True
-
-    def __init__(self, message: str, after: timedelta) -> None:
-        super().__init__(message)
-        self.retry_after = after
-
-
-class AmbiguousSend(SendFailure):
-    """The platform may or may not have it."""
-
-    public = "It is unknown whether the platform has the message."
-    retryable = True
-
-
-class PermanentSend(SendFailure):
-    """Trying again is pointless; ``scope`` says what is broken."""
-
-    public = "The platform refused the message for good."
-    surely_unsent = True
-
-    def __init__(self, message: str, scope: Scope) -> None:
-        super().__init__(message)
-        self.scope = scope

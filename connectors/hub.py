@@ -21,16 +21,26 @@ class ConnectorHub:
 
     def __init__(self) -> None:
         self._connectors: dict[tuple[str, str], Connector] = {}
+        self._refusals: dict[tuple[str, str], Callable[[str], None]] = {}
 
     @contextlib.contextmanager
-    def running(self, connector: Connector) -> Iterator[None]:
-        """Let the connector be found for the length of the block."""
+    def running(self, connector: Connector, refused: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+        """Let the connector be found for the length of the block.
+
+        ``refused`` is called, from any thread, with the reason when the platform refuses the account.
+        """
         place = (connector.platform, connector.account)
-        self._connectors[place] = connector
+        self._connectors[place], self._refusals[place] = connector, refused
         try:
             yield
         finally:
-            del self._connectors[place]
+            del self._connectors[place], self._refusals[place]
+
+    def refused(self, address: Address, reason: str) -> None:
+        """Tell whoever runs the connector of an account that the platform does not let it in any more."""
+        tell = self._refusals.get((address.platform, address.account))
+        if tell is not None:
+            tell(reason)
 
     def find(self, address: Address) -> Connector | None:
         """Return the connector, or None when another process holds it."""

@@ -1,11 +1,15 @@
 """Splits a long answer into messages a platform takes, without breaking code fences, words or emoji."""
 
 import re
-import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from connectors.base import LengthUnit
+import regex  # type: ignore[import-untyped]
+
+from connectors.capabilities import LengthUnit
+
+Measure = Callable[[str], int]
+"""Returns how long a platform finds a text, once it is written in the platform's own markup."""
 
 MINIMUM = 64
 """The smallest limit; below it a reopened fence would leave no room for text."""
@@ -15,26 +19,34 @@ MAX_MARKER = 12
 MAX_INDENT = 12
 
 FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)$")
+MARKER = re.compile(r"[ \t]*(`{3}|~{3})")
 SENTENCE = re.compile(r"[.!?…][\"'”’)\]]*(?=[ \t])|[。！？][”’」』）]*")
 BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
-ZERO_WIDTH_JOINER = "\u200d"
+CHARACTER = regex.compile(r"\X")
+"""What a reader sees as one character (Unicode, annex 29)."""
 BLANKS = " \t\n"
 
 
-def split(text: str, limit: int, unit: LengthUnit) -> tuple[str, ...]:
-    """Cut ``text`` into chunks of at most ``limit`` units, preferring paragraph, line, sentence and word borders.
+def split(text: str, limit: int, measure: Measure) -> tuple[str, ...]:
+    """Cut ``text`` into chunks that measure at most ``limit``, preferring paragraph, line, sentence and word borders.
 
     A code fence that spans chunks is closed and opened again with its info string. Nothing is lost but blanks at the
-    cuts. Blank text gives no chunk; text that fits is returned as it is. Raises ``ValueError`` below 64 units.
+    cuts. Blank text gives no chunk; text that fits is returned as it is. Raises ``ValueError`` below a limit of 64.
     """
+    return tuple(chunks(text, limit, measure))
+
+
+def chunks(text: str, limit: int, measure: Measure) -> Iterator[str]:
+    """Yield what ``split`` returns, each chunk when it is asked for: a long text takes a while."""
     if limit < MINIMUM:
         raise ValueError(f"the limit must be at least {MINIMUM}")
     text = text.replace("\r\n", "\n")
     if not text.strip():
-        return ()
-    if length(text, unit) <= limit:
-        return (text,)
-    return tuple(_Splitter(limit, unit).chunks(text))
+        return
+    if measure(text) <= limit:
+        yield text
+        return
+    yield from _Splitter(limit, measure).chunks(text)
 
 
 def length(text: str, unit: LengthUnit) -> int:
@@ -69,30 +81,29 @@ class _Break:
 
 
 class _Splitter:
-    def __init__(self, limit: int, unit: LengthUnit) -> None:
+    def __init__(self, limit: int, measure: Measure) -> None:
         self._limit = limit
-        self._unit = unit
+        self._measure = measure
 
     def chunks(self, text: str) -> Iterator[str]:
         fence: _Fence | None = None
         while text.strip():
             prefix = f"{fence.opening}\n" if fence else ""
-            cut, after = self._cut(text, fence, self._limit - self._length(prefix))
-            body = text[:cut]
-            if body.strip():
-                yield prefix + (body.removesuffix("\n") + after.closing if after else body.rstrip(BLANKS))
+            cut, after = self._cut(text, fence, prefix)
+            if text[:cut].strip():
+                yield _chunk(prefix, text[:cut], after)
             text, fence = _carry(text, cut, after)
 
-    def _cut(self, text: str, fence: _Fence | None, budget: int) -> tuple[int, _Fence | None]:
-        """Return where to cut and the fence open there; what closes it fits into the budget too."""
-        window = self._fitting(text, budget)
+    def _cut(self, text: str, fence: _Fence | None, prefix: str) -> tuple[int, _Fence | None]:
+        """Return where to cut and the fence open there; the whole chunk is measured, for code is written otherwise."""
+        window = self._fitting(text, prefix, 0)
         while True:
             cut = window if window == len(text) else self._border(text, window, fence)
             after = self._state(text[:cut], fence)
-            closing = self._length(after.closing) if after else 0
-            if self._length(text[:cut]) + closing <= budget:
-                return cut, after
-            window = min(self._fitting(text, budget - closing), window - 1)
+            if window <= 1 or self._measure(_chunk(prefix, text[:cut], after)) <= self._limit:
+                return max(cut, 1), after
+            closing = self._measure(after.closing) if after else 0
+            window = min(self._fitting(text, prefix, closing), window - 1)
 
     def _border(self, text: str, window: int, fence: _Fence | None) -> int:
         breaks = list(self._breaks(text, window, fence))
@@ -127,19 +138,30 @@ class _Splitter:
             return None
         indent = found[1] if len(found[1]) <= MAX_INDENT else ""
         opening = indent + found[2] + found[3].rstrip()
-        if self._length(opening) > self._limit // 4:
+        if self._measure(opening) > self._limit // 4:
             opening = indent + found[2]
         return _Fence(opening=opening, marker=found[2], indent=indent)
 
-    def _fitting(self, text: str, budget: int) -> int:
-        """Return how many characters from the start fit into the budget."""
-        end = min(len(text), budget)
-        while self._length(text[:end]) > budget:
-            end -= -(-(self._length(text[:end]) - budget) // 2)
-        return end
+    def _fitting(self, text: str, prefix: str, closing: int) -> int:
+        """Return how many characters from the start fit into a chunk, at least one."""
+        most = min(len(text), self._limit)
+        if self._fits(prefix + text[:most], closing):
+            return most
+        least = 1
+        while least < most - 1:
+            middle = (least + most) // 2
+            if self._fits(prefix + text[:middle], closing):
+                least = middle
+            else:
+                most = middle
+        return least
 
-    def _length(self, text: str) -> int:
-        return length(text, self._unit)
+    def _fits(self, text: str, closing: int) -> bool:
+        return self._measure(text) + closing <= self._limit
+
+
+def _chunk(prefix: str, body: str, after: _Fence | None) -> str:
+    return prefix + (body.removesuffix("\n") + after.closing if after else body.rstrip(BLANKS))
 
 
 def _carry(text: str, cut: int, fence: _Fence | None) -> tuple[str, _Fence | None]:
@@ -160,18 +182,31 @@ def _unspaced(rest: str) -> str:
 
 
 def _inside_line(text: str, window: int, enough: int) -> int:
-    """Return the best place within a line: after a sentence, else a word, else between two characters."""
-    sentences = [found.end() for found in SENTENCE.finditer(text, enough, window)]
-    for at in reversed(sentences):
-        if not joined(text, at):
-            return at
-    for at in range(window, 0, -1):
-        if text[at] in BLANKS and not joined(text, at + 1) and text[:at].strip():
-            return at
-    for at in range(window, 0, -1):
-        if not joined(text, at):
-            return at
-    return window
+    """Return the best place within a line, where what follows does not turn into a fence of its own."""
+    whole = (at for at in _places(text, window, enough) if not _makes_fence(text, at))
+    return next(whole, None) or next(_places(text, window, enough), window)
+
+
+def _places(text: str, window: int, enough: int) -> Iterator[int]:
+    """Yield places within a line, best first: after a sentence, else a word, else between two characters."""
+    ends = _ends(text, window)
+    yield from (at for at in reversed([found.end() for found in SENTENCE.finditer(text, enough, window)]) if at in ends)
+    words = (at for at in range(window, 0, -1) if text[at] in BLANKS)
+    yield from (at for at in words if {at, at + 1} <= ends and text[:at].strip())
+    yield from (at for at in range(window, 0, -1) if at in ends)
+
+
+def _ends(text: str, window: int) -> frozenset[int]:
+    """Return where what a reader sees as one character ends, up to just behind the window."""
+    return frozenset(found.end() for found in CHARACTER.finditer(text, 0, window + 2))
+
+
+def _makes_fence(text: str, at: int) -> bool:
+    """Tell whether a part of a line that is no fence would be one when it stands alone."""
+    start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+    line = text[start : end if end >= 0 else len(text)]
+    left, right = line[: at - start], line[at - start :].lstrip(" \t")
+    return MARKER.match(right) is not None or (MARKER.match(left) is not None and FENCE.match(line) is None)
 
 
 def _outside_fence_line(text: str, cut: int) -> int:
@@ -180,35 +215,3 @@ def _outside_fence_line(text: str, cut: int) -> int:
     end = text.find("\n", cut)
     line = text[start : end if end >= 0 else len(text)]
     return start - 1 if start > 1 and FENCE.match(line) else cut
-
-
-def joined(text: str, at: int) -> bool:
-    """Tell whether the characters on both sides of ``at`` are parts of what a reader sees as one."""
-    if not 0 < at < len(text):
-        return False
-    left, right = text[at - 1], text[at]
-    if ZERO_WIDTH_JOINER in (left, right) or left + right == "\r\n":
-        return True
-    if _is_flag(left) and _is_flag(right):
-        return _flags_before(text, at) % 2 == 1
-    return unicodedata.category(right) in ("Mn", "Mc", "Me") or _extends(right)
-
-
-def _extends(character: str) -> bool:
-    """Tell whether it changes the one before: skin tones, flag tags, Hangul vowels and finals."""
-    return (
-        "\U0001f3fb" <= character <= "\U0001f3ff"
-        or "\U000e0020" <= character <= "\U000e007f"
-        or "\u1160" <= character <= "\u11ff"
-    )
-
-
-def _is_flag(character: str) -> bool:
-    return "\U0001f1e6" <= character <= "\U0001f1ff"
-
-
-def _flags_before(text: str, at: int) -> int:
-    count = 0
-    while count < at and _is_flag(text[at - 1 - count]):
-        count += 1
-    return count

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from connectors.web.identity import Doorman, ResumeTokens
 from connectors.web.receive import Reception
 from connectors.web.send import Hub
 from connectors.web.session import House, Session
+from connectors.webhooks import Webhooks
 from maestro.domain.errors import MaestroError, NotFound
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
@@ -34,8 +35,7 @@ def utc_now() -> datetime:
 class WebConnector:
     """One server on one port; platform "web", account "default".
 
-    ``platforms`` are routes of other connectors (webhooks), served under ``/platforms/<name>`` and guarded by their
-    own signatures.
+    ``webhooks`` are the routes of other connectors, served under ``/platforms`` and guarded by their own signatures.
     """
 
     platform = PLATFORM
@@ -47,7 +47,6 @@ class WebConnector:
         config: WebConfig,
         context: ConnectorContext,
         *,
-        platforms: Mapping[str, Sequence[BaseRoute]] | None = None,
         clock: Callable[[], datetime] = utc_now,
     ) -> None:
         tokens = ResumeTokens(config, clock)
@@ -59,7 +58,7 @@ class WebConnector:
         )
         self._config = config
         self._context = context
-        self._platforms = dict(platforms or {})
+        self.webhooks = Webhooks()
         self._hub = Hub()
         self._house = House(
             config=config,
@@ -133,8 +132,8 @@ class WebConnector:
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return all routes of the port: the socket at ``/``, HTTP, and the platforms' webhooks."""
-        webhooks = [Mount(f"/platforms/{name}", routes=list(routes)) for name, routes in self._platforms.items()]
-        return [WebSocketRoute("/", self._socket), *Endpoints(self._house).routes(), *webhooks]
+        webhooks = Mount("/platforms", app=self.webhooks.router)
+        return [WebSocketRoute("/", self._socket), *Endpoints(self._house).routes(), webhooks]
 
     def _place(self) -> Place:
         return Place(self._config.host, self._config.port, section="web", option="--web-port")

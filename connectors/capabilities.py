@@ -1,0 +1,56 @@
+"""What a platform can do, as a value: every difference between platforms that the rest of Maestro must know of."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+
+class LengthUnit(StrEnum):
+    """How a platform counts the length of a message."""
+
+    CODE_POINTS = "code points"
+    UTF16 = "utf-16 units"
+
+
+class Idempotency(StrEnum):
+    """What a platform offers so that a repeated send is not seen twice."""
+
+    NATIVE = "native"
+    RECONCILE = "reconcile"
+    NONE = "none"
+
+
+class Markup(StrEnum):
+    """What a platform's messages are written in: Markdown as models write it, a markup of its own, or plain text."""
+
+    MARKDOWN = "markdown"
+    OWN = "own"
+    PLAIN = "plain"
+
+
+class Transport(StrEnum):
+    """How messages reach us; only webhooks need an address that others can reach."""
+
+    SOCKET = "socket"
+    POLLING = "polling"
+    WEBHOOK = "webhook"
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a platform can do; lengths in ``unit``, the interval in seconds.
+
+    ``native_window`` is how long the platform remembers the key of a message, None where it does so for ever.
+    ``max_file_bytes`` is how large a file we send may be, 0 where it takes none. ``catches_up`` says whether what was
+    written while we were away can be read later.
+    """
+
+    max_length: int
+    unit: LengthUnit
+    typing_interval: float
+    idempotency: Idempotency
+    markup: Markup = Markup.MARKDOWN
+    transport: Transport = Transport.SOCKET
+    native_window: timedelta | None = None
+    max_file_bytes: int = 0
+    catches_up: bool = False

@@ -1,0 +1,130 @@
+"""A ConnectorContext without a store: what a connector did is there to look at."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from connectors.base import ConnectorState, Identity, KnownChannel, Upload
+from maestro.domain.errors import Backlogged, InvalidMessage, NotFound
+from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
+
+
+@dataclass
+class MemoryContext:
+    """Keeps messages, channels, tickets and uploads in dictionaries.
+
+    ``limit`` is the inbox size from which on messages are refused. ``before_accept`` and ``before_replay`` hold the
+    next call back until they are set, for tests about races. ``failure`` is raised where something is read or written,
+    ``crash`` once, when a message was just kept and nobody was told; ``refused`` counts what was not kept.
+    """
+
+    limit: int = 10_000
+    inbox: list[IncomingMessage] = field(default_factory=list)
+    sent: list[OutgoingMessage] = field(default_factory=list)
+    owners: dict[Address, str] = field(default_factory=dict)
+    tickets: dict[str, Identity] = field(default_factory=dict)
+    files: dict[str, tuple[str, Attachment, bytes]] = field(default_factory=dict)
+    states: list[tuple[ConnectorState, str]] = field(default_factory=list)
+    marks: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Up to where each channel and thread was read."""
+    direct: set[tuple[str, str]] = field(default_factory=set)
+    passed_over: list[tuple[str, int, str]] = field(default_factory=list)
+    """The channel, the number and the reason of what was not taken in."""
+    largest_page: int = 0
+    failure: Exception | None = None
+    crash: Exception | None = None
+    refused: int = 0
+    before_accept: asyncio.Event | None = None
+    before_replay: asyncio.Event | None = None
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Keep the message, once per channel and id."""
+        if self.failure is not None:
+            self.refused += 1
+            raise self.failure
+        if self.before_accept is not None:
+            await self.before_accept.wait()
+        known = {(kept.address, kept.id) for kept in self.inbox}
+        if (message.address, message.id) in known:
+            return Accepted(message_id=message.id, job_id="", duplicate=True)
+        if len(self.inbox) >= self.limit:
+            raise Backlogged
+        self.inbox.append(message)
+        crash, self.crash = self.crash, None
+        if crash is not None:
+            raise crash
+        return Accepted(message_id=message.id, job_id=f"message-{len(self.inbox)}", duplicate=False)
+
+    async def cursor(self, channel: str, thread: str = "") -> str | None:
+        """Return up to where a channel was read."""
+        return self.marks.get((channel, thread))
+
+    async def advance(self, channel: str, mark: str, thread: str = "") -> None:
+        """Read on, never back."""
+        before = self.marks.get((channel, thread), "")
+        self.marks[channel, thread] = max(before, mark, key=lambda one: (len(one), one))
+
+    async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
+        """Keep that there is such a channel."""
+        self.marks.setdefault((channel, thread), "")
+        if direct:
+            self.direct.add((channel, thread))
+
+    async def known_channels(self) -> Sequence[KnownChannel]:
+        """Return the channels, the youngest first."""
+        now = datetime.now(UTC)
+        known = [KnownChannel(*at, mark, at in self.direct, now) for at, mark in self.marks.items()]
+        return known[::-1]
+
+    async def skipped(self, channel: str, count: int, why: str) -> None:
+        """Note what was not taken in."""
+        self.passed_over.append((channel, count, why))
+
+    async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
+        """Return what ``sent`` holds for this channel, oldest first."""
+        if self.failure is not None:
+            raise self.failure
+        missed = [message for message in self.sent if message.address == address and message.id > after_id]
+        if self.before_replay is not None:
+            await self.before_replay.wait()
+        page = sorted(missed, key=lambda message: message.id)[:limit]
+        self.largest_page = max(self.largest_page, len(page))
+        return page
+
+    async def open_channel(self, address: Address, user_id: str) -> bool:
+        """Give the channel to whoever asks first."""
+        return self.owners.setdefault(address, user_id) == user_id
+
+    async def redeem(self, ticket: str) -> Identity | None:
+        """Take the ticket away and return who it was for."""
+        return self.tickets.pop(ticket, None)
+
+    async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
+        """Read the file into memory."""
+        kept = Attachment(
+            id=f"upload-{len(self.files) + 1}",
+            filename=upload.filename,
+            content_type=upload.content_type,
+            size=upload.size,
+        )
+        content = await asyncio.to_thread(Path(upload.path).read_bytes)
+        self.files[kept.id] = (user_id, kept, content)
+        return kept
+
+    async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the user's files by id."""
+        mine = {name: kept for name, (owner, kept, _) in self.files.items() if owner == user_id}
+        for name in ids:
+            if name not in mine:
+                raise InvalidMessage(f"There is no upload {name!r} of yours.")
+        return tuple(mine[name] for name in ids)
+
+    async def upload_file(self, attachment_id: str) -> Path:
+        """Say that the file is gone: what is kept in memory has no path."""
+        raise NotFound(attachment_id)
+
+    async def report(self, state: ConnectorState, detail: str = "") -> None:
+        """Remember how the connector says it is doing."""
+        self.states.append((state, detail))

@@ -1,0 +1,212 @@
+"""What a connector promises, each promise a test: subclass it and provide the fixture ``bench``."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from connectors.base import (
+    AmbiguousSend,
+    ConnectorState,
+    Idempotency,
+    PermanentSend,
+    RetryableSend,
+    Scope,
+    SendFailure,
+    attempt,
+)
+from connectors.contract.bench import Bench, Fault
+from connectors.doubt import Move, hand_over, move_for
+from connectors.splitting import length
+from maestro.domain.errors import MaestroError, StoreBusy
+from maestro.domain.messages import OutgoingMessage, Receipt
+
+PATIENCE = 20.0
+"""Seconds a test waits for what must happen."""
+SCOPES = {Fault.NO_CHANNEL: Scope.CHANNEL, Fault.BAD_TOKEN: Scope.ACCOUNT, Fault.BAD_MESSAGE: Scope.MESSAGE}
+
+
+class ConnectorContract:
+    """The promises. A test passes at once where the platform cannot do what it is about."""
+
+    # ---- the way in ----
+
+    async def test_a_message_comes_in_as_it_was_written(self, bench: Bench) -> None:
+        """Text, place and id arrive; the id is the platform's, so that a repeat is recognised."""
+        number = await bench.say("hello there")
+        await heard(bench, 1)
+        [message] = bench.context.inbox
+        assert (message.content, message.id, message.address) == ("hello there", number, bench.place)
+        assert message.user_id, "who wrote it"
+        assert message.sent_at.tzinfo is not None, "a time without a zone could be any"
+
+    async def test_the_same_event_three_times_is_one_message(self, bench: Bench) -> None:
+        """A platform that heard nothing delivers again; only the first one counts."""
+        number = await bench.say("only once")
+        await heard(bench, 1)
+        for _ in range(2):
+            await bench.repeat(number)
+        await bench.say("the next one")
+        await heard(bench, 2)
+        assert texts(bench) == ["only once", "the next one"]
+
+    async def test_messages_keep_their_order(self, bench: Bench) -> None:
+        """The first may take long to be stored: the others of its channel wait."""
+        bench.context.before_accept = asyncio.Event()
+        said = [f"number {number}" for number in range(5)]
+        speaking = asyncio.create_task(_say_all(bench, said))
+        await asyncio.sleep(0.05)  # whoever would overtake has the time to
+        bench.context.before_accept.set()
+        await heard(bench, len(said))
+        await speaking
+        assert texts(bench) == said
+
+    async def test_what_the_store_refused_comes_again(self, bench: Bench) -> None:
+        """Nothing is acknowledged that is not stored: a message is there in the end, once."""
+        bench.context.failure = StoreBusy("the database is locked")
+        speaking = asyncio.create_task(_say_all(bench, ["not lost"]))
+        await until(lambda: bench.context.refused > 0, "the store was never asked")
+        bench.context.failure = None
+        await bench.come_back()
+        await heard(bench, 1)
+        await speaking
+        await bench.say("and on")
+        await heard(bench, 2)
+        assert texts(bench) == ["not lost", "and on"]
+
+    async def test_a_crash_between_store_and_acknowledgement_doubles_nothing(self, bench: Bench) -> None:
+        """The platform was not told and delivers again; the store has it already."""
+        bench.context.crash = StoreBusy("the process died here")
+        speaking = asyncio.create_task(_say_all(bench, ["stored"]))
+        await heard(bench, 1)
+        await bench.come_back()
+        await speaking
+        await bench.say("and on")
+        await heard(bench, 2)
+        assert texts(bench) == ["stored", "and on"]
+
+    # ---- the way out ----
+
+    async def test_a_chunk_arrives_with_a_receipt(self, bench: Bench) -> None:
+        """The receipt is the platform's own id."""
+        receipt = await bench.connector.send(chunk(bench, "an answer"))
+        assert receipt.platform_message_id
+        assert list(await bench.posts()) == ["an answer"]
+
+    async def test_chunks_arrive_in_the_order_in_which_they_are_sent(self, bench: Bench) -> None:
+        """Each is sent when the one before has its receipt."""
+        answers = [f"part {number}" for number in range(4)]
+        for number, text in enumerate(answers):
+            await bench.connector.send(chunk(bench, text, number))
+        assert list(await bench.posts()) == answers
+
+    async def test_the_longest_chunk_is_taken_whole(self, bench: Bench) -> None:
+        """The limit that the connector names is one that the platform keeps."""
+        able = bench.connector.capabilities
+        text = "x" * able.max_length
+        assert length(text, able.unit) == able.max_length
+        await bench.connector.send(chunk(bench, text))
+        assert list(await bench.posts()) == [text]
+
+    async def test_each_failure_has_its_class(self, bench: Bench) -> None:
+        """What may be tried again is told from what may not, and a permanent failure says what it is about."""
+        for number, (fault, scope) in enumerate(SCOPES.items()):
+            if fault not in bench.faults:
+                continue
+            bench.arm(fault)
+            outcome = await attempt(bench.connector, chunk(bench, "refused", number))
+            assert isinstance(outcome, PermanentSend), f"{fault}: {outcome!r}"
+            assert outcome.scope is scope, fault
+        assert list(await bench.posts()) == []
+
+    async def test_what_the_platform_did_not_take_may_be_sent_again(self, bench: Bench) -> None:
+        """A failure that may be repeated is repeated by Maestro alone, and the message is there once."""
+        for number, fault in enumerate((Fault.BUSY, Fault.BROKEN)):
+            if fault not in bench.faults:
+                continue
+            bench.arm(fault)
+            before, message = len(await bench.posts()), chunk(bench, f"after {fault.name}", number)
+            outcome = await attempt(bench.connector, message)
+            if isinstance(outcome, SendFailure):
+                assert outcome.retryable, f"{fault}: {outcome!r}"
+                assert not isinstance(outcome, RetryableSend) or outcome.retry_after is not None
+                await _again(bench, message)
+            assert len(await bench.posts()) == before + 1, fault
+
+    async def test_what_was_taken_without_a_word_is_there_once(self, bench: Bench) -> None:
+        """The connection is cut after the platform took it; by key or by a look, no second one appears."""
+        if Fault.CUT not in bench.faults:
+            return
+        bench.arm(Fault.CUT)
+        message = chunk(bench, "taken in silence")
+        outcome = await attempt(bench.connector, message)
+        if isinstance(outcome, SendFailure):
+            assert isinstance(outcome, AmbiguousSend), "nobody can know whether it arrived"
+            await _again(bench, message)
+        assert list(await bench.posts()) == ["taken in silence"]
+
+    async def test_a_key_that_the_platform_knows_is_no_second_message(self, bench: Bench) -> None:
+        """Only where the capabilities promise it."""
+        if bench.connector.capabilities.idempotency is not Idempotency.NATIVE:
+            return
+        for _ in range(2):
+            await bench.connector.send(chunk(bench, "the same"))
+        assert list(await bench.posts()) == ["the same"]
+
+    async def test_typing_stops_no_answer(self, bench: Bench) -> None:
+        """It is a courtesy: it may fail, in our words, and the answer goes out all the same."""
+        with contextlib.suppress(MaestroError):
+            await bench.connector.typing(bench.place)
+        await bench.connector.send(chunk(bench, "an answer"))
+        assert list(await bench.posts()) == ["an answer"]
+
+    async def test_nothing_that_is_told_holds_the_token(self, bench: Bench) -> None:
+        """States and errors are shown to people and kept."""
+        states = bench.context.states
+        await until(lambda: ConnectorState.RUNNING in dict(states), "a state that says that it is connected")
+        told = [detail for _, detail in bench.context.states]
+        for number, fault in enumerate(sorted(bench.faults)):
+            bench.arm(fault)
+            outcome = await attempt(bench.connector, chunk(bench, "an answer", number))
+            told.append(repr(outcome))
+        assert not bench.token or not any(bench.token in text for text in told)
+
+
+def chunk(bench: Bench, text: str, number: int = 0) -> OutgoingMessage:
+    """Return a chunk on its way to the bench's place."""
+    return OutgoingMessage(id=number + 1, address=bench.place, content=text, key=f"contract{number:016d}")
+
+
+def texts(bench: Bench) -> list[str]:
+    """Return what is in the inbox, in its order."""
+    return [message.content for message in bench.context.inbox]
+
+
+async def heard(bench: Bench, count: int) -> None:
+    """Return once so many messages are in the inbox."""
+    await until(lambda: len(bench.context.inbox) >= count, f"{count} messages in the inbox, there are {texts(bench)}")
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Return once the condition holds; raises ``AssertionError`` saying what did not happen."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():  # noqa: ASYNC110 - platforms of others have no event for us to wait for
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE:g} seconds: {what}") from None
+
+
+async def _say_all(bench: Bench, said: list[str]) -> None:
+    for text in said:
+        await bench.say(text)
+
+
+async def _again(bench: Bench, message: OutgoingMessage) -> None:
+    """Do what Maestro does with a chunk of which nothing is known, until its platform can be asked."""
+    doubtful = message.model_copy(update={"tried_at": datetime.now(UTC)})
+    move = move_for(doubtful, bench.connector, datetime.now(UTC))
+    if move is Move.LEAVE:
+        return
+    outcome: Receipt | SendFailure = await hand_over(bench.connector, doubtful, move)
+    assert isinstance(outcome, Receipt), f"{outcome!r}"

@@ -1,0 +1,34 @@
+"""What can be set of Discord (facts of the platform: `docs/howto/connect-discord.md`)."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors.options import Instance, Options
+from maestro.domain.words import matching
+
+PLATFORM = "discord"
+TOKEN = "token"  # noqa: S105 - its name
+
+
+WebSocketAddress = Annotated[str, matching(r"(|wss?://[^\s/]+\S*)", "an address that starts with ws:// or wss://")]
+
+
+class DiscordOptions(Options):
+    """What can be set of one Discord bot."""
+
+    gateway_url: WebSocketAddress = Field(
+        default="",
+        description="another gateway that speaks Discord's protocol; empty: Discord's own",
+    )
+    message_content: bool = Field(
+        default=True,
+        description="whether the privileged intent of that name is used; without it, only direct messages and mentions "
+        "of the bot can be read",
+    )
+    slash_commands: bool = Field(default=True, description="whether `/stop`, `/status` and `/new` are registered")
+
+
+def complete(instance: Instance) -> str | None:
+    """Say what is missing."""
+    return None if instance.secret(TOKEN) else "token is missing; copy the bot's token from Discord's developer portal"

@@ -1,0 +1,155 @@
+"""The Discord connector: a gateway connection that is mended by itself, and what is said to Discord over REST."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from time import monotonic
+
+import discord
+import structlog
+
+from connectors.base import (
+    Capabilities,
+    ConnectorContext,
+    ConnectorState,
+    Idempotency,
+    LengthUnit,
+    Markup,
+    NotDispatched,
+    RetryableFetch,
+)
+from connectors.discord import media, send
+from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
+from connectors.discord.errors import TROUBLE, refusal, send_failure
+from connectors.discord.render import render
+from connectors.discord.server import point_to
+from connectors.discord.session import Session, Station
+from connectors.platforms import Instance
+from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+
+CAPABILITIES = Capabilities(
+    max_length=2000,
+    unit=LengthUnit.UTF16,  # Discord does not say how it counts; this is the larger count
+    typing_interval=8.0,
+    idempotency=Idempotency.NATIVE,
+    markup=Markup.OWN,
+    native_window=timedelta(minutes=2),
+    max_file_bytes=10 * 1000**2,
+    catches_up=True,
+)
+PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
+"""Seconds before the next connection. Discord resets the token of a bot that logs in 1000 times a day."""
+STEADY_SECONDS = 600.0
+"""A connection that lasted as long was a good one: the pauses begin anew."""
+
+log = structlog.get_logger(__name__)
+
+
+class DiscordConnector:
+    """One bot on Discord."""
+
+    platform = PLATFORM
+    capabilities = CAPABILITIES
+
+    def __init__(self, instance: Instance, context: ConnectorContext) -> None:
+        assert isinstance(instance.options, DiscordOptions)
+        self.account = instance.account
+        self.token_digest = instance.token_digest
+        self._token = instance.secret(TOKEN)
+        self._options = instance.options
+        self._context = context
+        self._station = Station(instance.account, instance.options, context)
+        self._session: Session | None = None
+
+    async def run(self) -> None:
+        """Hold a connection, and make another when it ends; raises ``AccountRefused`` for a wrong token or intents."""
+        await self._context.report(ConnectorState.STARTING)
+        point_to(self._options)
+        failures = 0
+        try:
+            while True:
+                begun = monotonic()
+                failure = await self._hold()
+                failures = 0 if monotonic() - begun > STEADY_SECONDS else failures
+                await self._tell(failure)
+                await asyncio.sleep(PAUSES[min(failures, len(PAUSES) - 1)])
+                failures += 1
+        except asyncio.CancelledError:
+            await self._context.report(ConnectorState.STOPPED)
+            raise
+
+    async def send(self, message: OutgoingMessage) -> Receipt:
+        """Hand a chunk over under its key; raises a ``SendFailure``."""
+        session = self._present()
+        try:
+            return await session.replies.reply(message) or await send.post(session, message)
+        except TROUBLE as error:
+            raise send_failure(error) from None
+
+    async def find(self, message: OutgoingMessage) -> Receipt | None:
+        """Look for a chunk whose receipt was lost so long ago that Discord forgot its key."""
+        if message.tried_at is None:
+            return None
+        try:
+            return await send.find(self._present(), message, message.tried_at)
+        except TROUBLE as error:
+            raise send_failure(error) from None
+
+    async def typing(self, address: Address) -> None:
+        """Show that an answer is being written, for ten seconds or until the next message."""
+        session = self._present()
+        try:
+            await send.channel_of(session, address).typing()
+        except TROUBLE as error:
+            raise send_failure(error) from None
+
+    def render(self, text: str) -> str:
+        """Return Markdown as Discord shows it best."""
+        return render(text)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Put a file of a message into the folder; raises a ``FetchFailure``."""
+        if self._session is None:
+            raise RetryableFetch("there is no connection to Discord")
+        return await media.fetch(self._session, self._options, attachment, folder)
+
+    async def catch_up(self) -> None:
+        """Read what every known channel has after its cursor; each new connection does so by itself."""
+        await self._present().catch_up()
+
+    def _present(self) -> Session:
+        """Return the connection; raises ``NotDispatched`` while there is none."""
+        if self._session is None or self._session.is_closed() or self._session.user is None:
+            raise NotDispatched("there is no connection to Discord")
+        return self._session
+
+    async def _hold(self) -> Exception | None:
+        """Hold one connection and return why it ended, None when Discord closed it in good order."""
+        self._session = Session(self._station)
+        try:
+            await self._session.hold(self._token)
+        except TROUBLE as error:
+            return error
+        finally:
+            self._session = None
+        return None
+
+    async def _tell(self, failure: Exception | None) -> None:
+        """Tell operators why the connection ended; raises ``AccountRefused`` when only they can help."""
+        refused = refusal(failure) if failure is not None else None
+        if refused is not None:
+            await self._context.report(ConnectorState.FAILED, str(refused))
+            raise refused
+        what = describe(failure) if failure is not None else "Discord ended the connection"
+        log.warning("discord.disconnected", account=self.account, why=what)
+        await self._context.report(ConnectorState.DEGRADED, f"{what}; another connection is made in a moment")
+
+
+def describe(failure: Exception) -> str:
+    """Return what happened to a connection without the text of the error, which may hold an address with a token."""
+    if isinstance(failure, discord.HTTPException):
+        return f"Discord answered {failure.status}"
+    if isinstance(failure, discord.ConnectionClosed):
+        return f"Discord closed the connection with code {failure.code}"
+    return f"Discord cannot be reached ({type(failure).__name__})"

@@ -1,0 +1,118 @@
+"""What Discord's errors mean: which may be tried again, which are final, and for what."""
+
+from datetime import timedelta
+from http import HTTPStatus
+
+import aiohttp
+import discord
+
+from connectors.base import (
+    AccountRefused,
+    AmbiguousSend,
+    FetchFailure,
+    NotDispatched,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+    RetryableSend,
+    Scope,
+    SendFailure,
+)
+
+TROUBLE = (discord.DiscordException, aiohttp.ClientError, OSError, RuntimeError)
+"""Everything that a call to Discord raises: the library lets aiohttp's own errors through; a session that is closed
+meanwhile gives a ``RuntimeError``."""
+
+BANNED = timedelta(minutes=1)
+"""How long we keep still after a refusal for too many requests that does not say how long."""
+
+DISALLOWED_INTENTS = 4014
+AUTHENTICATION_FAILED = 4004
+FATAL_CLOSES = {4010, 4011, 4012, 4013}
+"""Close codes after which the same IDENTIFY can only be refused again."""
+
+REFUSED = (
+    "Discord refuses the bot's token. Copy it anew from the developer portal (Bot, Reset Token) into "
+    "connectors.discord.token or the bot's entry."
+)
+INTENTS_REFUSED = (
+    "Discord refuses the intents. Switch on Message Content Intent in the developer portal (Bot, Privileged Gateway "
+    "Intents), or set messageContent to false: then only direct messages and mentions of the bot can be read."
+)
+
+
+def refusal(error: Exception) -> AccountRefused | None:
+    """Return why only an operator can help, None where a connection may succeed later.
+
+    Each try after such an error would count towards the limit beyond which Discord resets the token.
+    """
+    if isinstance(error, discord.LoginFailure):
+        return AccountRefused(REFUSED)
+    if isinstance(error, discord.PrivilegedIntentsRequired):
+        return AccountRefused(INTENTS_REFUSED)
+    if isinstance(error, discord.Forbidden):
+        return AccountRefused("Discord does not let the bot log in; see its state in the developer portal.")
+    if isinstance(error, discord.ConnectionClosed):
+        return _closed(error.code)
+    return None
+
+
+def _closed(code: int) -> AccountRefused | None:
+    if code == AUTHENTICATION_FAILED:
+        return AccountRefused(REFUSED)
+    if code == DISALLOWED_INTENTS:
+        return AccountRefused(INTENTS_REFUSED)
+    if code in FATAL_CLOSES:
+        return AccountRefused(f"Discord's gateway refuses the bot for good (close code {code}).")
+    return None
+
+
+def send_failure(error: Exception) -> SendFailure:
+    """Return what is known of a message whose send raised this; no text of the error is kept, which may quote it."""
+    if isinstance(error, discord.RateLimited):
+        return RetryableSend("Discord asks to wait", timedelta(seconds=error.retry_after))
+    if isinstance(error, discord.HTTPException):
+        return _answered(error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return NotDispatched("Discord cannot be reached")
+    return AmbiguousSend(f"the connection to Discord broke ({type(error).__name__})")
+
+
+def _answered(error: discord.HTTPException) -> SendFailure:
+    """Read an answer that is no success; a 403 is never tried again: enough of them and Discord bans the address."""
+    what = f"Discord answered {error.status}, code {error.code}"
+    if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+        return RetryableSend(what, wait_of(error))
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        return PermanentSend(what, Scope.ACCOUNT)
+    if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+        return PermanentSend(what, Scope.CHANNEL)
+    if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return PermanentSend(what, Scope.MESSAGE)
+    return AmbiguousSend(what)
+
+
+def fetch_failure(error: Exception) -> FetchFailure:
+    """Return whether a file can be had later, by what the question for its message raised."""
+    if isinstance(error, discord.RateLimited):
+        return RetryableFetch("Discord asks to wait", timedelta(seconds=error.retry_after))
+    if isinstance(error, discord.HTTPException):
+        what = f"Discord answered {error.status}, code {error.code}, when asked for the message of the file"
+        if error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            return RetryableFetch(what, wait_of(error))
+        return PermanentFetch(what) if error.status < HTTPStatus.INTERNAL_SERVER_ERROR else RetryableFetch(what)
+    return RetryableFetch(f"Discord could not be asked for the message of the file ({type(error).__name__})")
+
+
+def wait_of(error: discord.HTTPException) -> timedelta:
+    """Return how long Discord asks us to wait."""
+    asked = error.response.headers.get("Retry-After", "")
+    try:
+        return timedelta(seconds=float(asked))
+    except ValueError:
+        return BANNED
+
+
+def is_final(error: Exception) -> bool:
+    """Say whether a channel's history can never be read: it is gone, or not for us."""
+    return isinstance(error, discord.Forbidden | discord.NotFound)

@@ -1,0 +1,166 @@
+"""The way in: from what Discord tells of a message to our own words; files as references only."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import discord
+
+from connectors.discord.config import PLATFORM
+from maestro.domain.control import control_word
+from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage
+
+SAID = (discord.MessageType.default, discord.MessageType.reply)
+"""What people write; all other types are Discord's own announcements."""
+
+COMMAND_PREFIX = "command:"
+"""What the id of a slash command begins with: it is no message that an answer could refer to."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A channel of Discord, by the id that it has there; a thread's ``parent`` is the channel it belongs to."""
+
+    id: int
+    parent: int = 0
+    guild: int | None = None
+
+    @property
+    def direct(self) -> bool:
+        """Whether it is one person's."""
+        return self.guild is None
+
+    @property
+    def channel(self) -> str:
+        """The channel of the address; threads share their channel's binding and outbound lane."""
+        return str(self.parent or self.id)
+
+    @property
+    def thread(self) -> str:
+        """The thread of the address, empty in the channel itself."""
+        return str(self.id) if self.parent else ""
+
+    def address(self, account: str) -> Address:
+        """Return where answers go."""
+        return Address(platform=PLATFORM, account=account, channel=self.channel, thread=self.thread)
+
+
+@dataclass(frozen=True)
+class Us:
+    """Who we are on Discord, under an account of ours; ``every_line`` says that none need mention us."""
+
+    account: str
+    id: int
+    every_line: bool = False
+
+
+def target(address: Address) -> int | None:
+    """Return the id that an address has on Discord, None when it is no address of Discord's."""
+    number = address.thread or address.channel
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
+
+
+def incoming(message: discord.Message, place: Place, us: Us) -> IncomingMessage | None:
+    """Return a message as it is taken in; None for our own, for announcements, and where nothing can be read.
+
+    Nothing can be read in stickers and polls, and in messages whose content we are not allowed to see.
+    """
+    content, files = text_of(message, us.id), references(message)
+    if message.author.id == us.id or message.type not in SAID or not (content.strip() or files):
+        return None
+    return IncomingMessage(
+        id=str(message.id),
+        address=place.address(us.account),
+        user_id=str(message.author.id),
+        user_name=message.author.display_name,
+        content=content,
+        sent_at=message.created_at,
+        attachments=files,
+        is_direct=place.direct,
+        from_bot=message.author.bot or message.webhook_id is not None,
+        reply_to=_reply_to(message),
+        addressing=addressing(message, us),
+    )
+
+
+def edited(message: discord.Message, place: Place, us: Us) -> IncomingMessage | None:
+    """Return an edit as it is taken in; None where nobody edited, as when Discord adds the preview of a link."""
+    if message.edited_at is None:
+        return None
+    changed = incoming(message, place, us)
+    if changed is None:
+        return None
+    number = f"{message.id}:{_milliseconds(message.edited_at)}"
+    return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
+
+
+def command(interaction: discord.Interaction, word: str, place: Place, account: str) -> IncomingMessage:
+    """Return a slash command as the control word that it stands for."""
+    return IncomingMessage(
+        id=f"{COMMAND_PREFIX}{interaction.id}",
+        address=place.address(account),
+        user_id=str(interaction.user.id),
+        user_name=interaction.user.display_name,
+        content=word,
+        sent_at=interaction.created_at,
+        is_direct=place.direct,
+        from_bot=interaction.user.bot,
+    )
+
+
+def addressing(message: discord.Message, us: Us) -> Addressing:
+    """Say whether a message mentions us, by our name or by the role that Discord makes of it, or replies to us."""
+    roles = (role.tags for role in message.role_mentions)
+    if us.id in message.raw_mentions or any(tags is not None and tags.bot_id == us.id for tags in roles):
+        return Addressing.US
+    if _answers(message, us.id):
+        return Addressing.REPLY
+    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+
+
+def text_of(message: discord.Message, me: int) -> str:
+    """Return what a message says, with names instead of ids, and what it forwards.
+
+    In front of a control word a mention of us is left out, for that is how people address a bot in a channel.
+    """
+    text = message.clean_content
+    for mention in (f"<@{me}>", f"<@!{me}>"):
+        rest = message.content.removeprefix(mention).strip()
+        if rest != message.content.strip() and control_word(rest) is not None:
+            text = rest
+    return "\n".join([text, *(forwarded.content for forwarded in message.message_snapshots)]).strip("\n")
+
+
+def files_of(message: discord.Message) -> Sequence[discord.Attachment]:
+    """Return the files of a message and of what it forwards."""
+    forwarded = (file for snapshot in message.message_snapshots for file in snapshot.attachments)
+    return [*message.attachments, *forwarded]
+
+
+def references(message: discord.Message) -> tuple[Attachment, ...]:
+    """Return the files by reference: a link would expire, so it is asked for when the file is fetched."""
+    return tuple(
+        Attachment(
+            id=f"{message.channel.id}/{message.id}/{file.id}",
+            filename=file.filename,
+            content_type=file.content_type or "",
+            size=file.size,
+        )
+        for file in files_of(message)
+    )
+
+
+def _reply_to(message: discord.Message) -> str:
+    reference = message.reference
+    is_reply = message.type is discord.MessageType.reply and reference is not None and reference.message_id
+    return str(reference.message_id) if is_reply and reference is not None else ""
+
+
+def _answers(message: discord.Message, me: int) -> bool:
+    """Say whether a message replies to one of ours, which Discord tells with it."""
+    answered = message.reference.resolved if _reply_to(message) and message.reference is not None else None
+    return isinstance(answered, discord.Message) and answered.author.id == me
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

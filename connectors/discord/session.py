@@ -1,0 +1,270 @@
+"""One connection to Discord's gateway: its events, each put on the line of its channel, and the gaps before them."""
+
+import asyncio
+import sys
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import discord
+import structlog
+from discord import app_commands
+
+from connectors.base import ConnectorContext, ConnectorState
+from connectors.discord.catch_up import CatchUp, places
+from connectors.discord.commands import FULL, UNANSWERED, UNANSWERED_SECONDS, Replies, add_commands, register
+from connectors.discord.config import DiscordOptions
+from connectors.discord.cursors import Cursors
+from connectors.discord.errors import TROUBLE
+from connectors.discord.lines import Lines, insist
+from connectors.discord.receive import Place, Us, command, edited, incoming
+from connectors.discord.server import ask_for_gateway
+from maestro.domain.control import ControlWord
+from maestro.domain.errors import InvalidMessage, MaestroError
+from maestro.domain.messages import IncomingMessage
+
+LONGEST_WAIT = 60.0
+"""Seconds that the library may wait for a rate limit by itself; then it says so, and the lane is free meanwhile."""
+GUILDS_SECONDS = 1.0
+"""How long after the last server was announced the connection counts as ready."""
+IDENTIFY_SECONDS = 5.0
+"""The pause before another session, which Discord asks for."""
+CANCELLED_SECONDS = 1.0
+"""How long the library may take to notice that it is cancelled."""
+GRACE_SECONDS = 5.0
+"""How long a connection may be away before operators are told: Discord asks us to connect anew every few hours."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Station:
+    """What a session works for: an account, what was set of it, and Maestro."""
+
+    account: str
+    options: DiscordOptions
+    context: ConnectorContext
+
+
+class Session(discord.Client):
+    """A client that commits what it hears; ``replies`` are for commands that were used during it."""
+
+    def __init__(self, station: Station) -> None:
+        super().__init__(
+            intents=intents(station.options),
+            allowed_mentions=discord.AllowedMentions.none(),
+            max_messages=None,
+            member_cache_flags=discord.MemberCacheFlags.none(),
+            chunk_guilds_at_startup=False,
+            max_ratelimit_timeout=LONGEST_WAIT,
+            guild_ready_timeout=GUILDS_SECONDS,
+        )
+        self.replies = Replies()
+        self._station = station
+        self._cursors = Cursors(station.context)
+        self._gaps = CatchUp(self, station.options, station.context, self._cursors, self._take)
+        self._lines = Lines(self._gaps.read)
+        self._back = asyncio.Event()
+        self._unanswered: set[asyncio.Task[None]] = set()
+        self._tree = app_commands.CommandTree[discord.Client](self)
+        self._tree.error(_command_failed)
+
+    async def hold(self, token: str) -> None:
+        """Log in and hear until the connection ends; raises what ended it."""
+        writing = asyncio.create_task(self._cursors.keep_written())
+        try:
+            async with self:
+                await self.login(token)
+                await ask_for_gateway(self, self._station.options)
+                await self._hear()
+        finally:
+            writing.cancel()
+            for task in self._unanswered:
+                task.cancel()
+            await self._lines.close()
+            await self._cursors.write()
+
+    async def _hear(self) -> None:
+        """Hear until the gateway ends it; one that cannot be resumed is connected anew by the connector, in its time.
+
+        The library may lose a cancellation that comes while it connects; then closing it ends it.
+        """
+        hearing = asyncio.create_task(self.connect(reconnect=False))
+        try:
+            await asyncio.wait({hearing})
+        finally:
+            hearing.cancel()
+            await asyncio.wait({hearing}, timeout=CANCELLED_SECONDS)
+            await self.close()
+            await asyncio.gather(hearing, return_exceptions=True)
+        hearing.result()
+
+    async def catch_up(self) -> None:
+        """Read what every known channel has after its cursor, whatever the gateway says of its last message."""
+        known = [place for guild in self.guilds for place, _ in places(guild) if self._heeds(place)]
+        reading = [self._lines.catch_up(place) for place in known]
+        await asyncio.gather(*reading, *await self._read_direct_ones())
+
+    async def setup_hook(self) -> None:
+        """Register the slash commands."""
+        if self._station.options.slash_commands:
+            add_commands(self._tree, self._commanded)
+            await register(self._tree)
+
+    def dispatch(self, event: str, /, *args: object, **named: object) -> None:
+        """Tell of an event; once closed, of none: the library has no loop any more to do it in."""
+        if not self.is_closed():
+            super().dispatch(event, *args, **named)
+
+    async def before_identify_hook(self, _shard_id: int | None, *, initial: bool = False) -> None:
+        """Wait before a session that follows another."""
+        if not initial:
+            await asyncio.sleep(IDENTIFY_SECONDS)
+
+    async def on_connect(self) -> None:
+        """Begin a session that knows nothing of what was said before it."""
+        self._lines.doubt()
+        self._back.set()
+
+    async def on_guild_available(self, guild: discord.Guild) -> None:
+        """Look which of a server's channels have a gap."""
+        self._check(guild)
+
+    async def on_guild_join(self, guild: discord.Guild) -> None:
+        """Do the same for a server that let us in."""
+        self._check(guild)
+
+    async def on_ready(self) -> None:
+        """Read what was written to us directly, which no event announces, and tell that all is well."""
+        await insist(self._read_direct_ones)
+        await self._well()
+
+    async def on_resumed(self) -> None:
+        """Tell that all is well again: what was missed has been told in order."""
+        self._back.set()
+        await self._well()
+
+    async def on_disconnect(self) -> None:
+        """Tell operators, unless the connection is back at once."""
+        self._back.clear()
+        try:
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self._back.wait()
+        except TimeoutError:
+            if not self.is_closed():
+                await self._station.context.report(
+                    ConnectorState.DEGRADED, "the connection to Discord is lost; it is being made again"
+                )
+
+    async def on_error(self, event_method: str, /, *_: object, **__: object) -> None:
+        """Say in the log what broke; the library's own line would quote what people wrote."""
+        tell_of(event_method, sys.exception())
+
+    async def on_message(self, message: discord.Message) -> None:
+        """Put a message on its line: nothing may be awaited before, for only the start of this is in order."""
+        self._put(message, self._take)
+
+    async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
+        """Put an edit on its line, behind the message if that still waits."""
+        self._put(event.message, self._change)
+
+    def _put(self, message: discord.Message, take: Callable[[discord.Message, Place], Awaitable[None]]) -> None:
+        place = place_of(message.channel)
+        if self._heeds(place):
+            self._lines.put(place, partial(take, message, place))
+
+    async def _take(self, message: discord.Message, place: Place) -> None:
+        """Commit a message, then its cursor; one never seen in this channel begins the cursor."""
+        if await self._cursors.of(place) is None:
+            await self._cursors.begin_at(place, message.id - 1)
+        await self._accept(incoming(message, place, self._us))
+        self._cursors.note(place, message.id)
+
+    async def _change(self, message: discord.Message, place: Place) -> None:
+        await self._accept(edited(message, place, self._us))
+
+    async def _accept(self, message: IncomingMessage | None) -> None:
+        if message is None:
+            return
+        try:
+            await self._station.context.accept(message)
+        except InvalidMessage as error:
+            log.warning("discord.message_not_taken", channel=message.address.channel, why=str(error))
+
+    def _check(self, guild: discord.Guild) -> None:
+        """Begin to read the histories of a server's channels that have a gap."""
+        for place, newest in places(guild):
+            if self._heeds(place):
+                self._lines.catch_up(place, newest)
+
+    async def _read_direct_ones(self) -> "Sequence[asyncio.Task[None]]":
+        """Begin to read what people wrote to us alone; bots are told of no such channel, so we remember them."""
+        known = await self._station.context.known_channels()
+        return [self._lines.catch_up(Place(int(one.channel))) for one in known if one.direct]
+
+    async def _commanded(self, interaction: discord.Interaction, word: ControlWord) -> None:
+        """Acknowledge a command within the three seconds that Discord gives, then commit it."""
+        self.replies.expect(interaction)
+        try:
+            await interaction.response.defer(ephemeral=True, thinking=True)
+        except (*TROUBLE, LookupError, TypeError) as error:  # the last two for an answer the library cannot read
+            # It is obeyed all the same; the reply is then a message like others.
+            log.warning("discord.command_not_acknowledged", error=type(error).__name__)
+        place = place_of(interaction.channel, interaction.guild_id) if interaction.channel else None
+        if place is None or not self._heeds(place):
+            self._give_up(interaction, UNANSWERED)
+            return
+        try:
+            await self._station.context.accept(command(interaction, word, place, self._station.account))
+            self._give_up(interaction, UNANSWERED, UNANSWERED_SECONDS)
+        except MaestroError as error:
+            log.warning("discord.command_not_taken", error=type(error).__name__)
+            self._give_up(interaction, FULL)
+
+    def _give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
+        task = asyncio.create_task(self.replies.give_up(interaction, text, after))
+        self._unanswered.add(task)
+        task.add_done_callback(self._unanswered.discard)
+
+    def _heeds(self, place: Place) -> bool:
+        chosen = self._station.options.channels
+        return place.direct or not chosen or place.channel in chosen or str(place.id) in chosen
+
+    @property
+    def _us(self) -> Us:
+        number = self.user.id if self.user is not None else 0
+        return Us(self._station.account, number, every_line=not self._station.options.require_mention)
+
+    async def _well(self) -> None:
+        name, servers = self.user.name if self.user else "", len(self.guilds)
+        detail = f"as {name} on {servers} {'server' if servers == 1 else 'servers'}"
+        await self._station.context.report(ConnectorState.RUNNING, detail)
+
+
+def tell_of(event: str, error: BaseException | None) -> None:
+    """Log where something broke and nothing of what the error says."""
+    where = "".join(traceback.format_tb(error.__traceback__)) if error is not None else ""
+    log.error("discord.event_failed", happened=event, error=type(error).__name__, where=where)
+
+
+async def _command_failed(_: discord.Interaction, error: app_commands.AppCommandError) -> None:
+    tell_of("command", error.__cause__ or error)
+
+
+def intents(options: DiscordOptions) -> discord.Intents:
+    """Return what we ask to be told of: servers, messages there and direct ones, and their content if we may."""
+    wanted = discord.Intents.none()
+    wanted.guilds = wanted.guild_messages = wanted.dm_messages = True
+    wanted.message_content = options.message_content
+    return wanted
+
+
+def place_of(channel: object, guild: int | None = None) -> Place:
+    """Return where something was said; a channel that the library does not know is taken as no thread."""
+    if isinstance(channel, discord.Thread):
+        return Place(channel.id, channel.parent_id, channel.guild.id)
+    if isinstance(channel, discord.abc.GuildChannel):
+        return Place(channel.id, guild=channel.guild.id)
+    assert isinstance(channel, discord.abc.Snowflake)
+    return Place(channel.id, guild=getattr(channel, "guild_id", None) or guild)

@@ -1,0 +1,45 @@
+"""What to do about a chunk that was handed over without a word back (design section 1: nothing is answered twice)."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from connectors.base import Connector, Idempotency, Reconciles, SendFailure, attempt
+from maestro.domain.messages import OutgoingMessage, Receipt
+
+
+class Move(StrEnum):
+    """Send it, look first whether the platform has it, or leave it as one that nobody can confirm."""
+
+    SEND = "send"
+    LOOK = "look"
+    LEAVE = "leave"
+
+
+def move_for(message: OutgoingMessage, connector: Connector, now: datetime) -> Move:
+    """Say what is safe with a chunk.
+
+    One that surely never arrived is sent. While the platform remembers the key of a message, a repeat is harmless.
+    After that, or where it knows no keys, it is looked for; where that cannot be done either, it is left alone.
+    """
+    if message.tried_at is None:
+        return Move.SEND
+    able = connector.capabilities
+    window = able.native_window
+    if able.idempotency is Idempotency.NATIVE and (window is None or now - message.tried_at < window):
+        return Move.SEND
+    return Move.LOOK if isinstance(connector, Reconciles) else Move.LEAVE
+
+
+async def hand_over(connector: Connector, message: OutgoingMessage, move: Move) -> Receipt | SendFailure:
+    """Look for the chunk if that is the move, send it unless it was found, and return how it went as a value."""
+    found = await _look(connector, message) if move is Move.LOOK else None
+    return found if found is not None else await attempt(connector, message)
+
+
+async def _look(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure | None:
+    if not isinstance(connector, Reconciles):
+        return None
+    try:
+        return await connector.find(message)
+    except SendFailure as failure:
+        return failure

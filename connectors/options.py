@@ -1,0 +1,73 @@
+"""What can be set of a bot, whatever its platform; light to import, for every command reads the settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, SecretStr
+from pydantic.alias_generators import to_camel
+
+from maestro.domain.values import Value
+from maestro.domain.words import matching
+
+HttpAddress = Annotated[str, matching(r"(|https?://[^\s/]+\S*)", "an address that starts with http:// or https://")]
+
+
+class Options(Value):
+    """What can be set of a connector beside its secrets; every platform adds its own. camelCase in JSON."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        allow_inf_nan=False,
+        hide_input_in_errors=True,
+    )
+
+    base_url: HttpAddress = Field(
+        default="",
+        description="another server that speaks the platform's protocol; empty: the platform itself",
+    )
+    channels: tuple[str, ...] = Field(
+        default=(), description="ids of the channels to listen to besides direct messages; empty: all it is let into"
+    )
+    require_mention: bool = Field(
+        default=True,
+        description="whether the bot's own `agent` answers in a group's channel only lines that mention the bot or the "
+        "agent, reply to the bot, or stand in a thread in which it takes part; false: every line",
+    )
+    catch_up_messages: int = Field(
+        default=500, ge=0, le=100_000, description="messages of one channel that are read after an outage, at most"
+    )
+    catch_up_hours: float = Field(
+        default=24,
+        gt=0,
+        le=8760,
+        description="hours after which a message missed during an outage is not read any more",
+    )
+    max_media_bytes: int = Field(
+        default=25 * 1024**2, ge=1024, le=1024**3, description="bytes of the largest file that is fetched"
+    )
+    media_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="hosts besides the platform's own from which files are fetched, at private addresses too; for a "
+        "`baseUrl` of your own",
+    )
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One account to connect: its ``secrets`` by name, revealed, and what was set, an object of the platform's own.
+
+    ``token_digest`` tells its token from others and says nothing of it; it is what the connector shows.
+    """
+
+    account: str
+    secrets: Mapping[str, SecretStr]
+    options: Options
+    token_digest: str = ""
+
+    def secret(self, name: str) -> str:
+        """Return a secret, empty where none was given."""
+        return self.secrets.get(name, SecretStr("")).get_secret_value()

@@ -1,0 +1,62 @@
+"""What a package offers that connects a platform, found by the entry point ``maestro.connectors``."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import cast
+
+from connectors.base import Connector, ConnectorContext
+from connectors.options import Instance, Options
+from maestro.domain.errors import ConfigurationError
+
+__all__ = ["ENTRY_POINTS", "Instance", "Options", "Platform", "platform", "platforms"]
+
+ENTRY_POINTS = "maestro.connectors"
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What can be set and where the connector is; light to import, for it is read wherever somebody sets something.
+
+    ``connector`` is ``module:name`` of what makes one from an ``Instance`` and a ``ConnectorContext``; the vendor's
+    library is imported there, when the first account is connected. ``secrets`` says of each secret what it is, the one
+    that identifies the account first. ``complete`` returns what is missing or does not fit, as one sentence that
+    names the fix, None when nothing is: it is asked before an account is kept.
+    """
+
+    name: str
+    secrets: Mapping[str, str]
+    connector: str
+    options: type[Options] = Options
+    complete: Callable[[Instance], str | None] = field(default=lambda _: None)
+
+    def connect(self, instance: Instance, context: ConnectorContext) -> Connector:
+        """Make the connector of an account; imports the vendor's library, which takes a moment the first time.
+
+        Raises ``ConfigurationError`` when something is missing or the library is not installed.
+        """
+        problem = self.complete(instance)
+        if problem is not None:
+            raise ConfigurationError(f"{self.name}/{instance.account}: {problem}")
+        module, _, name = self.connector.partition(":")
+        try:
+            make = getattr(import_module(module), name)
+        except ImportError as error:
+            raise ConfigurationError(f"the connector {self.name} cannot be loaded: {error}") from None
+        return cast("Callable[[Instance, ConnectorContext], Connector]", make)(instance, context)
+
+
+def platforms() -> tuple[str, ...]:
+    """Return the names of the platforms that packages of this installation connect, in order."""
+    return tuple(sorted({point.name for point in entry_points(group=ENTRY_POINTS)}))
+
+
+def platform(name: str) -> Platform:
+    """Return what connects a platform; raises ``ConfigurationError`` naming those that there are."""
+    for point in entry_points(group=ENTRY_POINTS, name=name):
+        found = point.load()
+        if not isinstance(found, Platform):
+            raise ConfigurationError(f"the entry point {name} of {ENTRY_POINTS} is no connectors.platforms.Platform")
+        return found
+    raise ConfigurationError(f"there is no connector for {name!r}; there are: {', '.join(platforms())}")

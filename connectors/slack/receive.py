@@ -1,0 +1,193 @@
+"""Events and commands of Slack as messages: pure functions of what came over the wire."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from connectors.slack.config import PLATFORM
+from maestro.domain.control import PAIR, ControlWord
+from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage
+
+Event = Mapping[str, Any]
+Names = Mapping[str, str]
+"""What people are called, by their ids."""
+
+MESSAGES = frozenset({"message", "app_mention"})
+HEARD = frozenset({"", "file_share", "thread_broadcast", "me_message", "bot_message"})
+"""The subtypes of messages that say something; the others tell of joins, topics and the like."""
+CHANGED = "message_changed"
+GONE = frozenset({"tombstone", "hidden_by_limit"})
+"""Modes of files that nobody can have any more."""
+
+_TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
+"""The time of a message, which is its id in its channel."""
+_ANGLED = re.compile(r"<([^<>]*)>")
+_SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
+
+
+@dataclass(frozen=True)
+class Us:
+    """Who we are in a workspace, under the account of ours that is there; ``every_line``: none need mention us."""
+
+    account: str
+    team: str
+    user_id: str
+    bot_id: str
+    name: str
+    every_line: bool = False
+
+
+def heard(event: Event, us: Us, names: Names) -> IncomingMessage | None:
+    """Return the message that an event tells of, None where it tells of none, or of one of ours.
+
+    One gesture may come as several events, a ``message`` and an ``app_mention``: they have the same channel and time,
+    which is the id, and so are one message.
+    """
+    if event.get("type") not in MESSAGES:
+        return None
+    if event.get("subtype") == CHANGED:
+        return _edited(event, us, names)
+    return _message(event, str(event.get("channel") or ""), us, names)
+
+
+def commanded(command: Event, us: Us, now: datetime) -> IncomingMessage | None:
+    """Return a slash command as the message it stands for, None for a command that we do not know."""
+    content = _command(str(command.get("command") or ""), str(command.get("text") or ""))
+    channel, trigger = str(command.get("channel_id") or ""), str(command.get("trigger_id") or "")
+    if not content or not channel or not trigger:
+        return None
+    return IncomingMessage(
+        id=f"command:{trigger}",
+        address=Address(platform=PLATFORM, account=us.account, channel=channel),
+        user_id=str(command.get("user_id") or ""),
+        user_name=str(command.get("user_name") or ""),
+        content=content,
+        sent_at=now,
+        is_direct=is_direct(channel),
+    )
+
+
+def is_direct(channel: str) -> bool:
+    """Tell whether a channel is one person's with us; conversations of several people are groups."""
+    return channel.startswith("D")
+
+
+def author(event: Event) -> str:
+    """Return the id of the person who wrote what an event tells of, empty where it is none."""
+    return str((event.get("message") or event).get("user") or "")
+
+
+def _message(event: Event, channel: str, us: Us, names: Names) -> IncomingMessage | None:
+    ts, text = str(event.get("ts") or ""), str(event.get("text") or "")
+    user, bot = str(event.get("user") or ""), str(event.get("bot_id") or "")
+    if str(event.get("subtype") or "") not in HEARD or us.user_id == user or (bot and us.bot_id == bot):
+        return None
+    files = tuple(_files(event))
+    if not _TS.fullmatch(ts) or not channel or not (user or bot) or not (text.strip() or files):
+        return None
+    thread = str(event.get("thread_ts") or "")
+    return IncomingMessage(
+        id=ts,
+        address=_address(us, channel, ts, thread),
+        user_id=user or bot,
+        user_name=names.get(user) or str(event.get("username") or ""),
+        content=_said(text, us, names),
+        sent_at=moment(ts),
+        attachments=files,
+        is_direct=is_direct(channel),
+        from_bot=bool(bot),
+        reply_to=thread if thread != ts else "",
+        addressing=_addressing(event, us),
+    )
+
+
+def _addressing(event: Event, us: Us) -> Addressing:
+    """Say whether a message mentions us, or answers in a thread that one of ours began."""
+    mentioned = any(code[1].partition("|")[0] == f"@{us.user_id}" for code in _ANGLED.finditer(str(event.get("text"))))
+    if mentioned:
+        return Addressing.US
+    if event.get("parent_user_id") == us.user_id:
+        return Addressing.REPLY
+    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+
+
+def _address(us: Us, channel: str, ts: str, thread: str) -> Address:
+    """Return where a message belongs: in a channel each message begins a thread, a direct conversation is flat."""
+    own = "" if is_direct(channel) else ts
+    return Address(platform=PLATFORM, account=us.account, channel=channel, thread=thread or own)
+
+
+def _edited(event: Event, us: Us, names: Names) -> IncomingMessage | None:
+    """Return the new text of a message; what Slack changes by itself, such as a preview of a link, is no edit."""
+    now, before = event.get("message") or {}, event.get("previous_message") or {}
+    edited = str((now.get("edited") or {}).get("ts") or "")
+    if not edited or now.get("text") == before.get("text"):
+        return None
+    message = _message(now, str(event.get("channel") or ""), us, names)
+    if message is None:
+        return None
+    return message.model_copy(update={"id": f"{message.id}:{edited}", "edit_of": message.id})
+
+
+def moment(ts: str) -> datetime:
+    """Return the time that a message's id is."""
+    return datetime.fromtimestamp(float(ts), UTC)
+
+
+def _files(event: Event) -> Iterator[Attachment]:
+    for file in event.get("files") or ():
+        if file.get("id") and file.get("mode") not in GONE:
+            yield Attachment(
+                id=str(file["id"]),
+                filename=str(file.get("name") or file.get("title") or ""),
+                content_type=str(file.get("mimetype") or ""),
+                size=max(0, int(file.get("size") or 0)),
+            )
+
+
+def _said(text: str, us: Us, names: Names) -> str:
+    """Return what somebody wrote, without Slack's codes; a command that is said to us is the command alone.
+
+    In a thread no slash command can be given, but ``@maestro /stop`` can be said.
+    """
+    plain = readable(text, {**names, us.user_id: us.name})
+    addressed = plain.strip().removeprefix(f"@{us.name}").strip()
+    return addressed if addressed.startswith("/") else plain
+
+
+def readable(text: str, names: Names) -> str:
+    """Return the text with names for ids and links as people write them."""
+    shown = _ANGLED.sub(lambda found: _decoded(found[1], names), text)
+    return shown.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def _decoded(code: str, names: Names) -> str:
+    what, _, label = code.partition("|")
+    if what.startswith("@"):
+        return "@" + (names.get(what[1:]) or label or what[1:])
+    if what.startswith("#"):
+        return "#" + (label or what[1:])
+    if what.startswith("!"):
+        return _SPECIAL.get(what) or label or what
+    if what.startswith("mailto:"):
+        return label or what.removeprefix("mailto:")
+    return f"{label} ({what})" if label and label not in what else what
+
+
+def _command(command: str, text: str) -> str:
+    """Return the words that a slash command stands for.
+
+    ``/status`` is one of Slack's own, so an app's may be called ``/maestro-status``; ``/maestro status`` works too.
+    """
+    name, said = command.strip().lower().lstrip("/"), text.strip()
+    first, _, rest = said.partition(" ")
+    known = (*ControlWord, PAIR)
+    for word in known:
+        if name == word[1:] or name.endswith(f"-{word[1:]}"):
+            return f"{word} {said}".strip() if word == PAIR else str(word)
+    for word in known:
+        if first.lower().lstrip("/") == word[1:]:
+            return f"{word} {rest.strip()}".strip() if word == PAIR else str(word)
+    return ""

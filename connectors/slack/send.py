@@ -1,0 +1,110 @@
+"""Sends chunks and files under their keys, at Slack's pace, and finds again what may have been sent."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from functools import partial
+from pathlib import PurePath
+from typing import Any
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from connectors.slack.api import Fields, called, translated
+from connectors.slack.render import mrkdwn
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
+
+EVENT_TYPE = "maestro_delivery"
+"""What the metadata of our messages says they are: apps may look for it."""
+SKEW = timedelta(minutes=5)
+"""How far Slack's clock may be from ours."""
+PAGE = 200
+MOST_PACED = 1_000
+
+
+class Pace:
+    """Lets one message after another into a channel, never more often than Slack takes them."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._next: dict[str, float] = {}
+
+    async def wait(self, channel: str) -> None:
+        """Return when the channel takes another message."""
+        now = time.monotonic()
+        at = max(now, self._next.get(channel, 0.0))
+        if len(self._next) >= MOST_PACED:
+            self._next = {one: due for one, due in self._next.items() if due > now}
+        self._next[channel] = at + self._seconds
+        await asyncio.sleep(at - now)
+
+
+async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
+    """Post a message; nobody is mentioned in it and no link is looked at. Raises a ``SlackTrouble``."""
+    answer = await called(
+        web.chat_postMessage(
+            channel=message.address.channel,
+            text=mrkdwn(message.content),
+            thread_ts=message.address.thread or None,
+            metadata={"event_type": EVENT_TYPE, "event_payload": {"key": message.key}},
+            unfurl_links=False,
+            unfurl_media=False,
+        )
+    )
+    return Receipt(platform_message_id=str(answer["ts"]))
+
+
+async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
+    """Send the content as a file, whose name holds the key; raises a ``SlackTrouble``."""
+    with translated():
+        answer = await web.files_upload_v2(
+            content=message.content.encode(),
+            filename=file_name(message),
+            title=message.filename,
+            channel=message.address.channel,
+            thread_ts=message.address.thread or None,
+        )
+    files: list[Mapping[str, Any]] = answer.get("files") or []
+    return Receipt(platform_message_id=str(files[0]["id"]) if files else file_name(message))
+
+
+async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
+    """Look for a message by its key, among those since it was first handed over; raises a ``SlackTrouble``.
+
+    A file shows in the channel a moment after it was sent; one that does not show yet is not found.
+    """
+    address = message.address
+    since = f"{(message.tried_at - SKEW).timestamp():.6f}" if message.tried_at else "0"
+    read = partial(web.conversations_history, channel=address.channel)
+    if address.thread:
+        read = partial(web.conversations_replies, channel=address.channel, ts=address.thread)
+    cursor = ""
+    while True:
+        page = await called(read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None))
+        for known_as in _matching(page, message):
+            return Receipt(platform_message_id=known_as)
+        cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
+        if not cursor:
+            return None
+
+
+async def show_typing(web: AsyncWebClient, address: Address) -> None:
+    """Show under a thread that an answer is being written; Slack shows it for two minutes, or until the answer."""
+    await called(
+        web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
+    )
+
+
+def file_name(message: OutgoingMessage) -> str:
+    """Return the name under which a file is found again."""
+    path = PurePath(message.filename)
+    return f"{path.stem}-{message.key}{path.suffix}"
+
+
+def _matching(page: Fields, message: OutgoingMessage) -> Iterator[str]:
+    """Yield what Slack knows the message, or its file, as."""
+    for one in page.get("messages") or ():
+        if message.filename:
+            yield from (str(file["id"]) for file in one.get("files") or () if file.get("name") == file_name(message))
+        elif ((one.get("metadata") or {}).get("event_payload") or {}).get("key") == message.key:
+            yield str(one["ts"])

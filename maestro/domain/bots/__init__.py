@@ -1,0 +1,1 @@
+"""Our accounts on platforms: the bots, the channels they saw, and what became of them."""

@@ -1,0 +1,165 @@
+"""Connectors as operators see and change them, on the API and on the command line alike; no secret is ever shown."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from pydantic import Field, SecretStr
+
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.channels import DisabledChannel
+from maestro.domain.llm.account_views import REFERENCES
+from maestro.domain.messages import DEFAULT_ACCOUNT, Address
+from maestro.domain.people.people import ConnectorStatus
+from maestro.domain.values import View
+from maestro.domain.words import AccountName, OptionalSlug, Word
+
+
+class SecretView(View):
+    """A secret that is set: where it stands instead, such as ``env:NAME``, or its last characters if it is long."""
+
+    name: str
+    reference: str = ""
+    last4: str = ""
+
+
+class ConnectorView(View):
+    """One account of ours on a platform, and how it is.
+
+    ``configured`` says that it stands in the configuration, which alone has its secrets and options then. ``state`` is
+    empty for one that no process has connected yet. ``lag_seconds`` is how old the last event was when it came.
+    """
+
+    platform: str
+    account: str
+    agent: str
+    enabled: bool
+    configured: bool
+    secrets: tuple[SecretView, ...]
+    options: dict[str, Any]
+    state: str = ""
+    detail: str = ""
+    changed_at: datetime | None = None
+    last_event_at: datetime | None = None
+    lag_seconds: float | None = None
+    last_error: str = ""
+    last_error_at: datetime | None = None
+
+
+class ConnectorPage(View):
+    """All connectors by platform and account; ``next`` is null, because there are never many."""
+
+    items: tuple[ConnectorView, ...]
+    next: str | None = None
+
+
+class NewConnector(View):
+    """A connector to add; a secret is the text itself, which is stored encrypted, or ``env:NAME`` or ``file:PATH``.
+
+    ``options`` are named as in the platform's section of the configuration.
+    """
+
+    platform: Word
+    account: AccountName = DEFAULT_ACCOUNT
+    agent: OptionalSlug = ""
+    enabled: bool = True
+    secrets: dict[str, SecretStr] = Field(default={})
+    options: dict[str, Any] = Field(default={})
+
+
+class ConnectorChange(View):
+    """What is to be changed of a connector; what is null stays. An empty secret, and an option of null, is taken away.
+
+    An empty ``agent`` leaves what is said there to the rules of routing.
+    """
+
+    agent: OptionalSlug | None = None
+    enabled: bool | None = None
+    secrets: dict[str, SecretStr] | None = None
+    options: dict[str, Any] | None = None
+
+
+class DisabledChannelView(View):
+    """A channel to which nothing is sent, because its platform refused it for good, and why."""
+
+    platform: str
+    account: str
+    channel: str
+    reason: str
+    disabled_at: datetime
+
+
+class DisabledChannelPage(View):
+    """Channels to which nothing is sent, the last one first; ``next`` is null."""
+
+    items: tuple[DisabledChannelView, ...]
+    next: str | None = None
+
+
+class ConnectorControl(Protocol):
+    """What an operator does with connectors; ``actor`` is who the audit log says it was."""
+
+    def list(self) -> ConnectorPage:
+        """Return all of them, the web connector among them."""
+        ...
+
+    def show(self, platform: str, account: str) -> ConnectorView:
+        """Return one; raises ``NotFound``."""
+        ...
+
+    def add(self, new: NewConnector, actor: str) -> ConnectorView:
+        """Add one, which is connected at once; raises ``ConfigurationError`` for what cannot be, ``Conflict``."""
+        ...
+
+    def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
+        """Change one; of one of the configuration only whether it is enabled, ``Conflict`` for more."""
+        ...
+
+    def remove(self, platform: str, account: str, actor: str) -> None:
+        """Remove one with its secrets; raises ``Conflict`` for one of the configuration."""
+        ...
+
+    def enable_channel(self, place: Address, actor: str) -> None:
+        """Send to a channel again; raises ``NotFound`` when it is not disabled."""
+        ...
+
+
+_SAID = ("state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at")
+
+
+def connector_view(bot: BotInstance, agent: str, status: ConnectorStatus | None) -> ConnectorView:
+    """Show a connector."""
+    kept, endings = bot.kept_secrets, bot.last_characters
+    said = {name: getattr(status, name) for name in _SAID} if status is not None else {}
+    return ConnectorView(
+        platform=bot.platform,
+        account=bot.account,
+        agent=agent,
+        enabled=bot.enabled,
+        configured=bot.configured,
+        secrets=tuple(_secret(name, text, endings.get(name, "")) for name, text in kept.items()),
+        options=dict(bot.chosen),
+        **said,
+    )
+
+
+def connector_page(
+    bots: Sequence[BotInstance], agents: Mapping[int, str], said: Sequence[ConnectorStatus]
+) -> ConnectorPage:
+    """Show all connectors; the web connector, which is no bot, is one of the configuration."""
+    statuses = {(status.platform, status.account): status for status in said}
+    named = {(bot.platform, bot.account): bot for bot in bots}
+    for platform, account in statuses.keys() - named.keys():
+        if platform == "web":
+            named[platform, account] = BotInstance(platform=platform, account=account, configured=True)
+    shown = [connector_view(bot, agents.get(bot.agent_id or 0, ""), statuses.get(at)) for at, bot in named.items()]
+    return ConnectorPage(items=tuple(sorted(shown, key=lambda one: (one.platform, one.account))))
+
+
+def disabled_page(channels: Sequence[DisabledChannel]) -> DisabledChannelPage:
+    """Show the channels to which nothing is sent."""
+    return DisabledChannelPage(items=tuple(map(DisabledChannelView.model_validate, channels)))
+
+
+def _secret(name: str, kept: str, last4: str) -> SecretView:
+    return SecretView(name=name, reference=kept if kept.startswith(REFERENCES) else "", last4=last4)

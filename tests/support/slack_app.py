@@ -1,0 +1,115 @@
+"""The Slack connector beside a local Slack, with the real slack-sdk between them and no Maestro around it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import SecretStr
+
+from connectors.base import ConnectorState
+from connectors.platforms import Instance
+from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
+from connectors.slack.connector import SlackConnector, SlackEvents, connect
+from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage
+from tests.support import slack_server
+from tests.support.memory_context import MemoryContext
+from tests.support.slack_server import SlackServer
+
+PATIENCE = 20.0
+FAST = {"pace_seconds": 0, "history_seconds": 0}
+
+
+@dataclass
+class SlackApp:
+    """A connector, what it may ask of Maestro, and the Slack it is connected to."""
+
+    slack: SlackServer
+    context: MemoryContext
+    connector: SlackConnector
+    running: asyncio.Task[None] | None = field(default=None)
+
+    async def start(self) -> None:
+        """Let it run; returns at once."""
+        self.running = asyncio.create_task(self.connector.run())
+
+    async def stop(self) -> None:
+        """Let it run no more."""
+        if self.running is not None:
+            self.running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.running
+
+    async def heard(self, count: int) -> list[IncomingMessage]:
+        """Return the inbox once there is so much in it."""
+        await until(lambda: len(self.context.inbox) >= count)
+        return self.context.inbox
+
+    async def told(self, state: ConnectorState, words: str = "") -> str:
+        """Return what the connector reported with a state, once it has."""
+
+        def reports() -> list[str]:
+            return [detail for reported, detail in self.context.states if reported is state and words in detail]
+
+        await until(lambda: bool(reports()))
+        return reports()[-1]
+
+    def said(self, channel: str) -> list[str]:
+        """Return what is in the inbox from a channel."""
+        return [one.content for one in self.context.inbox if one.address.channel == channel]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when something is so of which nobody is told."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
+
+
+def instance(slack: SlackServer, **options: Any) -> Instance:
+    """Return an account at a local Slack."""
+    secrets = {
+        BOT_TOKEN: slack_server.BOT_TOKEN,
+        APP_TOKEN: slack_server.APP_TOKEN,
+        SIGNING_SECRET: slack_server.SIGNING_SECRET,
+    }
+    local = {"base_url": slack.api_url, "media_hosts": ("127.0.0.1",)}
+    found = SlackOptions(**{**FAST, **local, **options})
+    return Instance("default", {name: SecretStr(value) for name, value in secrets.items()}, found, "digest")
+
+
+@asynccontextmanager
+async def slack_app(
+    slack: SlackServer, context: MemoryContext | None = None, *, start: bool = True, **options: Any
+) -> AsyncIterator[SlackApp]:
+    """Connect an app for the length of a block; in Socket Mode it listens when the block begins."""
+    kept = context or MemoryContext()
+    made = connect(instance(slack, **options), kept)
+    assert isinstance(made, SlackConnector)
+    app = SlackApp(slack, kept, made)
+    try:
+        if start:
+            sockets = slack.socket.opened
+            await app.start()
+            if not isinstance(made, SlackEvents):
+                await slack.connected(sockets + 1)
+        yield app
+    finally:
+        await app.stop()
+
+
+def chunk(content: str, channel: str = "C1", thread: str = "", number: int = 1, **extra: Any) -> OutgoingMessage:
+    """Return a chunk on its way to a channel."""
+    address = Address(platform="slack", account="default", channel=channel, thread=thread)
+    return OutgoingMessage(id=number, address=address, content=content, key=f"key{number:021d}", **extra)
+
+
+@asynccontextmanager
+async def slack_and_app(**options: Any) -> AsyncIterator[SlackApp]:
+    """Run a local Slack in which Ada is ``U1``, and connect an app to it."""
+    async with SlackServer.running() as slack:
+        slack.workspace.person("U1", "Ada")
+        async with slack_app(slack, **options) as app:
+            yield app

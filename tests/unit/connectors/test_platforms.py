@@ -1,0 +1,111 @@
+"""Platforms of other packages are found by their entry point, and asked for nothing before a bot of theirs runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from connectors.options import Instance
+from connectors.platforms import platform, platforms
+from maestro.bootstrap.configured_bots import configured_bots
+from maestro.domain.errors import ConfigurationError
+from maestro.settings import survey
+from tests.support.memory_context import MemoryContext
+
+PACKAGE = """
+from connectors.options import Options
+from connectors.platforms import Platform
+
+
+class PaperOptions(Options):
+    size: str = "A4"
+
+
+platform = Platform("paper", {"pen": "what it is written with"}, "paper_connector.connector:make", PaperOptions)
+"""
+CONNECTOR = """
+import paper_library
+
+
+class Paper:
+    def __init__(self, instance, context):
+        self.platform, self.account, self.context = "paper", instance.account, context
+        self.size = instance.options.size
+
+
+def make(instance, context):
+    return Paper(instance, context)
+"""
+
+
+@pytest.fixture
+def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Install a package that connects paper."""
+    package, described = tmp_path / "paper_connector", tmp_path / "paper_connector-1.0.dist-info"
+    package.mkdir()
+    described.mkdir()
+    (package / "__init__.py").write_text(PACKAGE)
+    (package / "connector.py").write_text(CONNECTOR)
+    (described / "METADATA").write_text("Metadata-Version: 2.1\nName: paper-connector\nVersion: 1.0\n")
+    (described / "entry_points.txt").write_text("[maestro.connectors]\npaper = paper_connector:platform\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("paper_connector", "paper_connector.connector", "paper_library"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+def test_a_package_of_others_is_a_platform_like_ours(paper: Path) -> None:
+    assert platforms() == ("discord", "paper", "slack")
+    found = platform("paper")
+    assert (found.secrets, found.options().model_dump(by_alias=True)["size"]) == (
+        {"pen": "what it is written with"},
+        "A4",
+    )
+    bots = [{"platform": "paper", "account": "desk", "secrets": {"pen": "blue"}, "options": {"size": "A3"}}]
+    settings = survey(None, {}, {"connectors.bots": bots}).settings
+    [bot] = configured_bots(settings)
+    assert (bot.platform, bot.account, bot.options) == ("paper", "desk", {"size": "A3"})
+    instance = Instance("desk", bot.secrets, found.options.model_validate(bot.options))
+    with pytest.raises(ConfigurationError, match="connector paper cannot be loaded: No module named 'paper_library'"):
+        found.connect(instance, MemoryContext())
+    (paper / "paper_library.py").write_text("")
+    connected = found.connect(instance, MemoryContext())
+    assert (connected.platform, connected.account, getattr(connected, "size", "")) == ("paper", "desk", "A3")
+
+
+def test_a_platform_that_nobody_connects_is_named_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match="no connector for 'icq'; there are: discord, slack"):
+        platform("icq")
+
+
+def test_something_else_under_the_entry_point_is_told(paper: Path) -> None:
+    (paper / "paper_connector" / "__init__.py").write_text("platform = 1")
+    with pytest.raises(ConfigurationError, match="the entry point paper"):
+        platform("paper")
+
+
+@pytest.mark.parametrize(
+    ("name", "secrets", "missing"),
+    [
+        ("discord", {}, "token is missing"),
+        ("slack", {"appToken": "xapp"}, "botToken is missing"),
+        ("slack", {"botToken": "xoxb"}, "appToken is missing"),
+    ],
+)
+def test_what_is_missing_is_told_before_anything_is_imported(name: str, secrets: dict[str, str], missing: str) -> None:
+    found = platform(name)
+    instance = Instance("default", {key: SecretStr(text) for key, text in secrets.items()}, found.options())
+    with pytest.raises(ConfigurationError, match=missing):
+        found.connect(instance, MemoryContext())
+
+
+def test_a_process_without_bots_imports_no_library_of_a_platform() -> None:
+    look = (
+        "import sys, maestro.bootstrap.up, maestro.bootstrap.bot_control, connectors.platforms as p; "
+        "[p.platform(name) for name in p.platforms()]; "
+        "print([name for name in ('discord', 'slack_sdk', 'aiohttp') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
