@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from sqlmodel import col, delete, select
 
-from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, BotInstance
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from maestro.domain.agents.edits import BindingChange, BindingFields, NewBinding
 from maestro.domain.agents.views import Binding, BindingPage, binding_view
+from maestro.domain.bots.bot import BotInstance
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.messages import Address
 from maestro.store.agents import Agents

@@ -12,6 +12,7 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.cursors import Cursor
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.views import JobFilter, Listed, Record
+from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations
@@ -66,10 +67,13 @@ def _newest_first() -> tuple[ColumnElement[Any], ...]:
 
 
 def _listed() -> Any:
+    text = func.substr(func.coalesce(InboxRow.content, Job.task), 1, TEXT)
     return (
-        select(Job, Agent.slug, InboxRow.user_name, func.substr(InboxRow.content, 1, TEXT))
+        select(Job, Agent.slug, InboxRow.user_name, text)
+        .add_columns(col(Webhook.path))
         .outerjoin(Agent, col(Agent.id) == Job.agent_id)
         .outerjoin(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        .outerjoin(Webhook, col(Webhook.id) == Job.webhook_id)
     )
 
 
@@ -80,17 +84,17 @@ def _conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
         yield col(Job.kind).in_(wanted.kind)
     if wanted.agent is not None:
         yield col(Job.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
-    if wanted.platform is not None:
-        yield col(Job.platform) == wanted.platform
-    if wanted.error is not None:
-        yield col(Job.error) == wanted.error
+    if wanted.webhook is not None:
+        yield col(Job.webhook_id) == select(Webhook.id).where(Webhook.path == wanted.webhook).scalar_subquery()
     if wanted.q:
         yield _mentions(wanted.q)
+    same = ((Job.platform, wanted.platform), (Job.schedule, wanted.schedule), (Job.error, wanted.error))
+    yield from (col(column) == value for column, value in same if value is not None)
 
 
 def _mentions(text: str) -> ColumnElement[bool]:
     messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
-    return or_(*_containing(text, Job.id, Job.error, Job.reason), col(Job.inbox_id).in_(messages))
+    return or_(*_containing(text, Job.id, Job.error, Job.reason, Job.task), col(Job.inbox_id).in_(messages))
 
 
 def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:

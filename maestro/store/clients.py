@@ -86,7 +86,7 @@ class Clients(Repository):
         """Take from the clients that the configuration no longer names what it said of them."""
         for gone in self._session.exec(select(Client).where(Client.configured)).all():
             if gone.name not in named:
-                gone.configured, gone.daily_budget_usd = False, None
+                gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
                 self._put(gone)
 
     def _uses(self, client: Client) -> str:

@@ -1,11 +1,13 @@
 """Conversations and messages, with counters that equal the sum of the rows."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import bindparam, func, insert
 from sqlalchemy import select as columns
 from sqlmodel import col, delete, select, update
 
+from maestro.domain.context.history import plain_chars
 from maestro.domain.conversations.conversation import (
     ArchivedMessage,
     Conversation,
@@ -50,15 +52,21 @@ class Conversations(Repository):
     _UNARCHIVED = Prepared(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
     _ANSWER = Prepared(select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT))
     # Columns and no rows: a prompt takes hundreds of them.
-    _NEWEST = Prepared(
-        columns(*(getattr(Message, name) for name in Line._fields))
-        .where(
-            col(Message.conversation_id) == bindparam("of_conversation"),
-            col(Message.id) <= bindparam("up_to"),
-            col(Message.superseded).is_(False),
-        )
+    _LINE = columns(*(getattr(Message, name) for name in Line._fields if name != "plain_chars"))
+    _UP_TO = (
+        col(Message.conversation_id) == bindparam("of_conversation"),
+        col(Message.id) <= bindparam("up_to"),
+        col(Message.superseded).is_(False),
+    )
+    _NEWEST = Prepared(_LINE.where(*_UP_TO).order_by(col(Message.id).desc()).limit(bindparam("at_most")))
+    _OUTLINE = Prepared(
+        columns(*(getattr(Message, name) for name in ("id", "role", "token_estimate", "inbox_id", "plain_chars")))
+        .where(*_UP_TO)
         .order_by(col(Message.id).desc())
         .limit(bindparam("at_most"))
+    )
+    _LISTED = Prepared(
+        _LINE.where(col(Message.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)))
     )
     _LAST_IDS = tuple(Prepared(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
 
@@ -166,7 +174,7 @@ class Conversations(Repository):
     def add(self, said: Said) -> Said:
         """Record a message, count it, and return it with its id."""
         columns = {name: getattr(said, name) for name in Said.model_fields}
-        columns["id"] = self._insert(self._SAID, **columns)
+        columns["id"] = self._insert(self._SAID, **columns, plain_chars=plain_chars(said))
         self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
         return Said.model_construct(**columns)
 
@@ -181,11 +189,31 @@ class Conversations(Repository):
     def newest(self, conversation_id: int, up_to: int, limit: int) -> list[Line]:
         """Return the messages up to and including one, newest first, without superseded answers."""
         found = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
-        return [Line._make(row) for row in found]
+        return [Line(*row) for row in found]
+
+    def outline(self, conversation_id: int, last: Said, limit: int, asked: Collection[int]) -> list[Line]:
+        """Return the same, with the text only of what is asked, by its rows in the inbox, and of what is not plain.
+
+        The other messages are not even read: an index knows what a prompt has to know of them.
+        """
+        found = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
+        whole = {last.id: _line(last)}
+        missing = [number for number, _, _, inbox_id, chars in found if chars is None or inbox_id in asked]
+        if missing != [last.id]:
+            whole.update((row[0], Line(*row)) for row in self._rows(self._LISTED, ids=json.dumps(missing)))
+        return [
+            whole.get(number) or Line(number, role, "", tokens, inbox_id, "", None, False, chars)
+            for number, role, tokens, inbox_id, chars in found
+        ]
 
     def _next_id(self) -> int:
         """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""
         return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
+
+
+def _line(said: Said) -> Line:
+    content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
+    return Line(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)
 
 
 def _status(closed_by: int | None) -> ConversationStatus:

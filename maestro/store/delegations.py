@@ -8,8 +8,10 @@ from sqlmodel import col, select, update
 from ulid import ULID
 
 from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import Address
+from maestro.domain.precedence import Priority
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 
@@ -36,8 +38,8 @@ class Delegations(Repository):
         """Do what the end of a job means for the tasks it gave, and for who waits to hear of it.
 
         Tasks begin when the answer that gave them is out: its workflow starts them, and if that dies the dispatcher
-        does, once the claim has lapsed. Without that answer they do not begin, nor after a ``/stop`` that came while it
-        was being sent.
+        does, once the claim has lapsed. Those of the background only the dispatcher starts, which knows how many may
+        run. Without that answer they do not begin, nor after a ``/stop`` that came while it was being sent.
         """
         parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
         if gave and status is JobStatus.COMPLETED and not stopped:
@@ -106,6 +108,11 @@ class Delegations(Repository):
         origin = self._origin(job)
         return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
 
+    def unasked(self, job: Job) -> Job | None:
+        """Return the job without a person that led to what this one posts, None where a person or an agent hears it."""
+        began = self.lineage(job)[-1]
+        return began if is_background(began) and self.answers_to(job) is None else None
+
     def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
         """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
         here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
@@ -118,9 +125,10 @@ class Delegations(Repository):
         return self._session.exec(found.order_by(col(Job.turn))).all()
 
     def _hand_over(self, job_id: str) -> None:
-        """Count the tasks of a job as claimed by its workflow."""
+        """Count the tasks of a job as claimed by its workflow; those of the background are left to the dispatcher."""
         tasks = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING, col(Job.task) != "")
-        self._run(update(Job).where(*tasks).values(claimed_at=self._now))
+        of_people = col(Job.priority) <= Priority.MESSAGE
+        self._run(update(Job).where(*tasks, of_people).values(claimed_at=self._now))
 
     def _withhold(self, job_id: str, reason: str) -> None:
         unbegun = update(Job).where(col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
@@ -173,7 +181,7 @@ class Delegations(Repository):
         is no result.
         """
         continuations = [other for other in self.of(job.id) if not other.task]
-        answered = [other for other in continuations if other.answer_id is not None]
+        answered = [other for other in continuations if other.has_answer]
         last = (answered or continuations or [job])[-1]
         return last if last is job else self._last(last)
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, case
+from sqlalchemy import bindparam, case, func
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import aliased
 from sqlmodel import col, delete, select, update
 
-from maestro.domain.deliveries import Delivery, DeliveryState, OutboundLane, Purpose
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, OutboundLane, Purpose
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.store.repository import Repository
@@ -44,12 +45,28 @@ class Deliveries(Repository):
     _SENDING = (
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
-        .values(state=DeliveryState.SENDING, attempts=col(Delivery.attempts) + 1)
+        .values(
+            state=DeliveryState.SENDING,
+            attempts=col(Delivery.attempts) + 1,
+            tried_at=case(
+                (
+                    col(Delivery.state).in_(IN_DOUBT),
+                    func.coalesce(Delivery.tried_at, bindparam("at", type_=UtcDateTime())),
+                ),
+                else_=bindparam("at", type_=UtcDateTime()),
+            ),
+        )
     )
     _SENT = (
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
-        .values(state=DeliveryState.SENT, error="", platform_message_id=bindparam("known_as"), sent_at=bindparam("at"))
+        .values(
+            state=DeliveryState.SENT,
+            error="",
+            tried_at=None,
+            platform_message_id=bindparam("known_as"),
+            sent_at=bindparam("at"),
+        )
     )
     _ABANDON = (
         update(Delivery)
@@ -86,7 +103,7 @@ class Deliveries(Repository):
 
     def sending(self, delivery_id: int) -> None:
         """Note that the platform is about to be called."""
-        self._run(self._SENDING, of_id=delivery_id)
+        self._run(self._SENDING, of_id=delivery_id, at=self._now)
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Keep the platform's receipt."""
@@ -94,8 +111,15 @@ class Deliveries(Repository):
 
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left."""
-        state = DeliveryState.PENDING if surely_unsent else DeliveryState.SENDING
-        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(state=state, error=error))
+        unsent = (
+            {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
+        )
+        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=error))
+
+    def unconfirmed(self, delivery_id: int) -> None:
+        """Note that nobody can say whether the platform has a chunk, so that it is not sent again."""
+        doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
+        self._run(doubt)
 
     def lane_holder(self, lane: str) -> str | None:
         """Return the job that sends in this channel now."""

@@ -9,7 +9,7 @@ from maestro.store.repository import Repository
 
 
 class Editions(Repository):
-    """The editions of agents, skills and accounts; of accounts, only what decides which of them is asked first."""
+    """The editions of each kind of rows; of accounts, only what decides which of them is asked first."""
 
     _ALL = Prepared(select(Edition.name, Edition.stamp))
 

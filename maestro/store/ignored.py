@@ -17,13 +17,13 @@ class Ignored(Repository):
     _ADD = insert(IgnoredLines)
     _COUNT = _ADD.on_conflict_do_update(
         index_elements=["platform", "account", "channel", "reason"],
-        set_={"count": col(IgnoredLines.count) + 1, "last_at": _ADD.excluded.last_at},
+        set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
     )
 
-    def add(self, address: Address, reason: str) -> None:
-        """Count a message."""
+    def add(self, address: Address, reason: str, count: int = 1) -> None:
+        """Count a message, or several at once."""
         place = {"platform": address.platform, "account": address.account, "channel": address.channel}
-        self._run(self._COUNT, **place, reason=reason, count=1, first_at=self._now, last_at=self._now)
+        self._run(self._COUNT, **place, reason=reason, count=count, first_at=self._now, last_at=self._now)
 
     def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
         """Return the counts, the largest first."""

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from sqlalchemy import bindparam, func, insert, text
+from sqlalchemy import bindparam, func, insert, text, update
 from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
@@ -65,6 +65,10 @@ class Inbox(Repository):
         """Keep the message and return its row, as a value; its id is its place in the order of arrival."""
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
         return self.read(self._insert(self._KEPT, **InboxRow.columns(message), **its_own))
+
+    def rewrite(self, inbox_id: int, content: str) -> None:
+        """Let another text stand for that of a message."""
+        self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
 
     def wrote(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
         """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.

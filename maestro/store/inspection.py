@@ -12,14 +12,20 @@ from sqlalchemy import Connection, func
 from sqlalchemy.exc import OperationalError
 from sqlmodel import Session, select
 
+from maestro.domain.bots.bot import BotInstance
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.llm.accounts import ModelAccount
 from maestro.domain.people.people import ConnectorStatus
+from maestro.domain.schedules.schedule import Planned
+from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.accounts import Accounts
+from maestro.store.bots import Bots
 from maestro.store.engine import open_observer
 from maestro.store.people import People
 from maestro.store.repository import Link
+from maestro.store.schedule_following import ScheduleFollowing
 from maestro.store.schema import opened, require_release
+from maestro.store.webhooks import Webhooks
 
 STEPS_BETWEEN_LOOKS = 10_000
 """Instructions of SQLite's machine between two looks at the clock."""
@@ -37,6 +43,9 @@ class Inspection:
     open_jobs: int = 0
     failed_jobs: int = 0
     connectors: Sequence[ConnectorStatus] = ()
+    schedules: Sequence[Planned] = ()
+    webhooks: Sequence[Webhook] = ()
+    bots: Sequence[BotInstance] = ()
 
 
 def inspect(path: Path, seconds: float) -> Inspection:
@@ -57,6 +66,9 @@ def inspect(path: Path, seconds: float) -> Inspection:
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
                 connectors=People(link, datetime.now(UTC)).connectors(),
+                schedules=[planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).all()],
+                webhooks=Webhooks(link, datetime.now(UTC)).all(),
+                bots=Bots(link, datetime.now(UTC)).all(),
             )
 
 

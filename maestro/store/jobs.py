@@ -2,20 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from sqlalchemy import ColumnElement, bindparam, case, func, literal
-from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select, update
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import NotFound, WaitReason
-from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, JobStep, StepState, Wait
+from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
 from maestro.domain.messages import LaneKey
+from maestro.store.claims import HOLDS_A_PLACE, Claims
 from maestro.store.prepared import Prepared, one_of, row_update
-from maestro.store.repository import Repository
-
-HOLDS_A_PLACE = (JobStatus.PENDING, JobStatus.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,37 +24,12 @@ class Standing:
     lane: LaneKey | None
 
 
-class Jobs(Repository):
+class Jobs(Claims):
     """The ``queue`` table."""
 
-    # Who runs keeps the lane from everybody, also from a job that comes back to an earlier place after a wait.
-    _HEADS = (
-        select(Job.lane, func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn"))
-        .where(col(Job.status).in_(HOLDS_A_PLACE), col(Job.lane).is_not(None))
-        .group_by(Job.lane)
-        .subquery()
+    _STOPPED_WHILE_WAITING = select(Job.id).where(
+        Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~Claims._INSIDE
     )
-    _LEADING = aliased(Job)
-    # What an answer leads to comes after it.
-    _LED_TO = select(_LEADING.id).where(col(_LEADING.id) == Job.parent_id, col(_LEADING.status).in_(OPEN)).exists()
-    _CLAIMABLE = (
-        select(Job)
-        .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
-        .where(
-            Job.status == JobStatus.PENDING,
-            or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
-            or_(col(Job.parent_id).is_(None), ~_LED_TO),
-            or_(
-                col(Job.claimed_at).is_(None),
-                col(Job.claimed_at) < bindparam("abandoned_before"),
-                col(Job.claimed_at) > bindparam("now"),  # the clock was set back
-            ),
-        )
-        .order_by(col(Job.priority), col(Job.turn))
-        .limit(bindparam("at_most"))
-    )
-    _INSIDE = select(JobStep.id).where(JobStep.job_id == Job.id, JobStep.state == StepState.RUNNING).exists()
-    _STOPPED_WHILE_WAITING = select(Job.id).where(Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~_INSIDE)
     _DUE = (
         col(Job.status) == JobStatus.WAITING,
         # A wait that begins in the future is one of a clock that was set back.
@@ -98,7 +69,6 @@ class Jobs(Repository):
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
     )
-    _BY_ID = Prepared(select(Job).where(col(Job.id) == bindparam("job_id")))
     _STANDING = Prepared(
         select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
     )
@@ -117,6 +87,10 @@ class Jobs(Repository):
         if job is None:
             raise NotFound(f"job {job_id} does not exist")
         return job
+
+    def find(self, job_id: str) -> Job | None:
+        """Return a job, None when there is none of this id."""
+        return self._session.get(Job, job_id)
 
     def read(self, job_id: str) -> Job:
         """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
@@ -139,32 +113,6 @@ class Jobs(Repository):
     def pending(self) -> int:
         """Count the jobs that wait for their turn."""
         return int(self._value(self._PENDING))
-
-    def claimable(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
-        """Return up to ``limit`` pending jobs whose turn it is, most urgent first.
-
-        A claim that led to nothing lapses: one made before ``abandoned_before`` counts as none.
-        """
-        times = {"abandoned_before": abandoned_before, "now": self._now}
-        return self._session.exec(self._CLAIMABLE, params={**times, "at_most": limit}).all()
-
-    def claim(self, limit: int, abandoned_before: datetime) -> Sequence[Job]:
-        """Take jobs whose turn it is, so that no other dispatcher starts them as well."""
-        jobs = self.claimable(limit, abandoned_before)
-        if jobs:
-            ids = [job.id for job in jobs]
-            self._run(update(Job).where(col(Job.id).in_(ids)).values(claimed_at=self._now))
-        return jobs
-
-    def forget_claims(self) -> None:
-        """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""
-        self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
-
-    def unclaim(self, ids: Iterable[str]) -> None:
-        """Give back claims that could not be used."""
-        self._run(
-            update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
-        )
 
     def started(self, job_id: str) -> None:
         """Note that the workflow of a pending job runs; a job that was resumed began with its first run."""

@@ -10,6 +10,7 @@ from sqlmodel import col, select, update
 from maestro.domain.memory.facts import Fact, one_line
 from maestro.domain.memory.likeness import key, lengths, repeated, same
 from maestro.domain.memory.memory import (
+    COUNTED,
     EXTRACTED_CONFIDENCE,
     FRESH,
     FactCategory,
@@ -39,7 +40,11 @@ class Memory(States):
     """
 
     _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
-    _TOLD_OF = tuple(getattr(MemoryFact, name) for name in Remembered._fields)
+    _COUNTED = (col(MemoryFact.last_accessed) > bindparam("counted_since")) & (col(MemoryFact.access_count) > 0)
+    _TOLD_OF = (
+        *(getattr(MemoryFact, name) for name in Remembered._fields if name != "is_counted"),
+        _COUNTED.label("is_counted"),
+    )
     _STICKY = Prepared(
         columns(*_TOLD_OF)
         .where(
@@ -53,15 +58,21 @@ class Memory(States):
     _WRITTEN = (
         columns(*_TOLD_OF, col(MemoryFact.confidence), _LAST_USED.label("last_used"))
         .where(col(MemoryFact.agent_id) == bindparam("of_agent"), col(MemoryFact.category) != FactCategory.STICKY)
-        .order_by(col(MemoryFact.confidence).desc())
-        .limit(CANDIDATES)
+        .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
+        .limit(bindparam("at_most"))
     )
     _EVERYWHERE = _WRITTEN.where(col(MemoryFact.place) == "")
     _HERE = _WRITTEN.where(col(MemoryFact.place) == bindparam("at"), bindparam("at") != "")
     _OTHERS = union_all(columns(_EVERYWHERE.subquery()), columns(_HERE.subquery())).subquery()
     _STANDINGS = Prepared(columns(_OTHERS.c.id, _OTHERS.c.confidence, _OTHERS.c.last_used))
     _SUREST_WRITTEN = Prepared(
-        columns(_OTHERS.c.id, _OTHERS.c.category, _OTHERS.c.content, _OTHERS.c.last_used > bindparam("fresh_since"))
+        columns(
+            _OTHERS.c.id,
+            _OTHERS.c.category,
+            _OTHERS.c.content,
+            _OTHERS.c.is_counted,
+            _OTHERS.c.last_used > bindparam("fresh_since"),
+        )
         .order_by(_OTHERS.c.confidence.desc(), _OTHERS.c.last_used.desc(), _OTHERS.c.id.desc())
         .limit(bindparam("at_most"))
     )
@@ -125,7 +136,7 @@ class Memory(States):
 
     def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
         """Return the sticky facts and so many others: those we are surest of still, then those used last."""
-        sticky = self._rows(self._STICKY, of_agent=agent_id, at=place)
+        sticky = self._rows(self._STICKY, of_agent=agent_id, at=place, counted_since=self._now - COUNTED)
         return [*map(Remembered._make, sticky), *self._surest(agent_id, others, place)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
@@ -141,9 +152,10 @@ class Memory(States):
         return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
 
     def told(self, facts: Sequence[Remembered]) -> None:
-        """Note that a model hears these facts now."""
-        if facts:
-            self._change(self._TOLD, ids=json.dumps([fact.id for fact in facts]), at=self._now)
+        """Note that a model hears these facts now, of those whose last use has not been counted lately."""
+        uncounted = [fact.id for fact in facts if not fact.is_counted]
+        if uncounted:
+            self._change(self._TOLD, ids=json.dumps(uncounted), at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return what the agent knows and the fact repeats."""
@@ -165,12 +177,13 @@ class Memory(States):
         Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
         were written are such, they are surest still. Only where one of them is not, time is reckoned for all.
         """
-        of = {"of_agent": agent_id, "at": place}
+        of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
         written = self._rows(self._SUREST_WRITTEN, **of, at_most=count, fresh_since=self._now - FRESH)
         if all(is_fresh for *_, is_fresh in written):
             return [Remembered._make(told) for *told, _ in written]
-        ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of)), count, self._now)
-        found = {row[0]: Remembered._make(row) for row in self._rows(self._BY_ID, ids=json.dumps(ids))}
+        ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
+        told = self._rows(self._BY_ID, ids=json.dumps(ids), counted_since=of["counted_since"])
+        found = {fact.id: fact for fact in map(Remembered._make, told)}
         return [found[fact_id] for fact_id in ids]
 
     def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:

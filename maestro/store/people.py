@@ -62,15 +62,32 @@ class People(Repository):
         rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
         return {row.id: row for row in rows}
 
-    def connector_state(self, platform: str, account: str, state: str, detail: str) -> None:
-        """Keep what a connector says of itself."""
-        self._session.merge(
-            ConnectorStatus(platform=platform, account=account, state=state, detail=detail, changed_at=self._now)
-        )
+    def connector_state(self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False) -> None:
+        """Keep what a connector says of itself; ``trouble`` makes the detail its last error."""
+        status = self._status(platform, account)
+        status.state, status.detail, status.changed_at = state, detail, self._now
+        if trouble:
+            status.last_error, status.last_error_at = detail, self._now
+        self._session.flush()
+
+    def connector_event(self, platform: str, account: str, lag: timedelta) -> None:
+        """Keep that a connector brought something now, and how old that was."""
+        status = self._status(platform, account)
+        status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
+        self._session.flush()
+
+    def _status(self, platform: str, account: str) -> ConnectorStatus:
+        found = self._session.get(ConnectorStatus, (platform, account))
+        if found is None:
+            found = ConnectorStatus(platform=platform, account=account, state="starting", changed_at=self._now)
+            self._session.add(found)
+        return found
 
     def connectors(self) -> Sequence[ConnectorStatus]:
         """Return the state of every connector."""
-        return self._session.exec(select(ConnectorStatus).order_by(ConnectorStatus.platform)).all()
+        return self._session.exec(
+            select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account)
+        ).all()
 
 
 def _digest(ticket: str) -> str:

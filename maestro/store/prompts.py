@@ -1,6 +1,7 @@
 """Prompts as references, their parts kept once and compressed (decision 18)."""
 
 import hashlib
+import json
 import zlib
 from collections.abc import Mapping, Sequence
 
@@ -13,9 +14,11 @@ from maestro.domain.context.layers import LAYER_SIZES
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.calls import Prompt, PromptPart
-from maestro.domain.llm.prompts import PROMPT_TURNS, TOOL_CALLS, PromptMessage, Turn
+from maestro.domain.llm.prompts import TOOL_CALLS, ComposedTurn, PromptMessage, Turn, TurnText
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
+
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Prompts(Repository):
@@ -36,7 +39,7 @@ class Prompts(Repository):
         digest = hashlib.sha256(raw).hexdigest()
         # Most of a prompt is that of the one before: it need not be compressed again.
         if self._row(self._IS_KEPT, its_digest=digest) is None:
-            self._change(self._KEEP, digest=digest, body=zlib.compress(raw, 6))
+            self._change(self._KEEP, digest=digest, body=_compressed(raw))
         return digest
 
     def text(self, digest: str) -> str:
@@ -61,7 +64,7 @@ class Prompts(Repository):
             self._ADD,
             id=None,
             job_id=job_id,
-            turns=PROMPT_TURNS.dump_json(self.pack(composed.messages)).decode(),
+            turns=_as_json([self._reference(turn) for turn in composed.messages]),
             layers=LAYER_SIZES.dump_json(composed.layers).decode(),
             tokens=composed.tokens,
             created_at=self._now,
@@ -73,6 +76,19 @@ class Prompts(Repository):
         if prompt is None:
             raise NotFound(f"job {job_id} has no prompt yet")
         return prompt
+
+    def _reference(self, turn: ComposedTurn) -> TurnText:
+        """Return the fields of the turn that are not what ``Turn`` takes for granted."""
+        role, content, stable, images, message_id = turn
+        if message_id is not None:
+            found = TurnText(role=role, message_id=message_id)
+        elif stable:
+            found = TurnText(role=role, stable=self.keep(content[:stable]), digest=self.keep(content[stable:]))
+        else:
+            found = TurnText(role=role, digest=self.keep(content))
+        if images:
+            found["images"] = [image.model_dump() for image in images]
+        return found
 
     def _packed(self, message: PromptMessage) -> Turn:
         return Turn(
@@ -115,3 +131,13 @@ class Prompts(Repository):
         if missing:
             raise NotFound(f"the messages {sorted(missing)} of a stored prompt were deleted")
         return found
+
+
+def _compressed(raw: bytes) -> bytes:
+    """Return what ``zlib.decompress`` takes back.
+
+    What zlib lays out for texts of any length takes longer than to compress a short one; so it is told the length.
+    """
+    window = min(max(len(raw).bit_length(), 9), zlib.MAX_WBITS)
+    packer = zlib.compressobj(6, wbits=window, memLevel=min(window - 7, zlib.DEF_MEM_LEVEL))
+    return packer.compress(raw) + packer.flush()

@@ -2,8 +2,10 @@
 
 from sqlmodel import SQLModel
 
-from maestro.domain.agents.agent import Agent, AgentChannel, AgentVersion, BotInstance
+from maestro.domain.agents.agent import Agent, AgentChannel, AgentVersion
 from maestro.domain.agents.tokens import AgentToken
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.channels import ChannelCursor, DisabledChannel
 from maestro.domain.chat.message import ChatCursor, ChatMessage, ChatReminder
 from maestro.domain.chat.session import ChatSession
 from maestro.domain.conversations.compaction import Compaction
@@ -28,6 +30,7 @@ from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.skills.skill import SkillProblem, SkillRow
 from maestro.domain.tags.actions import Action
 from maestro.domain.tools import ToolRun
+from maestro.domain.webhooks.webhook import Webhook, WebhookDelivery
 
 TABLES = (
     AccountLimit,
@@ -39,6 +42,7 @@ TABLES = (
     ArchivedMessage,
     AuditEntry,
     BotInstance,
+    ChannelCursor,
     ChannelOwner,
     ChatCursor,
     ChatMessage,
@@ -50,6 +54,7 @@ TABLES = (
     Conversation,
     Cron,
     Delivery,
+    DisabledChannel,
     DiscardedFile,
     Edition,
     Heartbeat,
@@ -81,6 +86,8 @@ TABLES = (
     UploadedFile,
     UsageRow,
     WebTicket,
+    Webhook,
+    WebhookDelivery,
 )
 
 metadata = SQLModel.metadata

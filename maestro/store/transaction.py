@@ -16,9 +16,11 @@ from maestro.store.actions import Actions
 from maestro.store.agent_edits import AgentEdits
 from maestro.store.agent_tokens import AgentTokens
 from maestro.store.audit import Audit
+from maestro.store.bots import Bots
 from maestro.store.browse import Browse
 from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
+from maestro.store.channels import Channels
 from maestro.store.chat import Chat
 from maestro.store.chat_reminders import ChatReminders
 from maestro.store.clients import Clients
@@ -47,12 +49,16 @@ from maestro.store.removals import Removals
 from maestro.store.repository import Link
 from maestro.store.requests import Requests
 from maestro.store.routes import Routes
-from maestro.store.schedules import Schedules
+from maestro.store.schedule_edits import ScheduleEdits
+from maestro.store.schedule_following import ScheduleFollowing
+from maestro.store.schedule_runs import ScheduleRuns
+from maestro.store.schedule_starts import ScheduleStarts
 from maestro.store.skills import Skills
 from maestro.store.steps import Steps
 from maestro.store.tool_runs import ToolRuns
 from maestro.store.usage import UsageLog
 from maestro.store.versions import AgentVersions
+from maestro.store.webhooks import Webhooks
 
 Done = TypeVar("Done")
 Kind = TypeVar("Kind")
@@ -110,6 +116,10 @@ class Transaction:
     """What goes out."""
     people = OnDemand(People)
     """Tickets, channels and uploads of the web connector."""
+    bots = OnDemand(Bots)
+    """Our accounts on platforms."""
+    channels = OnDemand(Channels)
+    """What was read of channels, and which are closed."""
     owners = OnDemand(Owners)
     """Whose word always counts."""
     audit = OnDemand(Audit)
@@ -137,8 +147,14 @@ class Transaction:
     skills = OnDemand(Skills)
     """All skills."""
     editions = OnDemand(Editions)
-    """Whether agents, skills and accounts are as they were."""
-    schedules = OnDemand(Schedules)
+    """Whether agents, bots, schedules, skills and accounts are as they were."""
+    schedule_following = OnDemand(ScheduleFollowing)
+    """How far Temporal has followed what is planned."""
+    schedule_runs = OnDemand(ScheduleRuns)
+    """What the runs of heartbeats and crons leave there."""
+    schedule_starts = OnDemand(ScheduleStarts)
+    """Runs that operators begin."""
+    schedules = OnDemand(ScheduleEdits)
     """What is to run when."""
     actions = OnDemand(Actions)
     """All actions."""
@@ -158,6 +174,8 @@ class Transaction:
     """By which agents outside are known."""
     live_settings = OnDemand(LiveValues)
     """What was set at run time."""
+    webhooks = OnDemand(Webhooks)
+    """Webhooks, and what came to them."""
 
     def __init__(self, link: Link, now: datetime) -> None:
         self.now = now
@@ -175,6 +193,7 @@ class Transaction:
         ended = self.jobs.end(job_id, ending)
         if ended:
             self.delegations.closed(job_id, ending.status)
+            self.schedule_runs.closed(job_id, ending.status)
         return ended
 
     def answer(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:

@@ -13,7 +13,7 @@ from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, FactCategory, MemoryFact
 from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
 from maestro.store.fulltext import INDEX
-from maestro.store.memory import MOST_STICKY
+from maestro.store.memory import MOST_STICKY, Memory
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
@@ -152,6 +152,34 @@ def test_what_nobody_needed_for_long_gives_way(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         tx.memory.told([fact for fact in tx.memory.best(1, 9) if fact.content == "once told"])
     assert contents(best(rows)) == ["once told", "new today", "once certain"]
+
+
+def test_the_surest_are_read_in_the_order_of_their_index(rows: JobRows) -> None:
+    ready = Memory._SUREST_WRITTEN._ready
+    with rows.store.view() as tx:
+        plan = tx._link.driver.execute(f"EXPLAIN QUERY PLAN {ready.sql}", [1] * len(ready.fixed)).fetchall()
+    steps = [row[3] for row in plan]
+    assert steps.count("SEARCH memory_facts USING INDEX ix_memory_facts_surest (agent_id=? AND place=?)") == 2
+    assert [step for step in steps if "TEMP B-TREE" in step] == ["USE TEMP B-TREE FOR ORDER BY"], "of both together"
+
+
+def test_being_told_is_counted_once_an_hour(rows: JobRows) -> None:
+    learn(rows, "User likes tea.", "User has a dog.")
+    learn(rows, "User has a dog.")
+    counts = [tell(rows) for _ in range(3)]
+    assert counts == [{1}, {1}, {1}], "what was never told is counted, even if it was said again just now"
+    rows.clock.go(minutes=59)
+    learn(rows, "User has a cat.")
+    assert tell(rows) == {1}, "the new one at once"
+    rows.clock.go(minutes=1)
+    assert tell(rows) == {1, 2}, "those of an hour ago again, the new one not yet"
+
+
+def tell(rows: JobRows) -> set[int]:
+    """Tell all there is, and return how often what is known was told."""
+    with rows.store.begin() as tx:
+        tx.memory.told(tx.memory.best(1, 15))
+    return {fact.access_count for fact in best(rows)}
 
 
 # Searching

@@ -1,0 +1,223 @@
+"""Jobs that wait to begin: whose turn it is, and who has taken it upon himself to start them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select, update
+from sqlalchemy.orm import Mapped, aliased
+from sqlmodel import col
+
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepState
+from maestro.domain.jobs.precedence import Candidate, ClaimOrder
+from maestro.domain.llm.budgets import Client
+from maestro.domain.messages import Address
+from maestro.domain.precedence import Precedence, Priority, precedence_of
+from maestro.store.prepared import Prepared, one_of
+from maestro.store.repository import Repository
+
+HOLDS_A_PLACE = (JobStatus.PENDING, JobStatus.RUNNING)
+
+CLAIM_LAPSES = timedelta(seconds=10)
+"""How long who claimed a job has to start it; then a claim that led to nothing counts as none."""
+
+FEW = 10
+"""So many begin without a look at how much there is to do already."""
+
+LOOKED_AT = 20
+"""Where many wait, so many times those who can begin are looked at."""
+
+_COLUMNS = len(Candidate._fields)
+
+LEAST = Priority.SCHEDULED
+"""The priority that everything has at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job that is to be started, and how soon its work is done as far as is known before it is routed."""
+
+    job: Job
+    precedence: Precedence
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+
+def _lately(moment: Mapped[Any]) -> ColumnElement[bool]:
+    """Return the condition that something happened within the time a claim holds; what is still to come did not."""
+    return moment.between(bindparam("abandoned_before"), bindparam("now"))
+
+
+class Claims(Repository):
+    """The part of the ``queue`` table that dispatchers work on."""
+
+    # Who runs keeps the lane from everybody, also from a job that comes back to an earlier place after a wait.
+    _HEADS = (
+        select(
+            col(Job.lane), func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn")
+        )
+        .where(one_of(col(Job.status), HOLDS_A_PLACE), col(Job.lane).is_not(None))
+        .group_by(col(Job.lane))
+        .subquery()
+    )
+    _LEADING = aliased(Job)
+    # What an answer leads to comes after it.
+    _LED_TO = (
+        select(col(_LEADING.id))
+        .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
+        .exists()
+    )
+    _ITS_TURN = (
+        col(Job.status) == JobStatus.PENDING,
+        col(Job.priority) <= bindparam("until"),
+        or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
+        or_(col(Job.parent_id).is_(None), ~_LED_TO),
+        or_(
+            col(Job.claimed_at).is_(None),
+            col(Job.claimed_at) < bindparam("abandoned_before"),
+            col(Job.claimed_at) > bindparam("now"),  # the clock was set back
+        ),
+    )
+    # Who pays is known of a message only when it is routed; before, it is who pays for what its channel's agent does.
+    _FOUND = (
+        select(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
+        .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
+        .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
+        .outerjoin(
+            AgentChannel,
+            and_(
+                col(AgentChannel.platform) == Job.platform,
+                col(AgentChannel.account) == Job.account,
+                col(AgentChannel.channel) == Job.channel,
+            ),
+        )
+        .outerjoin(
+            BotInstance, and_(col(BotInstance.platform) == Job.platform, col(BotInstance.account) == Job.account)
+        )
+        .outerjoin(Agent, col(Agent.id) == func.coalesce(Job.agent_id, BotInstance.agent_id, AgentChannel.agent_id))
+        .outerjoin(Client, col(Client.id) == func.coalesce(Job.client_id, AgentChannel.client_id, Agent.client_id))
+        .where(*_ITS_TURN)
+    )
+    _CANDIDATES = Prepared(_FOUND.order_by(col(Job.priority), col(Job.turn)).limit(bindparam("at_most")))
+    _CHANNELS = tuple(case((col(Client.id).is_(None), col(part))) for part in (Job.platform, Job.account, Job.channel))
+    _RANKED = _FOUND.add_columns(
+        func.row_number()
+        .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
+        .label("place")
+    ).subquery()
+    # First one of each who waits, then a second of each, and so on: a flood of one must not hide the others.
+    _CROWD = Prepared(
+        select(_RANKED)
+        .where(_RANKED.c.place <= bindparam("of_each"))
+        .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
+        .limit(bindparam("at_most"))
+    )
+    _CLAIMED_LATELY = _lately(col(Job.claimed_at))
+    _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
+    _STEP = select(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
+    _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
+    _ENDED_LATELY = _STEP.where(_lately(col(JobStep.finished_at)))
+    _MOVES = or_(
+        _CLAIMED_LATELY,
+        _lately(col(Job.started_at)),
+        _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
+    )
+    _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
+    # Who stands still waits for somebody else, such as a process that is away: counted, a few would keep everybody out.
+    _IN_HAND = Prepared(
+        select(func.count())
+        .select_from(Job)
+        .where(
+            one_of(col(Job.status), HOLDS_A_PLACE),
+            or_(_CLAIMED_IN_TIME, and_(col(Job.status) == JobStatus.RUNNING, _MOVES, ~_INSIDE, ~_TRIED_AGAIN)),
+        )
+    )
+    _IN_BACKGROUND = Prepared(
+        select(func.count())
+        .select_from(Job)
+        .where(
+            one_of(col(Job.status), HOLDS_A_PLACE),
+            col(Job.priority) > Priority.MESSAGE,
+            or_(col(Job.status) == JobStatus.RUNNING, _CLAIMED_IN_TIME),
+        )
+    )
+    _CLAIM = Prepared(
+        update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
+    )
+    _BY_ID = Prepared(select(Job).where(col(Job.id) == bindparam("job_id")))
+    _WEIGHT = Prepared(select(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
+
+    def claimable(self, limit: int, abandoned_before: datetime) -> list[Candidate]:
+        """Return up to ``limit`` pending jobs whose turn it is, the most urgent first, whoever they belong to.
+
+        A claim that led to nothing lapses: one made before ``abandoned_before`` counts as none.
+        """
+        return self._candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
+
+    def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
+        """Say whether a job may begin, where so many may run in the background."""
+        first = self.claimable(1, abandoned_before)
+        return bool(first) and (not first[0].in_background or self._running_behind(abandoned_before) < background)
+
+    def background_full(self, limit: int) -> bool:
+        """Say whether so many jobs run in the background already, those that are about to begin included."""
+        return self._running_behind(self._now - CLAIM_LAPSES) >= limit
+
+    def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[Claimed]:
+        """Take jobs whose turn it is, in the order of ``order``, so that no other dispatcher starts them as well."""
+        order = order or ClaimOrder()
+        found = self.claimable(limit + 1, abandoned_before)
+        if len(found) > FEW:
+            limit = min(limit, order.in_hand - self._in_hand(abandoned_before))
+        if limit <= 0:
+            return []
+        behind = sum(one.in_background for one in found)
+        room = max(0, order.background - self._running_behind(abandoned_before)) if behind else 0
+        # With one of the background among them, those of people are all there.
+        crowded = room > 0 and (behind > room or len(found) > limit) if behind else len(found) > limit
+        if order.fair and crowded:
+            bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
+            found = self._candidates(self._CROWD, abandoned_before, **bounds)
+        return [Claimed(self._claimed(one.id), one.precedence) for one in order.choose(found, limit, room)]
+
+    def forget_claims(self) -> None:
+        """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""
+        self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
+
+    def unclaim(self, ids: Iterable[str]) -> None:
+        """Give back claims that could not be used."""
+        self._run(
+            update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
+        )
+
+    def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
+        """Return how soon a job's work is done, now that it is known who pays for it, if anybody does."""
+        weight = self._value(self._WEIGHT, client_id=client_id) if client_id is not None else None
+        return precedence_of(priority, client_id, weight, address)
+
+    def precedence_of(self, job: Job) -> Precedence:
+        """Return how soon the work of a routed job is done."""
+        return self.precedence(job.priority, job.client_id, job.address)
+
+    def _candidates(self, statement: Prepared, abandoned_before: datetime, **bounds: int) -> list[Candidate]:
+        found = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
+        return [Candidate(*row[:_COLUMNS]) for row in found]
+
+    def _in_hand(self, abandoned_before: datetime) -> int:
+        return int(self._value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
+
+    def _running_behind(self, abandoned_before: datetime) -> int:
+        return int(self._value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
+
+    def _claimed(self, job_id: str) -> Job:
+        self._change(self._CLAIM, job_id=job_id, now=self._now)
+        job = self._read(self._BY_ID, Job, job_id=job_id)
+        assert job is not None
+        return job

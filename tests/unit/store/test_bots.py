@@ -1,0 +1,127 @@
+"""Bots as rows, the cursors of channels, and channels that are closed."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.messages import Address
+from maestro.store.bots import set_secrets
+from maestro.store.store import Store
+
+GENERAL = Address(platform="discord", channel="100")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with closing(Store.open(tmp_path / "maestro.db")) as store:
+        yield store
+
+
+@pytest.mark.parametrize(
+    ("marks", "last"),
+    [(("9", "10"), "10"), (("10", "9"), "10"), (("1700.0002", "1700.0001"), "1700.0002"), (("", "5"), "5")],
+)
+def test_a_cursor_never_goes_back(store: Store, marks: tuple[str, ...], last: str) -> None:
+    with store.begin() as tx:
+        for mark in marks:
+            tx.channels.advance(GENERAL, mark)
+    with store.view() as tx:
+        assert tx.channels.cursor(GENERAL) == last
+        assert tx.channels.cursor(GENERAL.model_copy(update={"thread": "7"})) is None
+
+
+def test_a_channel_that_is_only_remembered_has_an_empty_cursor_and_keeps_one_it_had(store: Store) -> None:
+    direct = GENERAL.model_copy(update={"channel": "dm"})
+    with store.begin() as tx:
+        tx.channels.remember(direct, direct=True)
+        tx.channels.advance(GENERAL, "5")
+        tx.channels.remember(GENERAL, direct=False)
+    with store.view() as tx:
+        known = {row.channel: (row.mark, row.direct) for row in tx.channels.known("discord", "default")}
+        assert known == {"dm": ("", True), "100": ("5", False)}
+        assert tx.channels.known("discord", "other") == []
+
+
+def test_a_channel_is_closed_with_its_reason_until_it_is_opened(store: Store) -> None:
+    thread = GENERAL.model_copy(update={"thread": "7"})
+    with store.begin() as tx:
+        tx.channels.disable(GENERAL, "Missing Access")
+        assert tx.channels.why_disabled(thread) == "Missing Access"
+        assert tx.channels.enable(thread)
+        assert not tx.channels.enable(thread)
+        assert tx.channels.why_disabled(GENERAL) is None
+
+
+def test_a_bot_keeps_the_secrets_that_are_not_given_anew(store: Store) -> None:
+    with store.begin() as tx:
+        bot = tx.bots.add(BotInstance(platform="slack", account="acme"), "grace")
+        set_secrets(bot, {"botToken": KeptKey("sealed:x", "wxyz"), "appToken": KeptKey("env:APP")})
+        set_secrets(bot, {"botToken": KeptKey("sealed:y", "last"), "appToken": KeptKey("")})
+        tx.bots.put(bot, "grace", "connector.change")
+    with store.view() as tx:
+        kept = tx.bots.get("slack", "acme")
+        assert (kept.kept_secrets, kept.last_characters) == ({"botToken": "sealed:y"}, {"botToken": "last"})
+        assert [entry.action for entry in tx.audit.latest(5)] == ["connector.change", "connector.add"]
+
+
+def test_every_change_of_a_bot_gives_them_another_edition(store: Store) -> None:
+    seen = set()
+    for enabled in (True, False):
+        with store.begin() as tx:
+            bot = tx.bots.find("discord", "default") or BotInstance(platform="discord", account="default")
+            bot.enabled = enabled
+            tx.bots.put(bot, "grace", "connector.change")
+        with store.view() as tx:
+            seen.add(tx.editions.now().bot_instances)
+    with store.begin() as tx:
+        tx.bots.remove(tx.bots.get("discord", "default"), "grace")
+    with store.view() as tx:
+        seen.add(tx.editions.now().bot_instances)
+    assert len(seen) == 3
+
+
+def test_what_the_configuration_names_no_longer_is_gone_and_what_operators_switched_off_stays_so(store: Store) -> None:
+    with store.begin() as tx:
+        tx.bots.keep_configured({("discord", "default"): None, ("slack", "default"): None})
+        bot = tx.bots.get("discord", "default")
+        bot.enabled = False
+        tx.bots.put(bot, "grace", "connector.disable")
+        with pytest.raises(Conflict, match="discord/default stands in the configuration"):
+            tx.bots.remove(bot, "grace")
+    with store.begin() as tx:
+        tx.bots.keep_configured({("discord", "default"): None})
+        assert [(bot.place, bot.enabled) for bot in tx.bots.all()] == [("discord/default", False)]
+
+
+def test_the_web_connector_is_no_bot(store: Store) -> None:
+    with store.begin() as tx:
+        tx._link.session.add(BotInstance(platform="web", account="default"))
+        tx._link.flush()
+        assert tx.bots.all() == []
+        with pytest.raises(NotFound):
+            tx.bots.get("web", "default")
+
+
+def test_a_connector_keeps_its_last_error_and_its_last_event(store: Store) -> None:
+    with store.begin() as tx:
+        tx.people.connector_state("discord", "default", "failed", "the token is wrong", trouble=True)
+        tx.people.connector_event("discord", "default", timedelta(seconds=1.5))
+        tx.people.connector_state("discord", "default", "running", "")
+    with store.view() as tx:
+        [status] = tx.people.connectors()
+        assert (status.state, status.last_error, status.lag_seconds) == ("running", "the token is wrong", 1.5)
+        assert status.last_event_at == status.changed_at or status.last_event_at is not None
+
+
+def test_skipped_messages_are_counted_together(store: Store) -> None:
+    with store.begin() as tx:
+        tx.ignored.add(GENERAL, "too old")
+        tx.ignored.add(GENERAL, "too old", 40)
+    with store.view() as tx:
+        assert tx.ignored.by_reason() == {"too old": 41}
