@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from ulid import ULID
 
@@ -10,11 +11,13 @@ from activities.places import memory_place
 from maestro.domain.agents.agent import Agent, MemoryScope, payer_of
 from maestro.domain.conducting.conductor import Performed, Requester
 from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
-from maestro.domain.jobs.job import Job, JobKind, Priority
+from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.memory.remembering import fact_of
 from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
+from maestro.domain.precedence import Priority
 from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.schedules.texts import SHORTEST
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import Tag, TagName
 from maestro.store.transaction import Transaction
@@ -24,12 +27,13 @@ from maestro.store.transaction import Transaction
 class ActingRules:
     """Where agents remember unless they say otherwise, and who may conduct besides owners (``platform:userId``).
 
-    ``redact`` takes secrets out of what is remembered.
+    ``redact`` takes secrets out of what is remembered; ``shortest`` is the shortest interval that may be planned.
     """
 
     memory_scope: MemoryScope
     may_conduct: frozenset[str]
     redact: Redact = as_it_is
+    shortest: timedelta = SHORTEST
 
 
 @dataclass
@@ -111,7 +115,12 @@ class Acting:
 
     def _not_for(self, target: Agent | None) -> str | None:
         """Return why the person who asked may not talk to this agent, and so may not have it work (decision 3)."""
-        if target is None or self._person is None or may_not_talk(self._person, target) is None:
+        if target is None:
+            return None
+        if self._person is None:  # who set a schedule up is not asked for each of its runs: what is for all, is for it
+            listed = target.allow_users is not None
+            return f"The task was not passed on to @{target.slug}: only some people may talk to it." if listed else None
+        if may_not_talk(self._person, target) is None:
             return None
         return f"The task was not passed on to @{target.slug}: the person who asked may not talk to that agent."
 
@@ -126,6 +135,7 @@ def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules
         allowed=name in rules.may_conduct,
         address=job.address,
         job_id=job.id,
+        shortest=rules.shortest,
     )
 
 

@@ -6,8 +6,10 @@ from datetime import timedelta
 
 from ulid import ULID
 
+from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.flow import ToolStep
 from maestro.domain.jobs.job import Job, notice_of
+from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.domain.texts import storable
@@ -71,11 +73,20 @@ def _question(tx: Transaction, job: Job, step: ToolStep, rules: AskingRules) -> 
         agent_id=job.agent_id,
         kind=QuestionKind.QUESTION,
         text="",
-        lane=job.lane or tx.delegations.lane_of(job),
+        lane=_answered_in(tx, job),
         asked_of=tx.inbox.get(job.inbox_id).user_id if job.inbox_id else "",
         asked_at=tx.now,
         expires_at=tx.now + rules.expiry,
     )
+
+
+def _answered_in(tx: Transaction, job: Job) -> str | None:
+    """Return the lane in which an answer counts; what no person began holds none, or one of its own.
+
+    Its question is seen in its channel, so that is where it is answered.
+    """
+    began = tx.delegations.lineage(job)[-1]
+    return lane_of(began.address, None) if is_background(began) else job.lane or began.lane
 
 
 def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:

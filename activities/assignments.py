@@ -4,10 +4,12 @@ import sys
 
 from maestro.domain.context.history import Utterance
 from maestro.domain.conversations.conversation import Line
-from maestro.domain.jobs.delegations import Result, results_text, task_text
+from maestro.domain.jobs.background import background_text, going_on_text
+from maestro.domain.jobs.delegations import ANSWER_PERSON, Result, results_text, task_text
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import estimate
+from maestro.domain.schedules.texts import read_zone
 from maestro.store.transaction import Transaction
 
 EVER = sys.maxsize
@@ -15,7 +17,13 @@ EVER = sys.maxsize
 
 
 def assigned(tx: Transaction, job: Job) -> Utterance:
-    """Return the task of a delegate, which knows nothing else of the conversation (decision 13)."""
+    """Return the task of a delegate, which knows nothing else of the conversation, or of a job without a person.
+
+    Decisions 13 and 14.
+    """
+    if job.parent_id is None:
+        planned = tx.schedule_runs.find(job.schedule)
+        return _turn(background_text(job, read_zone(planned.zone if planned is not None else "UTC")))
     delegator = tx.delegations.lineage(job)[1]
     user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
     return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
@@ -28,9 +36,8 @@ def done_so_far(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
     """
     found: list[Utterance] = []
     for above in tx.delegations.lineage(job)[1:]:
-        if above.answer_id is not None:
-            said = tx.conversations.message(above.answer_id)
-            found.append(Utterance(Role.ASSISTANT, said.content, said.token_estimate, said.id))
+        if above.has_answer:
+            found.append(_answer(tx, above))
         if above.task:
             return (*found, assigned(tx, above))
         found.append(results(tx, above))
@@ -39,7 +46,9 @@ def done_so_far(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
 
 def results(tx: Transaction, job: Job) -> Utterance:
     """Return what a delegator is told when everything it waited to hear has ended."""
-    return _turn(results_text([_result(tx, task, last) for task, last in tx.delegations.heard(job.parent_id or "")]))
+    found = [_result(tx, task, last) for task, last in tx.delegations.heard(job.parent_id or "")]
+    unasked = tx.delegations.unasked(job)
+    return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
 
 
 def said_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
@@ -50,13 +59,21 @@ def said_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
 
 
 def _result(tx: Transaction, task: Job, last: Job) -> Result:
-    answered = last.status is JobStatus.COMPLETED and last.answer_id is not None
+    answered = last.status is JobStatus.COMPLETED and last.has_answer
     return Result(
         slug=tx.agents.read(task.agent_id).slug,
         task=task.task,
-        answer=tx.conversations.message(last.answer_id).content if answered else None,
+        answer=_answer(tx, last).content if answered else None,
         status=last.status,
     )
+
+
+def _answer(tx: Transaction, job: Job) -> Utterance:
+    """Return what a job answered, in the conversation or without one."""
+    if job.answer_id is None:
+        return Utterance(Role.ASSISTANT, job.said, estimate(job.said))
+    said = tx.conversations.message(job.answer_id)
+    return Utterance(Role.ASSISTANT, said.content, said.token_estimate, said.id)
 
 
 def _turn(text: str) -> Utterance:

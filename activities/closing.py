@@ -5,6 +5,7 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.routing import Typing
+from activities.schedules import ScheduleRules, pause_failing
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep
 from maestro.domain.jobs.job import Ending, JobStatus
@@ -15,10 +16,13 @@ from maestro.store.transaction import Transaction
 class ClosingActivities:
     """Ends jobs that did not end with an answer (design invariant 9, decision 20)."""
 
-    def __init__(self, store: Store, typing: Typing, released: Callable[[], None]) -> None:
+    def __init__(
+        self, store: Store, typing: Typing, released: Callable[[], None], rules: Callable[[], ScheduleRules]
+    ) -> None:
         self._store = store
         self._typing = typing
         self._released = released
+        self._rules = rules
 
     @activity.defn
     def close_job(self, step: CloseStep) -> CloseOutcome:
@@ -27,6 +31,7 @@ class ClosingActivities:
         with self._store.begin() as tx:
             if tx.jobs.get(step.job_id).run == step.run:
                 _close(tx, step)
+                pause_failing(tx, step.job_id, self._rules().pause_after)
             outcome = tx.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
         self._released()
         return outcome

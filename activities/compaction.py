@@ -26,6 +26,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, KeptRequest, LLMReq
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.facts import parse_facts
+from maestro.domain.precedence import Precedence
 from maestro.domain.redaction import Redact, as_it_is, redacted_turns
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
@@ -37,6 +38,7 @@ class Plan:
     """What goes out of which conversation, whom to ask about it, and by job which answers we hold already."""
 
     job: Job
+    precedence: Precedence
     excerpt: Excerpt
     model: str
     max_output_tokens: int
@@ -50,6 +52,7 @@ class Plan:
             model=self.model,
             messages=instruct(purpose, self.excerpt.text),
             max_output_tokens=self.max_output_tokens,
+            precedence=self.precedence,
         )
 
 
@@ -106,6 +109,7 @@ class CompactionActivities:
             going = _excerpt(about, job, excerpt_budget(tokens))
             return Plan(
                 job=job,
+                precedence=tx.jobs.precedence_of(job),
                 excerpt=going,
                 held=_held(about, job, going),
                 model=agent.model,

@@ -18,6 +18,7 @@ from maestro.domain.conducting.wishes import agent_wish, change_wish, client_wis
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.messages import Address
 from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.schedules.views import ScheduleView
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import Tag, TagName
 from maestro.store.transaction import Transaction
@@ -98,12 +99,20 @@ def _places(channels: Sequence[NewBinding]) -> str:
 def _create_schedule(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     kind: type[Planned] = Cron if tag.name is TagName.CREATE_CRON else Heartbeat
     wish = schedule_wish(tag, by.address)
-    planned = tx.schedules.add(kind, wish, by.actor)
+    planned = tx.schedules.add(kind, wish, by.actor, by.shortest)
+    view = tx.schedules.view(planned)
     detail = (
         f"The {kind.__name__.lower()} “{planned.name}” of @{wish.agent} was saved: {planned.schedule} "
-        f"({planned.zone}). This release does not run schedules yet."
+        f"({planned.zone}). {_next(view)}"
     )
     return Performed(ActionState.DONE, detail, f"{wish.agent}/{planned.name}")
+
+
+def _next(view: ScheduleView) -> str:
+    """Say when a schedule comes first; the zone stands before it."""
+    if view.next_run is None:
+        return "It does not run yet." if not view.enabled else "It does not come any more."
+    return f"It runs next on {view.next_run:%A %Y-%m-%d at %H:%M}, and is called {view.ref}."
 
 
 def _create_client(tx: Transaction, tag: Tag, by: Requester) -> Performed:

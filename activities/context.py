@@ -117,9 +117,11 @@ def _asked(
 ) -> tuple[tuple[Utterance, ...], tuple[Utterance, ...]]:
     """Return the messages that a job answers, oldest first, and what was said before them, newest first."""
     # Messages that are answered together are asked together; the newest of them ends the history.
-    recorded = tx.conversations.recall(asked[-1].id)
-    newest_first = tx.conversations.newest(job.conversation_id or 0, (recorded and recorded.id) or 0, HISTORY_ROWS)
-    ids = {row.id for row in asked}
+    last = tx.conversations.recall(asked[-1].id)
+    if last is None:
+        return (), ()
+    ids = {row.id or 0 for row in asked}
+    newest_first = tx.conversations.outline(job.conversation_id or 0, last, HISTORY_ROWS, ids)
     turns: list[Utterance] = []
     earlier: list[Utterance] = []
     for line, utterance in zip(newest_first, _said(tx, kept, newest_first), strict=True):

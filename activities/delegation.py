@@ -25,12 +25,15 @@ class DelegationActivities:
             agent = tx.agents.get(job.agent_id)
             if agent.status is not AgentStatus.ACTIVE:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
+            asked = job.inbox_id is not None
             return tx.steps.done(
                 ref,
                 TakenUp(
                     agent=agent.slug,
                     conversation_id=job.conversation_id or 0,
                     heard=tx.delegations.answers_to(job) is not None,
-                    typing=self._typing.start(job.id, job.address),
+                    typing=asked and self._typing.start(job.id, job.address),
+                    asked=asked,
+                    precedence=tx.jobs.precedence_of(job),
                 ),
             )

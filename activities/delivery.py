@@ -7,9 +7,10 @@ from typing import Protocol
 
 from temporalio import activity
 
+from activities.chunks import Piece, pieces
 from activities.routing import Typing
-from connectors.base import Capabilities, Connector, SendFailure, attempt
-from connectors.splitting import split
+from connectors.base import Connector, PermanentSend, Scope, SendFailure
+from connectors.doubt import Move, hand_over, move_for
 from maestro.domain.deliveries import UNSENT, Delivery, Purpose
 from maestro.domain.errors import JobEnded
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
@@ -31,13 +32,25 @@ class Connectors(Protocol):
         """Return the connector of a platform's account; raises ``NotDispatched`` when this process has none."""
         ...
 
+    def refused(self, address: Address, reason: str) -> None:
+        """Let nothing more be sent by the account: the platform does not let it in any more."""
+        ...
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A chunk whose turn it is, and what is safe with it."""
+
+    chunk: OutgoingMessage
+    move: Move
+
 
 @dataclass(frozen=True)
 class Prepared:
     """The lane is ours; ``first`` is the first chunk to send, None when all have been sent."""
 
     connector: Connector
-    first: OutgoingMessage | None
+    first: Turn | None
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class Left:
     ``status`` is the job's before the receipt; an ended one is somebody else's doing.
     """
 
-    following: OutgoingMessage | None
+    following: Turn | None
     status: JobStatus = JobStatus.RUNNING
     awaited: bool = False
 
@@ -93,13 +106,13 @@ class DeliveryActivities:
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
 
-    async def _send(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
+    async def _send(self, step: DeliverStep, connector: Connector, turn: Turn) -> Left:
         """Send one chunk and return what is left; raises the ``SendFailure`` after its row says what is known."""
-        outcome = await attempt(connector, chunk)
+        outcome = await hand_over(connector, turn.chunk, turn.move)
         if isinstance(outcome, SendFailure):
-            await asyncio.to_thread(self._unsent, chunk, outcome)
+            await asyncio.to_thread(self._unsent, turn.chunk, outcome)
             raise outcome
-        left = await asyncio.to_thread(self._sent, step, chunk, outcome)
+        left = await asyncio.to_thread(self._sent, step, connector, turn.chunk, outcome)
         if left.status.ended:
             raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
         return left
@@ -114,14 +127,15 @@ class DeliveryActivities:
             job = tx.jobs.get(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
+            _require_open(tx, job.address)
             connector = self._connectors.holding(job.address)
             if not tx.deliveries.take_lane(job.address.outbound_lane, job.id):
                 return None
             chunks = tx.deliveries.chunks(job.id, step.purpose)
             if not chunks and not _left_to_an_agent(tx, job, step):
                 text = _text(tx, job, step.purpose) if redacted is None else redacted
-                chunks = _store_chunks(tx, job, step.purpose, _split(text, connector.capabilities))
-            first = _next(tx, chunks)
+                chunks = _store_chunks(tx, job, step.purpose, pieces(text, connector))
+            first = _next(tx, chunks, connector)
             if first is None:
                 _finish(tx, step, len(chunks))
             return Prepared(connector, first)
@@ -145,7 +159,7 @@ class DeliveryActivities:
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare(step)
 
-    def _sent(self, step: DeliverStep, chunk: OutgoingMessage, receipt: Receipt) -> Left:
+    def _sent(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt) -> Left:
         """Keep the receipt and return what is left.
 
         With the last receipt, in the same transaction, the step is done and the job may be closed. A job that somebody
@@ -157,25 +171,50 @@ class DeliveryActivities:
             if job.status.ended:
                 return Left(None, status=job.status)
             chunks = tx.deliveries.chunks(step.job_id, step.purpose)
-            following = _next(tx, chunks)
+            following = _next(tx, chunks, connector)
             if following is not None:
                 return Left(following)
             _finish(tx, step, len(chunks))
             return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(job.lane) > 0)
 
     def _unsent(self, chunk: OutgoingMessage, failure: SendFailure) -> None:
+        """Keep what is known of a chunk; one that may have arrived before stays in doubt, whatever became of this try.
+
+        What the platform refuses for good is not tried by the next job either.
+        """
+        broken = failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
-            tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=failure.surely_unsent)
+            surely_unsent = failure.surely_unsent and chunk.tried_at is None
+            tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
+            if broken is Scope.CHANNEL:
+                tx.channels.disable(chunk.address, str(failure))
+        if broken is Scope.ACCOUNT:
+            self._connectors.refused(chunk.address, str(failure))
 
 
-def _next(tx: Transaction, chunks: Sequence[Delivery]) -> OutgoingMessage | None:
-    """Return the next chunk without a receipt, marked as being sent before the platform is called."""
-    chunk = next((row for row in chunks if row.state in UNSENT), None)
-    if chunk is None:
-        return None
-    outgoing = chunk.outgoing(more=chunk is not chunks[-1])
-    tx.deliveries.sending(outgoing.id)
-    return outgoing
+def _require_open(tx: Transaction, address: Address) -> None:
+    """Raise ``PermanentSend`` at once for a channel in which nothing can be sent, as the platform said before."""
+    reason = tx.channels.why_disabled(address)
+    if reason is not None:
+        raise PermanentSend(f"nothing is sent to this channel any more: {reason}", Scope.CHANNEL)
+
+
+def _next(tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> Turn | None:
+    """Return the next chunk without a receipt, marked as being sent before the platform is called.
+
+    One of which nobody can say whether it arrived is left as that.
+    """
+    for chunk in chunks:
+        if chunk.state not in UNSENT:
+            continue
+        outgoing = chunk.outgoing(more=chunk is not chunks[-1])
+        move = move_for(outgoing, connector, tx.now)
+        if move is Move.LEAVE:
+            tx.deliveries.unconfirmed(outgoing.id)
+            continue
+        tx.deliveries.sending(outgoing.id)
+        return Turn(outgoing, move)
+    return None
 
 
 def _finish(tx: Transaction, step: DeliverStep, sent: int) -> None:
@@ -189,7 +228,7 @@ def _left_to_an_agent(tx: Transaction, job: Job, step: DeliverStep) -> bool:
     return not step.closes and job.parent_id is not None and tx.delegations.answers_to(job) is not None
 
 
-def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, contents: Sequence[str]) -> list[Delivery]:
+def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, contents: Sequence[Piece]) -> list[Delivery]:
     reply_to = _reply_to(tx, job)
     return [
         tx.deliveries.add(
@@ -197,23 +236,20 @@ def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, contents: Sequenc
                 job_id=job.id,
                 purpose=purpose,
                 seq=seq,
-                content=content,
+                content=piece.content,
+                filename=piece.filename,
                 reply_to=reply_to if seq == 0 else "",
                 created_at=tx.now,
                 **job.address.model_dump(),
             )
         )
-        for seq, content in enumerate(contents)
+        for seq, piece in enumerate(contents)
     ]
-
-
-def _split(text: str, capabilities: Capabilities) -> Sequence[str]:
-    return split(text, capabilities.max_length, capabilities.unit)
 
 
 def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
     if purpose is Purpose.ANSWER:
-        return tx.conversations.message(job.answer_id).content
+        return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
     return job.notice or failure_notice(tx.steps.last_error(job.id))
 
 

@@ -11,7 +11,7 @@ from activities.routing import Typing
 from maestro.domain.agents.agent import Agent
 from maestro.domain.context.rounds import Round, made, round_of, turns
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
-from maestro.domain.jobs.job import Job, Priority
+from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import (
     PROMPT_TURNS,
@@ -92,7 +92,7 @@ class LLMActivities:
                 final=step.final,
                 max_output_tokens=self._rules().max_output_tokens,
                 conversation_id=job.conversation_id or 0,
-                background=job.priority > Priority.MESSAGE,
+                precedence=tx.jobs.precedence_of(job),
                 agent=agent.slug,
                 role=agent.role,
             )

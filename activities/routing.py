@@ -10,9 +10,10 @@ from activities.collecting import collect
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, BusyMode, payer_of
 from maestro.domain.jobs.busy import mode_of
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, priority_of
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.people.permissions import TURNED_AWAY, refusal
+from maestro.domain.precedence import priority_of
 from maestro.intake.access import Access
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -58,14 +59,19 @@ class RoutingActivities:
 
     def _decide(self, tx: Transaction, job: Job) -> RouteOutcome:
         if job.notice:
-            return RouteOutcome(action=RouteAction.REPLY, reason="a control word is answered by Maestro itself")
+            return RouteOutcome(
+                action=RouteAction.REPLY,
+                reason="a control word is answered by Maestro itself",
+                precedence=tx.jobs.precedence_of(job),
+            )
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
         agent, reason = self._who(tx, message, binding)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
-        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer_of(agent, binding), priority=priority)
+        payer = payer_of(agent, binding)
+        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer, priority=priority)
         together = collect(
             tx,
             job,
@@ -80,6 +86,7 @@ class RoutingActivities:
             media=any(row.attachments != "[]" for row in tx.merges.asked(job))
             if together
             else bool(message.attachments),
+            precedence=tx.jobs.precedence(priority, payer, message.address),
         )
 
     def _who(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> tuple[Agent | None, str]:

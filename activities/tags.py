@@ -9,10 +9,12 @@ from activities.acting import Acted, Acting, ActingRules
 from maestro.domain.conducting.answers import shown
 from maestro.domain.conversations.conversation import Said
 from maestro.domain.errors import Stopped
+from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep
-from maestro.domain.jobs.job import Ending, Job, JobStatus, Priority
+from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.llm.prompts import CallKey, Role
 from maestro.domain.llm.tokens import estimate
+from maestro.domain.precedence import Priority
 from maestro.domain.redaction import Redact, redacted_value
 from maestro.domain.tags.grammar import Parsed, Tag, TagName, parse
 from maestro.store.store import Store
@@ -39,12 +41,12 @@ class TagActivities:
             if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
                 raise Stopped(f"a person stopped job {job.id}")
             acted = Acting(tx, job, rules).on(answer.tags) if answer.tags else Acted()
-            message = _record(tx, job, shown(answer.visible, acted.told, [task for task, _ in acted.tasks]))
-            tx.jobs.update(job.id, answer_id=message.id)
             heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
-            if heard:
+            unasked = tx.delegations.unasked(job) is not None
+            outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked)))
+            if heard or outcome.silent:
                 tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
-            return tx.steps.done(step, _outcome(message, acted, heard=heard))
+            return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
 
     def _answer(self, step: AnswerStep, redact: Redact) -> Parsed:
         """Read the answer; a search for secrets may take long, so it holds no transaction."""
@@ -61,23 +63,40 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
     return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
-def _outcome(message: Said, acted: Acted, *, heard: bool) -> AnswerOutcome:
+def _text(visible: str, acted: Acted, *, unasked: bool) -> str:
+    """Return what is said, nothing where there is nothing to tell and nobody asked.
+
+    Who asked hears at least that the answer was heard; nobody asked for a heartbeat, nor for what it led to.
+    """
+    words = worth_posting(visible) if unasked else visible
+    silent = unasked and not (words or acted.told or acted.tasks)
+    return "" if silent else shown(words, acted.told, [task for task, _ in acted.tasks])
+
+
+def _outcome(acted: Acted, recorded: int | None) -> AnswerOutcome:
     jobs = [job for _, job in acted.tasks]
     return AnswerOutcome(
-        message_id=message.id or 0,
-        heard=heard,
-        begun=tuple(job.id for job in jobs),
+        message_id=recorded or 0,
+        silent=recorded is None,
+        # The dispatcher, which bounds how much runs in the background, begins what this led to there.
+        begun=tuple(job.id for job in jobs if job.priority <= Priority.MESSAGE),
         priority=max((job.priority for job in jobs), default=Priority.DELEGATION),
     )
 
 
-def _record(tx: Transaction, job: Job, text: str) -> Said:
-    """Keep what the agent said; the answers of jobs that this one restarts, and what they led to, count no more."""
+def _record(tx: Transaction, job: Job, text: str) -> int | None:
+    """Keep what the agent said, and return the number of the message: 0 without a conversation, None for nothing.
+
+    The answers of jobs that this one restarts, and what they led to, count no more.
+    """
+    if job.conversation_id is None:
+        tx.jobs.update(job.id, said=text)
+        return 0 if text else None
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
         tx.conversations.supersede([*earlier, *(other.id for other in tx.delegations.below(earlier))])
     of_another = tx.conversations.read(job.conversation_id).agent_id != job.agent_id
-    return tx.conversations.add(
+    message = tx.conversations.add(
         Said(
             conversation_id=job.conversation_id or 0,
             role=Role.ASSISTANT,
@@ -88,3 +107,5 @@ def _record(tx: Transaction, job: Job, text: str) -> Said:
             created_at=tx.now,
         )
     )
+    tx.jobs.update(job.id, answer_id=message.id)
+    return message.id

@@ -64,10 +64,11 @@ class TemporalJobControl:
             tx.audit.add(actor, f"job.{mode}", job_id)
             if mode is ReplayMode.RESUME:
                 tx.deliveries.revive(job_id)
+                tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
                 tx.delegations.reopened(job_id)
                 return tx.jobs.reopen(job).id
             again: Job = tx.jobs.add(restarted(newest, f"{newest.kind}-{ULID()}", tx.now))
-            if newest.parent_id is None:
+            if newest.inbox_id is not None and newest.parent_id is None:
                 tx.merges.follow([newest.id], again.id)
             return again.id
 
@@ -85,8 +86,6 @@ class TemporalJobControl:
 
 def _newest(tx: Transaction, job: Job) -> Job:
     """Return the job that answers the same message, or does the same task, now."""
-    if job.parent_id is not None:
+    if job.parent_id is not None or job.inbox_id is None:
         return tx.delegations.newest(job)
-    if job.inbox_id is None:
-        return job
     return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)

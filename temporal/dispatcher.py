@@ -1,13 +1,13 @@
 """Starts a workflow for every job whose turn it is (design section 4, row 3), and ends the waits of stopped ones."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 from temporalio.client import Client
 from temporalio.common import (
-    Priority,
     SearchAttributePair,
     TypedSearchAttributes,
     WorkflowIDConflictPolicy,
@@ -16,15 +16,19 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
+from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.job import Job, JobRef
+from maestro.domain.jobs.precedence import ClaimOrder
+from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
 from temporal.queues import Queues
+from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
+from workflows.precedence import temporal_priority
 from workflows.story import CHANNEL, KIND, PLATFORM
 
 BATCH = 50
-CLAIM_LAPSES = timedelta(seconds=10)
 START_TIMEOUT = 5.0
 
 STILL_CLOSING = "the run before is still closing"
@@ -39,7 +43,8 @@ LONGEST_PAUSE = 5.0
 class Pace:
     """Seconds: how often to look without being woken, between heartbeats at most, per request to a model, per tool.
 
-    ``tool_rounds`` is how often a model may call tools before it has to answer.
+    ``tool_rounds`` is how often a model may call tools before it has to answer. ``background`` jobs run at once that
+    give way to people, and where ``fair``, each client or channel gets its share.
     """
 
     look: float
@@ -47,6 +52,8 @@ class Pace:
     model: float
     tool: float
     tool_rounds: int
+    background: int
+    fair: bool
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ class Look:
     ``stopped`` is None where nobody looked for them.
     """
 
-    claimed: Sequence[Job] = ()
+    claimed: Sequence[Claimed] = ()
     stopped: frozenset[str] | None = None
 
 
@@ -71,6 +78,7 @@ class Dispatcher:
         self._woken = asyncio.Event()
         self._paused = False
         self._look_around_at = 0.0
+        self._order = ClaimOrder()
         self._interrupted: set[str] = set()
         self._told: set[str] = set()
         self._loop = asyncio.get_running_loop()
@@ -128,7 +136,7 @@ class Dispatcher:
         except (RPCError, TimeoutError):
             self._interrupted.discard(job_id)  # the next look tries again
 
-    async def _start_all(self, client: Client, jobs: Sequence[Job]) -> bool:
+    async def _start_all(self, client: Client, jobs: Sequence[Claimed]) -> bool:
         """Start the jobs; false when nothing could be started, so that the next look may wait.
 
         A job that alone could not be started keeps its claim, and is tried again when that has lapsed.
@@ -152,23 +160,25 @@ class Dispatcher:
             self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")
         self._told = problems
 
-    async def _start(self, client: Client, job: Job) -> str | None:
+    async def _start(self, client: Client, claimed: Claimed) -> str | None:
         """Return why the workflow could not be started, or None."""
         try:
             async with asyncio.timeout(START_TIMEOUT):
-                await self._begin(client, job)
+                await self._begin(client, claimed)
         except WorkflowAlreadyStartedError:
-            return STILL_CLOSING if job.run > 1 else None
+            # What Temporal began for a schedule may have left its job to us a moment ago.
+            return STILL_CLOSING if claimed.job.run > 1 or claimed.job.slot is not None else None
         except TimeoutError:
             return f"no answer within {START_TIMEOUT:g} s"
         except RPCError as error:
             return f"{error.status.name}: {error.message}"
         return None
 
-    async def _begin(self, client: Client, job: Job) -> None:
+    async def _begin(self, client: Client, claimed: Claimed) -> None:
         """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
+        job = claimed.job
         await client.start_workflow(
-            MessageWorkflow.run if job.parent_id is None else DelegationWorkflow.run,
+            _workflow(job),
             JobRef(
                 job_id=job.id,
                 run=job.run,
@@ -178,6 +188,7 @@ class Dispatcher:
                 tool_rounds=self._pace().tool_rounds,
                 llm_queue=self._queues.llm,
                 connector_queue=self._queues.connector(job.platform, job.account),
+                fair=self._pace().fair,
             ),
             id=job.id,
             task_queue=self._queues.main,
@@ -194,7 +205,7 @@ class Dispatcher:
                     SearchAttributePair(CHANNEL, job.channel),
                 ]
             ),
-            priority=Priority(priority_key=(job.priority + 1) // 2, fairness_key=job.channel[:64]),
+            priority=temporal_priority(claimed.precedence, fair=self._pace().fair),
         )
 
     def _forget_claims(self) -> None:
@@ -205,7 +216,7 @@ class Dispatcher:
         """See all there is to do, without writing where there is nothing to claim."""
         with self._store.view() as tx:
             stopped = frozenset(tx.jobs.stopped_while_waiting())
-            if not (tx.jobs.any_due() or tx.jobs.claimable(1, tx.now - CLAIM_LAPSES)):
+            if not (tx.jobs.any_due() or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)):
                 return Look(stopped=stopped)
         return replace(self._look_after_a_call(), stopped=stopped)
 
@@ -216,8 +227,20 @@ class Dispatcher:
         """
         with self._store.begin() as tx:
             tx.jobs.go_on()
-            return Look(tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES))
+            return Look(tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order_now()))
+
+    def _order_now(self) -> ClaimOrder:
+        pace = self._pace()
+        self._order.background, self._order.fair = pace.background, pace.fair
+        return self._order
 
     def _unclaim(self, ids: Collection[str]) -> None:
         with self._store.begin() as tx:
             tx.jobs.unclaim(ids)
+
+
+def _workflow(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
+    """Return what does a job of this kind."""
+    if job.parent_id is not None:
+        return DelegationWorkflow.run
+    return BackgroundWorkflow.run if is_background(job) else MessageWorkflow.run

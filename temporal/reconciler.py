@@ -98,14 +98,14 @@ class Reconciler:
             return list(tx.jobs.running())
 
     def _resume(self, job: Job, why: str, limit: float = math.inf) -> Finding:
-        """Give the job a new run in its place; past ``limit`` recoveries it ends, and the person hears of it."""
+        """Give the job a new run in its place; past ``limit`` recoveries it ends, and its person, if any, hears."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
                 return Finding.FINE
             if present.recoveries >= limit:
                 _end(tx, present, Ending(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
-                if not present.notice and tx.delegations.answers_to(present) is None:
+                if _is_awaited(tx, present):
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
                 return Finding.FAILED
             tx.jobs.rerun(present)
@@ -129,6 +129,11 @@ class Reconciler:
 def _same_run(present: Job, seen: Job) -> bool:
     """Say whether the job is where it was when Temporal was asked about it; if not, the answer is out of date."""
     return (present.status, present.run) == (JobStatus.RUNNING, seen.run)
+
+
+def _is_awaited(tx: Transaction, job: Job) -> bool:
+    """Say whether a person waits for what the job has to say, and hears it from no other."""
+    return job.inbox_id is not None and not job.notice and tx.delegations.answers_to(job) is None
 
 
 def _end(tx: Transaction, job: Job, ending: Ending) -> None:

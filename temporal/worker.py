@@ -13,10 +13,12 @@ from temporalio.worker import Interceptor, Worker
 from maestro.domain.release import release
 from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.sandbox import production_runner
+from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
+from workflows.scheduled import ScheduledWorkflow
 
-WORKFLOWS = (MessageWorkflow, DelegationWorkflow)
+WORKFLOWS = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow)
 
 Interceptors = Sequence[Interceptor]
 

@@ -21,9 +21,10 @@ class DelegationWorkflow:
 
     async def _answer(self, job: JobRun) -> None:
         task: TakenUp = await job.local(DelegationActivities.take_up, "take-up", "Who works on it?")
+        job.goes_as(task.precedence)
         job.tell("works on a task", agent=task.agent, conversation=task.conversation_id)
-        if task.heard:
-            job.be_heard_by_an_agent()
-        if not task.typing:
+        if task.heard or not task.asked:
+            job.tell_nobody()
+        if task.asked and not task.typing:
             job.show_typing()
         await job.answer()

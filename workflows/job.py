@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
         ToolStep,
     )
     from maestro.domain.jobs.job import JobRef, JobStatus, StepRef
+    from maestro.domain.precedence import Precedence
     from workflows import policies
     from workflows.model_loop import model_loop
     from workflows.steps import Queued, Terms, kind_of, local
@@ -54,7 +55,7 @@ class JobRun:
         self._status = JobStatus.RUNNING
         self._queued = Queued(ref)
         self._story = Story()
-        self._heard = False
+        self._silent = False
 
     async def to_its_end(self, flow: Awaitable[None]) -> str:
         """Run the flow and return the job's status; whatever goes wrong, the job is closed with its reason.
@@ -108,10 +109,10 @@ class JobRun:
         number = await model_loop(self, self._ref.tool_rounds)
         step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
         answer: AnswerOutcome = await local(TagActivities.record_answer, step, "Act on the answer and record it")
-        if not answer.heard:
-            await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
+        if not (answer.heard or answer.silent):
+            await self.post()
         self.ended(JobStatus.COMPLETED)
-        await begin_tasks(self._ref, answer)
+        await begin_tasks(self._ref, answer, self._queued.precedence)
 
     async def ask_model(self, number: int, *, final: bool) -> ModelOutcome:
         """Make one model call; raises ``Suspended`` when every account has to be left alone for a while."""
@@ -134,9 +135,22 @@ class JobRun:
         )
         self.tell(f"tool {name}: {done.state}")
 
-    def be_heard_by_an_agent(self) -> None:
-        """Leave it to the agent that hears the result to tell the person of a failure."""
-        self._heard = True
+    async def outside(self, activity: Callable[..., Any], step: str, summary: str) -> Any:
+        """Run a step that asks somebody outside, where models are asked too."""
+        ref = StepRef(job_id=self._ref.job_id, step=step)
+        return await self._queued.do(activity, ref, self._queued.tool_terms(), summary)
+
+    async def post(self) -> None:
+        """Send what the job has to say, which closes it."""
+        await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
+
+    def goes_as(self, precedence: Precedence | None) -> None:
+        """Have the steps from here on done as soon as this says: it is known now whose work it is (decision 1)."""
+        self._queued.precedence = precedence
+
+    def tell_nobody(self) -> None:
+        """Send no notice when the job fails: nobody waits for it, or the agent that hears the result will tell."""
+        self._silent = True
 
     async def reply(self) -> None:
         """Send what Maestro itself has to say, such as the answer to a control word."""
@@ -156,6 +170,7 @@ class JobRun:
             schedule_to_close_timeout=policies.SLACK,
             retry_policy=policies.RETRY_AFTER_CRASH,
             summary="Show the typing indicator",
+            priority=self._queued.priority,
         )
 
     def tell(self, line: str = "", *, agent: str = "", conversation: int = 0) -> None:
@@ -175,7 +190,7 @@ class JobRun:
     async def _fail(self, error: BaseException) -> None:
         kind = kind_of(error)
         stopped = is_cancelled_exception(error) or kind in STOPPED
-        if not stopped and not self._heard and _activity(error) != "deliver":
+        if not stopped and not self._silent and _activity(error) != "deliver":
             await self._notice()
         step = CloseStep(
             job_id=self._ref.job_id,

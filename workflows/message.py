@@ -22,6 +22,7 @@ class MessageWorkflow:
 
     async def _answer(self, job: JobRun) -> None:
         route: RouteOutcome = await job.local(RoutingActivities.choose_agent, "route", "Who answers?")
+        job.goes_as(route.precedence)
         job.tell(f"{route.action}: {route.reason}", agent=route.agent)
         if route.action is RouteAction.DROP:
             job.ended(JobStatus.DROPPED)

@@ -6,11 +6,14 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.common import Priority
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from maestro.domain.jobs.job import JobRef, StepRef
+    from maestro.domain.precedence import Precedence
     from workflows import policies
+    from workflows.precedence import temporal_priority
     from workflows.suspension import SUSPENSIONS, Suspended
 
 Outcome = TypeVar("Outcome")
@@ -43,6 +46,13 @@ class Queued:
 
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
+        self.precedence: Precedence | None = None
+        """How soon the steps are done; as soon as their workflow says, until it is known."""
+
+    @property
+    def priority(self) -> Priority:
+        """How soon Temporal has a step done."""
+        return temporal_priority(self.precedence, fair=self._ref.fair)
 
     def model_terms(self, calls: int = 1, in_all: timedelta | None = None) -> Terms:
         """Return the terms of a step with so many model calls."""
@@ -79,6 +89,7 @@ class Queued:
             retry_policy=policies.RETRY_AFTER_CRASH,
             cancellation_type=policies.WAIT_FOR_CLEANUP,
             summary=summary,
+            priority=self.priority,
         )
 
 

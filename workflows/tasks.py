@@ -1,20 +1,27 @@
 """Begins the tasks that an answer gives to other agents, as children that outlive it (decision 13)."""
 
 from temporalio import workflow
-from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from maestro.domain.jobs.flow import AnswerOutcome
     from maestro.domain.jobs.job import JobKind, JobRef
+    from maestro.domain.precedence import Precedence
+    from workflows.precedence import temporal_priority
     from workflows.story import CHANNEL, KIND, PLATFORM
 
 WORKFLOW = "DelegationWorkflow"
 
 
-async def begin_tasks(ref: JobRef, answer: AnswerOutcome) -> None:
-    """Start a child for every task; one that the dispatcher was quicker to start is left to run."""
+async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence | None) -> None:
+    """Start a child for every task; one that the dispatcher was quicker to start is left to run.
+
+    Until a child knows better, it has its share where the answer had its own.
+    """
+    share = of_answer or Precedence(key=workflow.info().priority.fairness_key or "")
+    precedence = share.model_copy(update={"priority": answer.priority})
     for job_id in answer.begun:
         try:
             await workflow.start_child_workflow(
@@ -25,9 +32,7 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome) -> None:
                 task_timeout=workflow.info().task_timeout,
                 static_summary="A task that an agent gave to another",
                 search_attributes=_attributes(),
-                priority=Priority(
-                    priority_key=(answer.priority + 1) // 2, fairness_key=workflow.info().priority.fairness_key
-                ),
+                priority=temporal_priority(precedence, fair=ref.fair),
             )
         except WorkflowAlreadyStartedError:
             continue

@@ -44,7 +44,13 @@ def outside_rules(settings: Settings) -> OutsideRules:
 
 
 def _access_rules(settings: Settings) -> AccessRules:
-    return AccessRules(frozenset(settings.owner.ids), {"web": DmPolicy(settings.web.dm_policy)})
+    connectors = settings.connectors
+    policies = {
+        "web": settings.web.dm_policy,
+        "discord": connectors.discord.dm_policy,
+        "slack": connectors.slack.dm_policy,
+    }
+    return AccessRules(frozenset(settings.owner.ids), {name: DmPolicy(policy) for name, policy in policies.items()})
 
 
 def _routing_rules(settings: Settings) -> RoutingRules:

@@ -6,20 +6,23 @@ from api.app import build_app
 from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
 from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.schedule_control import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
+from maestro.bootstrap.webhook_control import StoreWebhookControl, open_hooks
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.release import release
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
-from maestro.settings import Settings
+from maestro.settings import Settings, read_environment
 from maestro.store.store import Store
 from maestro.tools.outside import OutsideTools
 
@@ -54,12 +57,16 @@ def api_parts(
 ) -> ApiParts:
     """Return what the API is made of; who knows that the built-in model answers has to add it."""
     settings = live.start
-    webui = settings.webui
+    webui, keys = settings.webui, open_keys(settings, read_environment())
     return ApiParts(
         store=store,
         control=control,
-        accounts=StoreAccountControl(store, open_keys(settings, {}).keep),
+        accounts=StoreAccountControl(store, keys.keep),
+        connectors=StoreConnectorControl(store, keys),
         conversations=StoreConversationControl(store, settings.data_dir),
+        schedules=open_schedules(store, live),
+        webhooks=StoreWebhookControl(store, keys),
+        hooks=open_hooks(store, keys, live),
         settings=StoreSettingsControl(store, live),
         skills=StoreSkillControl(store, SkillFolder(settings.skills.folder)),
         guard=GuardSettings(

@@ -86,4 +86,4 @@ def _breaker_rules(settings: Settings) -> BreakerRules:
 
 def _limiter_rules(settings: Settings) -> LimiterRules:
     llm = settings.llm
-    return LimiterRules(llm.concurrency, llm.reserved_for_people, llm.limiter_wait_seconds)
+    return LimiterRules(llm.concurrency, llm.reserved_for_people, llm.limiter_wait_seconds, settings.jobs.fairness)

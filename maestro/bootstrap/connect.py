@@ -4,22 +4,28 @@ import asyncio
 from collections.abc import Sequence
 
 from connectors.base import Connector
+from connectors.platforms import platforms
+from maestro.bootstrap.bot_keeper import BotKeeper
+from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.connectors import (
+    Contexts,
     Stations,
     configured_connectors,
     listening,
     stop_accepting,
     web_context,
+    webhooks_of,
 )
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.flow import flow_parts, pace, queues
 from maestro.bootstrap.health import HealthServer, connect_place, process_metrics
+from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.process import Say, SeparateProcess
 from maestro.bootstrap.readiness import STANDING_BY, EngineHealth, own_workers
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.health import Vitals
-from maestro.settings import Loaded
+from maestro.settings import Loaded, read_environment
 from maestro.store.store import Store
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
@@ -45,6 +51,7 @@ class Connect(SeparateProcess):
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
+        services.add(self._bots(store, dispatcher, stations).run(webhooks_of(connectors)))
         services.add(HealthServer(connect_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
         services.add(engine.run(dispatcher.run))
 
@@ -56,21 +63,29 @@ class Connect(SeparateProcess):
 
         await services.until_stopped(self._announce(begun, connectors), drain)
 
+    def _bots(self, store: Store, dispatcher: Dispatcher, stations: Stations) -> BotKeeper:
+        workshop = Workshop.of(self.settings, open_keys(self.settings, read_environment()))
+        contexts = Contexts(self.live, store, dispatcher.wake)
+        return BotKeeper(store, workshop, contexts.of, stations.man_bot, self._platforms)
+
     def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:
-        """Return the connectors of the platforms asked for; raises ``ConfigurationError`` for one that is not on."""
-        enabled = {connector.platform for connector in connectors}
-        missing = [platform for platform in self._platforms if platform not in enabled]
+        """Return the connectors of the platforms asked for; raises ``ConfigurationError`` for one that is not there.
+
+        Bots of the others are connected as they are added and enabled.
+        """
+        known = {connector.platform for connector in connectors} | set(platforms())
+        missing = [platform for platform in self._platforms if platform not in known]
         if missing:
-            known = ", ".join(sorted(enabled)) or "none"
             raise ConfigurationError(
-                f"there is no enabled connector for {', '.join(missing)} (enabled: {known}). "
+                f"there is no enabled connector for {', '.join(missing)} (there are: {', '.join(sorted(known))}). "
                 "Enable it in maestro.json, such as web.enabled, or correct the name."
             )
         return [connector for connector in connectors if connector.platform in self._platforms]
 
     async def _announce(self, begun: Beginnings, connectors: Sequence[Connector]) -> None:
         await listening(connectors)
-        names = ", ".join(f"{connector.platform}/{connector.account}" for connector in connectors)
+        own = [f"{connector.platform}/{connector.account}" for connector in connectors]
+        names = ", ".join([*own, *(name for name in self._platforms if name in platforms())])
         if not begun.done:
             self.say(f"Messages are taken in for {names}; they wait in the store until Temporal is reachable.")
         await begun.wait()

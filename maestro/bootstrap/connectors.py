@@ -4,10 +4,11 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from connectors.base import Connector
-from connectors.registry import assemble
+from connectors.base import AccountRefused, Connector
 from connectors.web import WebConfig, WebConnector
+from connectors.webhooks import Webhooks
 from maestro.bootstrap.access import intake_rules
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import dashboard_origins
@@ -16,6 +17,7 @@ from maestro.bootstrap.leases import lease
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.process import Say
 from maestro.bootstrap.storage import open_files, signing_key, upload_folder
+from maestro.bootstrap.supervision import Service, end, first_of
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.intake import Intake
 from maestro.settings import Settings, is_loopback
@@ -41,6 +43,28 @@ class Stations:
         else:
             await self._man_alone(connector, begun)
 
+    async def man_bot(self, connector: Connector) -> None:
+        """Run a bot until cancelled, once its token is ours, which another row may have by mistake.
+
+        Raises ``AccountRefused`` when the platform takes nothing more from it.
+        """
+        loop = asyncio.get_running_loop()
+        refused: asyncio.Future[str] = loop.create_future()
+        async with lease(self.settings.data_dir / "leases", connector, self.say):
+            with self.flow.hub.running(connector, partial(_settle, loop, refused)):
+                tasks = [asyncio.create_task(service) for service in self._work_of(connector)]
+                try:
+                    await first_of(refused, watched=tasks)
+                finally:
+                    await end(tasks)
+        if not refused.cancelled():
+            raise AccountRefused(refused.result())
+
+    def _work_of(self, connector: Connector) -> list[Service]:
+        if self.settings.temporal.embedded:
+            return [connector.run()]
+        return [connector.run(), self.engine.work(connector_parts(self.flow, self.settings, connector), _begun)]
+
     async def _man_alone(self, connector: Connector, begun: Callable[[], None]) -> None:
         async with lease(self.settings.data_dir / "leases", connector, self.say), asyncio.TaskGroup() as group:
             with self.flow.hub.running(connector):
@@ -49,15 +73,42 @@ class Stations:
                 await connector.run()
 
 
+def _settle(loop: asyncio.AbstractEventLoop, refused: "asyncio.Future[str]", reason: str) -> None:
+    """Tell, from any thread, why a platform refuses an account; the first reason counts."""
+    loop.call_soon_threadsafe(lambda: None if refused.done() else refused.set_result(reason))
+
+
+def _begun() -> None:
+    """Nobody waits for the worker of a bot: bots come and go."""
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """What connectors may ask of Maestro; ``wake`` is called when a job waits to be started."""
+
+    live: LiveSettings
+    store: Store
+    wake: Callable[[], None]
+
+    def of(self, platform: str, account: str) -> StoreContext:
+        """Return the context of one account."""
+        intake = Intake(self.store, self.live.of(intake_rules), self.wake)
+        return StoreContext((platform, account), intake, self.store, open_files(self.live.start))
+
+
 def web_context(live: LiveSettings, store: Store, wake: Callable[[], None]) -> StoreContext:
-    """Return what the web connector may ask of Maestro; ``wake`` is called when a job waits to be started."""
-    intake = Intake(store, live.of(intake_rules), wake)
-    return StoreContext(("web", DEFAULT_ACCOUNT), intake, store, open_files(live.start))
+    """Return what the web connector may ask of Maestro."""
+    return Contexts(live, store, wake).of("web", DEFAULT_ACCOUNT)
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:
-    """Return the connectors that the configuration enables."""
-    return assemble(web_config(settings) if settings.web.enabled else None, context)
+    """Return the connectors that run for as long as the process does: the web connector, if it is on."""
+    return [WebConnector(web_config(settings), context)] if settings.web.enabled else []
+
+
+def webhooks_of(connectors: Sequence[Connector]) -> Webhooks | None:
+    """Return where platforms can call, None without the web connector."""
+    return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 
 
 async def listening(connectors: Sequence[Connector]) -> None:

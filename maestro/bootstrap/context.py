@@ -2,17 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ulid import ULID
 
-from connectors.base import ConnectorState, Identity, Role, Upload
+from connectors.base import ConnectorState, Identity, KnownChannel, Role, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
 from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
 from maestro.domain.people.people import UploadedFile
 from maestro.intake import Intake
 from maestro.store.files import Files
 from maestro.store.store import Store
+
+EVENT_PAUSE = timedelta(seconds=1)
+"""How often at most the last event is written down: a busy channel has many a second."""
+TROUBLE = (ConnectorState.DEGRADED, ConnectorState.FAILED)
 
 
 class StoreContext:
@@ -24,10 +29,31 @@ class StoreContext:
         self._intake = intake
         self._store = store
         self._files = files
+        self._noted = datetime.min.replace(tzinfo=UTC)
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Commit the message."""
-        return await asyncio.to_thread(self._intake.accept, message)
+        return await asyncio.to_thread(self._accept, message)
+
+    async def cursor(self, channel: str, thread: str = "") -> str | None:
+        """Return up to where a channel was read."""
+        return await asyncio.to_thread(self._cursor, self._place(channel, thread))
+
+    async def advance(self, channel: str, mark: str, thread: str = "") -> None:
+        """Keep up to where a channel was read."""
+        await asyncio.to_thread(self._advance, self._place(channel, thread), mark)
+
+    async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
+        """Keep that there is such a channel."""
+        await asyncio.to_thread(self._remember, self._place(channel, thread), direct)
+
+    async def known_channels(self) -> Sequence[KnownChannel]:
+        """Return what was ever seen."""
+        return await asyncio.to_thread(self._known)
+
+    async def skipped(self, channel: str, count: int, why: str) -> None:
+        """Count what was not taken in, where operators see it."""
+        await asyncio.to_thread(self._skipped, self._place(channel), count, why)
 
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         """Return what was sent to this channel after the given delivery, oldest first, up to the limit."""
@@ -56,6 +82,53 @@ class StoreContext:
     async def report(self, state: ConnectorState, detail: str = "") -> None:
         """Keep the connector's state for operators."""
         await asyncio.to_thread(self._report, state, detail)
+
+    def _place(self, channel: str, thread: str = "") -> Address:
+        return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
+
+    def _accept(self, message: IncomingMessage) -> Accepted:
+        self._reopen(message.address)
+        accepted = self._intake.accept(message)
+        self._note_event(message.sent_at)
+        return accepted
+
+    def _reopen(self, place: Address) -> None:
+        """Where somebody writes to us, we may be able to write again: what closed the channel may be over."""
+        with self._store.view() as tx:
+            closed = tx.channels.why_disabled(place) is not None
+        if closed:
+            with self._store.begin() as tx:
+                tx.channels.enable(place)
+
+    def _note_event(self, happened: datetime) -> None:
+        """Keep when something came, and how old it was; a second's worth of events is noted once."""
+        now = datetime.now(UTC)
+        if now - self._noted < EVENT_PAUSE:
+            return
+        self._noted = now
+        with self._store.begin() as tx:
+            tx.people.connector_event(self._platform, self._account, max(tx.now - happened, timedelta()))
+
+    def _cursor(self, place: Address) -> str | None:
+        with self._store.view() as tx:
+            return tx.channels.cursor(place)
+
+    def _advance(self, place: Address, mark: str) -> None:
+        with self._store.begin() as tx:
+            tx.channels.advance(place, mark)
+
+    def _remember(self, place: Address, direct: bool) -> None:
+        with self._store.begin() as tx:
+            tx.channels.remember(place, direct=direct)
+
+    def _known(self) -> Sequence[KnownChannel]:
+        with self._store.view() as tx:
+            known = tx.channels.known(self._platform, self._account)
+            return [KnownChannel(row.channel, row.thread, row.mark, row.direct, row.seen_at) for row in known]
+
+    def _skipped(self, place: Address, count: int, why: str) -> None:
+        with self._store.begin() as tx:
+            tx.ignored.add(place, why, count)
 
     def _sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         with self._store.view() as tx:
@@ -102,7 +175,7 @@ class StoreContext:
 
     def _report(self, state: ConnectorState, detail: str) -> None:
         with self._store.begin() as tx:
-            tx.people.connector_state(self._platform, self._account, state, detail)
+            tx.people.connector_state(self._platform, self._account, state, detail, trouble=state in TROUBLE)
 
 
 def _attachment(record: UploadedFile) -> Attachment:

@@ -5,19 +5,24 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from maestro.bootstrap.checks.accounts import accounts
+from maestro.bootstrap.checks.bots import bots
 from maestro.bootstrap.checks.configuration import configuration
 from maestro.bootstrap.checks.connectors import connectors
 from maestro.bootstrap.checks.data_folder import data_folder
 from maestro.bootstrap.checks.engine import engine
 from maestro.bootstrap.checks.holder import holder_of, server_of
 from maestro.bootstrap.checks.ports import ports
+from maestro.bootstrap.checks.schedules import schedules
 from maestro.bootstrap.checks.skills import skills
 from maestro.bootstrap.checks.store import Look, store
 from maestro.bootstrap.checks.subject import Subject, broken
+from maestro.bootstrap.checks.webhooks import webhooks
 from maestro.bootstrap.forgetful import ForgetfulThreads
+from maestro.bootstrap.keys import existing_keys
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.settings import Survey, find_file, survey
+from maestro.store.inspection import Inspection
 
 READ_SECONDS = 3.0
 FOLDER_SECONDS = 1.0
@@ -74,8 +79,12 @@ async def _subject(surveyed: Survey, environment: Mapping[str, str]) -> Subject:
 
 async def _store_and_connectors(subject: Subject) -> list[Diagnosis]:
     look: Look = await asyncio.to_thread(store, subject)
-    said = look.inspection.connectors if look.inspection else ()
-    return [*look.diagnoses, *await connectors(subject, said)]
+    inspection = look.inspection or Inspection(damage="", thorough=False)
+    keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
+    planned = [*schedules(inspection.schedules), *webhooks(inspection.webhooks, keys)]
+    said = inspection.connectors
+    connected = [*await connectors(subject, said), *await asyncio.to_thread(bots, subject, said, inspection.bots)]
+    return [*look.diagnoses, *planned, *connected]
 
 
 async def _within(check: str, look: Callable[[], Awaitable[list[Diagnosis]]]) -> list[Diagnosis]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 
 from maestro.bootstrap.clients import enter_clients, require_client
+from maestro.bootstrap.configured_bots import Bot, configured_bots
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent, NewBinding
 from maestro.domain.conducting.teaching import with_prompt
@@ -35,6 +36,12 @@ def enter(tx: Transaction, settings: Settings) -> None:
             tx.agents.unbind(former)
     own = _present(tx, settings.web.agent, "web.agent names") if settings.web.agent else None
     tx.agents.enter_instance("web", DEFAULT_ACCOUNT, own)
+    tx.bots.keep_configured({(bot.platform, bot.account): _agent_of(tx, bot) for bot in configured_bots(settings)})
+
+
+def _agent_of(tx: Transaction, bot: Bot) -> int | None:
+    """Return the id of the agent that answers all that is said to a bot, if the configuration names one."""
+    return _present(tx, bot.agent, f"the connector {bot.platform}/{bot.account} names").id if bot.agent else None
 
 
 def _enter_agent(tx: Transaction, settings: AgentSettings) -> None:

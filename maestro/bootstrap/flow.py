@@ -18,6 +18,8 @@ from activities.delivery import DeliveryActivities
 from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
 from activities.routing import RoutingActivities, TypingActivities
+from activities.schedules import ScheduleActivities, ScheduleRules
+from activities.scripts import ScriptActivities, ScriptRules
 from activities.tags import TagActivities
 from activities.tools import ToolActivities, ToolRules
 from activities.voice import VoiceActivities
@@ -26,6 +28,7 @@ from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.access import answer_rules
 from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.keys import Keys, open_keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.scope import Scope
@@ -35,7 +38,7 @@ from maestro.domain.jobs.job import RetryRules
 from maestro.domain.redaction import TextKind
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
-from maestro.settings import Settings
+from maestro.settings import Settings, read_environment
 from maestro.store.files import Files
 from maestro.store.store import Store
 from maestro.tools.registry import Tools
@@ -138,7 +141,14 @@ def pace(settings: Settings) -> Pace:
         model=settings.llm.total_timeout_seconds,
         tool=settings.tools.timeout_seconds,
         tool_rounds=settings.jobs.max_tool_rounds,
+        background=settings.jobs.background_concurrency,
+        fair=settings.jobs.fairness,
     )
+
+
+def schedule_rules(settings: Settings) -> ScheduleRules:
+    """Return when a schedule is paused, and how much goes on in the background."""
+    return ScheduleRules(settings.schedules.pause_after_failures, settings.jobs.background_concurrency)
 
 
 def acting_rules(scope: Scope, settings: Settings) -> ActingRules:
@@ -147,6 +157,7 @@ def acting_rules(scope: Scope, settings: Settings) -> ActingRules:
         memory_scope=_memory_scope(settings),
         may_conduct=frozenset(settings.conductor.allow_users),
         redact=scope.redact(TextKind.MEMORY, settings),
+        shortest=settings.schedules.shortest,
     )
 
 
@@ -157,6 +168,7 @@ def _is_open(store: Store, job_id: str) -> bool:
 
 def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
     window = brains.models.table.context_window
+    schedules = ScheduleActivities(flow.store, live.of(schedule_rules))
     return [
         RoutingActivities(flow.store, flow.typing, live.of(answer_rules)).choose_agent,
         ConversationActivities(flow.store, window).record_message,
@@ -164,13 +176,16 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
         TagActivities(flow.store, live.of(partial(acting_rules, flow.scope))).record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
-        ClosingActivities(flow.store, flow.typing, flow.released).close_job,
+        schedules.enter,
+        schedules.take_on,
+        ClosingActivities(flow.store, flow.typing, flow.released, live.of(schedule_rules)).close_job,
     ]
 
 
 def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
     watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
     llm = build_chain(brains.models, flow.store, flow.scope, watch)
+    keys = open_keys(live.start, read_environment())
     tools = ToolActivities(flow.store, brains.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
     return [
         CompactionActivities(
@@ -178,6 +193,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
         ).compact_conversation,
         LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, brains))).call_model,
         tools.call_tool,
+        ScriptActivities(flow.store, live.of(partial(_script_rules, keys))).run_script,
         VoiceActivities(flow.store, flow.files, _transcriber(live, brains.models), watch).transcribe,
     ]
 
@@ -208,6 +224,10 @@ def _transcriber(live: LiveSettings, models: Models) -> Transcriber:
 def _terms(settings: Settings) -> Terms | None:
     wish = settings.llm.transcription
     return Terms(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
+
+
+def _script_rules(keys: Keys, settings: Settings) -> ScriptRules:
+    return ScriptRules(frozenset(host.lower() for host in settings.tools.private_hosts), keys.reveal)
 
 
 def _tool_rules(scope: Scope, settings: Settings) -> ToolRules:

@@ -8,12 +8,14 @@ import structlog
 
 QUIET = (
     *("httpx", "httpx2", "httpcore", "httpcore2", "LiteLLM", "alembic", "temporalio", "uvicorn.access", "websockets"),
+    "aiohttp",
 )
 """Libraries whose own lines carry addresses with keys in them, or one line per request."""
 
-SILENT = ("mcp", "temporalio.worker._worker")
-"""Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses or an MCP
-server that writes what is no message; the text of messages would be in it."""
+SILENT = ("mcp", "temporalio.worker._worker", "discord", "slack_sdk")
+"""Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses, an MCP server
+that writes what is no message or a platform that is away; the text of messages would be in it, or an address that is
+as good as a token."""
 
 
 def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[str], str]) -> None:

@@ -7,22 +7,28 @@ from dataclasses import replace
 
 from connectors.base import Connector
 from maestro.bootstrap.api_server import ApiServer, api_parts
+from maestro.bootstrap.bot_keeper import BotKeeper
+from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.chat import build_chat
 from maestro.bootstrap.chat_session import end_session
 from maestro.bootstrap.connectors import (
+    Contexts,
     Stations,
     configured_connectors,
     listening,
     stop_accepting,
     web_context,
+    webhooks_of,
 )
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import endpoint_of, places
 from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
 from maestro.bootstrap.health import process_metrics
+from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
+from maestro.bootstrap.schedules import build_keeper
 from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
 from maestro.bootstrap.tools import build_tools
@@ -57,6 +63,11 @@ class Up(Process):
     def build_connectors(self, context: StoreContext) -> Sequence[Connector]:
         """Return the connectors to run."""
         return configured_connectors(self.settings, context)
+
+    def build_bots(self, store: Store, contexts: Contexts, stations: Stations) -> BotKeeper:
+        """Return what connects the other platforms."""
+        workshop = Workshop.of(self.settings, open_keys(self.settings, read_environment()))
+        return BotKeeper(store, workshop, contexts.of, stations.man_bot)
 
     def build_dispatcher(self, store: Store) -> Dispatcher:
         """Return what starts the jobs."""
@@ -104,11 +115,14 @@ class Up(Process):
         flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
+        bots = self.build_bots(store, Contexts(self.live, store, dispatcher.wake), stations)
         chat = build_chat(self.live, store, flow.scope.scanner)
         brains = Brains(models, self.build_tools(chat))
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
-        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
+        services.add(bots.run(webhooks_of(connectors)))
+        keeper = build_keeper(store, self.live)
+        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)

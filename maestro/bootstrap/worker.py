@@ -9,6 +9,7 @@ from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, own_workers
+from maestro.bootstrap.schedules import build_keeper
 from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.bootstrap.tools import build_tools
@@ -42,7 +43,8 @@ class Worker(SeparateProcess):
         brains = Brains(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), Beginnings()
         services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
-        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run))
+        keeper = build_keeper(store, self.live)
+        services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
 
         async def drain() -> None:

@@ -1,6 +1,5 @@
 """The options that describe an agent, and the fields they stand for."""
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,11 +7,10 @@ from typing import Annotated
 
 import typer
 
+from maestro.cli.given_files import text_of
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.agents.edits import AgentFields
-from maestro.domain.errors import ConfigurationError
 
-STANDARD_INPUT = Path("-")
 LISTS = ("tools", "skills", "fallbacks", "allow_users")
 """Fields that are given as words with commas between them."""
 
@@ -65,7 +63,7 @@ class AgentOptions:
         """Return the fields that were given; raises ``ConfigurationError`` for a file that cannot be read."""
         given = {name: _read(name, value) for name, value in vars(self).items() if value is not None}
         file = given.pop("prompt_file", None)
-        return {**given, "system_prompt": _text(file)} if isinstance(file, Path) else given
+        return {**given, "system_prompt": text_of(file)} if isinstance(file, Path) else given
 
 
 def fields_reset(names: list[str] | None) -> Mapping[str, object]:
@@ -87,11 +85,3 @@ def _read(name: str, value: object) -> object:
     if name in LISTS:
         return tuple(word.strip() for word in str(value).split(",") if word.strip())
     return tuple(filter(None, value)) if isinstance(value, list) else value
-
-
-def _text(file: Path) -> str:
-    try:
-        return sys.stdin.read() if file == STANDARD_INPUT else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(f"{file} cannot be read: {reason}; name another file") from None

@@ -18,7 +18,7 @@ from maestro.domain.values import Value
 
 MOST = 10_000
 NOTHING = "There are no clients."
-COLUMNS = ("name", "slug", "plan", "a day", "spent today", "from")
+COLUMNS = ("name", "slug", "plan", "weight", "a day", "spent today", "from")
 
 HELP = """List, add, change and remove clients.
 
@@ -40,6 +40,9 @@ class ClientOptions:
     daily_budget_usd: Annotated[
         float | None, typer.Option("--daily-budget", help="US dollars for it a day; 0: no limit.")
     ] = None
+    weight: Annotated[float | None, typer.Option(help="Its share of what many wait for, against 1 of the others.")] = (
+        None
+    )
 
     def fields(self) -> dict[str, object]:
         """Return the fields that were given."""
@@ -110,4 +113,4 @@ def _listing(page: ClientPage) -> Iterator[str]:
 def _row(client: ClientView) -> tuple[str, ...]:
     budget = "-" if client.daily_budget_usd is None else f"{client.daily_budget_usd:.2f}"
     origin = "configuration" if client.configured else "made here"
-    return client.name, client.slug or "-", client.plan, budget, f"{client.spent_usd:.2f}", origin
+    return client.name, client.slug or "-", client.plan, f"{client.weight:g}", budget, f"{client.spent_usd:.2f}", origin

@@ -72,7 +72,7 @@ def _row(job: JobSummary, now: datetime) -> tuple[str, ...]:
     return (
         job.id,
         job.status,
-        job.kind,
+        job.schedule or job.kind,
         job.agent or "-",
         f"{job.platform}/{job.channel}",
         _age(now - job.created_at),
@@ -86,7 +86,10 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "agent", job.agent or ""
     yield "channel", "/".join(filter(None, (job.platform, job.account, job.channel, job.thread)))
     yield "from", job.user
-    yield "message", job.excerpt
+    yield "schedule", job.schedule or ""
+    yield "webhook", job.webhook or ""
+    yield "planned for", moment(job.slot)
+    yield "message", job.excerpt if not job.task else ""
     yield "conversation", str(job.conversation_id or "")
     yield "created", moment(job.created_at)
     yield "ended", moment(job.completed_at)
@@ -100,6 +103,7 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "merged into", job.merged_into or ""
     yield "task of", job.parent_id or ""
     yield "task", _line(job.task)
+    yield "answered", _line(job.said)
     yield "led to", ", ".join(job.led_to)
     yield "answers for", ", ".join(job.merged)
     yield "texts", "deleted with the conversation" if job.erased else ""

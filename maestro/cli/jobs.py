@@ -62,6 +62,10 @@ def list_jobs(
     kind: Annotated[list[JobKind] | None, typer.Option(help="Only these; may be given several times.")] = None,
     agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
     platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
+    schedule: Annotated[
+        str | None, typer.Option(metavar="REF", help="Only the runs of this heartbeat or cron, such as cron-3.")
+    ] = None,
+    webhook: Annotated[str | None, typer.Option(metavar="PATH", help="Only what this webhook was sent.")] = None,
     error: Annotated[str | None, typer.Option(metavar="CLASS", help="Only those that ended with this error.")] = None,
     text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
     limit: Limit = LIMIT,
@@ -74,6 +78,8 @@ def list_jobs(
         kind=tuple(kind or ()),
         agent=agent,
         platform=platform,
+        schedule=schedule,
+        webhook=webhook,
         error=error,
         q=text,
     )

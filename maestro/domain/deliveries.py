@@ -1,5 +1,6 @@
 """Deliveries: every chunk that goes out is a row before it is sent (specification 003, step 13)."""
 
+import hashlib
 from datetime import datetime
 from enum import StrEnum
 
@@ -31,12 +32,22 @@ class DeliveryState(StrEnum):
     ABANDONED = "abandoned"
 
 
+KEY_LENGTH = 24
+"""Discord takes a nonce of 25 characters at most."""
+
+IN_DOUBT = (DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
+"""What was handed over without a word back: the platform may have it."""
+
 UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNCONFIRMED)
 """What a job still has to send; a chunk in doubt goes out under its old id, by which a repeat is recognised."""
 
 
 class Delivery(SQLModel, table=True):
-    """One chunk; a platform can recognise a repeat by its id, which grows in the order of sending per channel."""
+    """One chunk; a platform can recognise a repeat by its id, which grows in the order of sending per channel.
+
+    With a ``filename`` the content is sent as a file. ``tried_at`` is when it was first handed over since when we have
+    had no word whether the platform has it; None when it has it not, or surely.
+    """
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -59,8 +70,15 @@ class Delivery(SQLModel, table=True):
     attempts: int = 0
     platform_message_id: str = ""
     error: str = ""
+    filename: str = ""
+    tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+    @property
+    def key(self) -> str:
+        """Tell it from every other chunk of any Maestro, the same at every attempt: 24 letters and digits."""
+        return hashlib.sha256(f"{self.job_id}/{self.purpose}/{self.seq}".encode()).hexdigest()[:KEY_LENGTH]
 
     def outgoing(self, *, more: bool) -> OutgoingMessage:
         """Return what the connector sends; ``more`` says that another chunk of the same text follows."""
@@ -73,6 +91,10 @@ class Delivery(SQLModel, table=True):
             reply_to=self.reply_to,
             more=more,
             notice=self.purpose is Purpose.NOTICE,
+            key=self.key,
+            filename=self.filename,
+            # Of a chunk that an earlier release left behind nothing but its age is known.
+            tried_at=(self.tried_at or self.created_at) if self.state in IN_DOUBT else None,
         )
 
 

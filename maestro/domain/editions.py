@@ -23,4 +23,6 @@ class Editions(NamedTuple):
 
     accounts: int | None = None
     agents: int | None = None
+    bot_instances: int | None = None
+    schedules: int | None = None
     skills: int | None = None

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.messages import Address, Attachment, IncomingMessage
+from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage
 
 _ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
 
@@ -62,6 +62,7 @@ class InboxRow(SQLModel, table=True):
     job_id: str = Field(index=True)
     control: str = ""
     pace: Pace = Field(default=Pace.WITHIN, sa_type=text_of(Pace))
+    addressing: Addressing = Field(default=Addressing.NOBODY, sa_type=text_of(Addressing))
 
     @staticmethod
     def columns(message: IncomingMessage) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class InboxRow(SQLModel, table=True):
             **message.address.model_dump(),
             "message_id": message.id,
             "attachments": _ATTACHMENTS.dump_json(message.attachments).decode(),
-            **message.model_dump(exclude={"id", "address", "attachments"}),
+            **message.model_dump(exclude={"id", "address", "attachments", "edit_of"}),
         }
 
     def message(self) -> IncomingMessage:
@@ -87,6 +88,7 @@ class InboxRow(SQLModel, table=True):
             is_owner=self.is_owner,
             from_bot=self.from_bot,
             reply_to=self.reply_to,
+            addressing=self.addressing,
         )
 
     def files(self) -> tuple[Attachment, ...]:

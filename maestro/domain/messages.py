@@ -1,6 +1,7 @@
 """The messages that come in and go out, and where they belong (specification 003, step 1)."""
 
 from datetime import datetime
+from enum import StrEnum
 from typing import NewType
 
 from pydantic import Field
@@ -35,6 +36,20 @@ class Attachment(Value):
     size: int = Field(default=0, ge=0, description="bytes, 0 when the platform does not say")
 
 
+class Addressing(StrEnum):
+    """To whom a line in a group is said, by means of the platform's own.
+
+    ``US`` is the account of ours, which is mentioned; ``REPLY`` answers what it said, whichever agent that was.
+    ``ANYBODY`` is for an account that is set to hear every line (``requireMention``). What a text says with ``@slug``
+    is no part of this.
+    """
+
+    NOBODY = ""
+    ANYBODY = "anybody"
+    REPLY = "reply"
+    US = "us"
+
+
 class IncomingMessage(Value):
     """One message as a connector hands it over; ``id`` is the platform's own and unique per channel."""
 
@@ -49,10 +64,17 @@ class IncomingMessage(Value):
     is_owner: bool = False
     from_bot: bool = False
     reply_to: str = ""
+    addressing: Addressing = Addressing.NOBODY
+    edit_of: str = Field(
+        default="", max_length=256, description="the id of the message whose text this replaces; empty for a new one"
+    )
 
 
 class OutgoingMessage(Value):
-    """One chunk on its way to a platform; ``id`` is the delivery row's, so that a repeat can be recognised."""
+    """One chunk on its way to a platform; ``id`` is the delivery row's, so that a repeat can be recognised.
+
+    ``key`` says the same to platforms that other Maestros use as well: it is unique among all of them.
+    """
 
     id: int
     address: Address
@@ -60,6 +82,11 @@ class OutgoingMessage(Value):
     reply_to: str = ""
     more: bool = Field(default=False, description="whether another chunk of the same text follows")
     notice: bool = Field(default=False, description="whether Maestro itself says this, and no model")
+    key: str = Field(default="", max_length=25, description="ASCII letters and digits, the same at every attempt")
+    filename: str = Field(default="", description="the name of the file that the content goes as; empty: as a message")
+    tried_at: datetime | None = Field(
+        default=None, description="when it was first handed over without a word back; None: the platform has it not"
+    )
 
 
 class Receipt(Value):

@@ -40,10 +40,15 @@ Word = Annotated[str, matching(r"[a-z][a-z0-9_-]{0,62}", "a lower-case word, suc
 Name = Annotated[str, matching(r"\S(.{0,62}\S)?", "1 to 64 characters without a blank at either end")]
 OptionalIdentifier = Annotated[str, matching(r"\S{0,256}", "an id without blanks, or nothing")]
 Identifier = Annotated[str, matching(r"\S{1,256}", "an id without blanks")]
+AccountName = Annotated[
+    str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", "up to 63 letters, digits, dots, hyphens and underscores")
+]
 OwnerId = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:userId, such as discord:1234")]
 SearchText = Annotated[str, Field(max_length=1_000), AfterValidator(_without_nul)]
 """A part of a text to look for; a database stops to read at a NUL, and would find everything."""
 Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+Weight = Annotated[float, Field(ge=0.001, le=1000)]
+"""Shares of what waits, as Temporal takes them."""
 ToolName = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool: letters, digits, _ and -")]
 ModelName = Annotated[str, matching(r"\S{1,200}", "the name of a model without blanks")]
 

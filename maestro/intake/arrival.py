@@ -6,11 +6,12 @@ from ulid import ULID
 
 from maestro.domain.agents.agent import AgentChannel
 from maestro.domain.inbox import Pace
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, notice_of, priority_of
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, notice_of
 from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.messages import IncomingMessage, LaneKey
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import DmPolicy, Person
+from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
 from maestro.store.transaction import Transaction
 

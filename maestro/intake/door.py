@@ -14,7 +14,8 @@ from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import Accepted, IncomingMessage
 from maestro.domain.people.permissions import AccessRules
 from maestro.domain.questions.question import Answer, Refusal
-from maestro.intake import answers, control, strangers
+from maestro.domain.texts import storable
+from maestro.intake import answers, control, edits, strangers
 from maestro.intake.access import Access
 from maestro.intake.arrival import Arrival, dropped, job_of, tell
 from maestro.intake.strangers import PairingRules
@@ -72,12 +73,14 @@ class Intake:
         """
         _check(message)
         with self._store.begin() as tx:
-            accepted = self._accept(tx, message)
+            accepted = self._accept(tx, _storable(message))
         if accepted.job_id and not accepted.duplicate:
             self._wake()
         return accepted
 
     def _accept(self, tx: Transaction, message: IncomingMessage) -> Accepted:
+        if message.edit_of:
+            return edits.take(tx, message)
         known = tx.inbox.find(message)
         if known is not None:
             return Accepted(message_id=message.id, job_id=known.job_id, duplicate=True)
@@ -138,6 +141,8 @@ class Intake:
         is obeyed even then, because it makes room; its reply is what is left out.
         """
         waiting = tx.jobs.pending()
+        if waiting >= self._rules().max_pending:
+            waiting -= tx.webhooks.waiting()  # work of machines keeps no person out
         if waiting < self._rules().max_pending:
             return None
         return Backlogged(
@@ -204,6 +209,16 @@ def _check(message: IncomingMessage) -> None:
         raise InvalidMessage("a message needs text or an attachment")
     if len(message.content) > MAX_CONTENT_CHARS:
         raise InvalidMessage(f"a message may have at most {MAX_CONTENT_CHARS} characters")
+
+
+def _storable(message: IncomingMessage) -> IncomingMessage:
+    """Return the message with what people typed as the store takes it: one that it cannot would come for ever."""
+    files = tuple(
+        file.model_copy(update={"filename": storable(file.filename), "content_type": storable(file.content_type)})
+        for file in message.attachments
+    )
+    typed = {"content": storable(message.content), "user_name": storable(message.user_name), "attachments": files}
+    return message.model_copy(update=typed)
 
 
 def _meant(tx: Transaction, arrival: Arrival) -> Meant:

@@ -9,7 +9,7 @@ from ulid import ULID
 
 from maestro.domain.control import PairingCode
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs.job import Job, JobKind, Priority
+from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import Address
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.pairing import (
@@ -24,6 +24,7 @@ from maestro.domain.people.pairing import (
     new_code,
 )
 from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy
+from maestro.domain.precedence import Priority
 from maestro.intake.arrival import Arrival, dropped, job_of, tell
 from maestro.store.pairing import WRONG_CODE
 from maestro.store.transaction import Transaction

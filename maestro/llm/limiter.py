@@ -1,8 +1,10 @@
 """Room for requests to one account: so many a minute, so many tokens a minute, so many at once."""
 
 import asyncio
-from collections import deque
 from dataclasses import dataclass, field
+
+from maestro.domain.jobs.precedence import FairLine
+from maestro.domain.precedence import Precedence
 
 FILL = 0.9
 """The share of a minute's limit that may be used at once: our count of tokens is an estimate."""
@@ -58,8 +60,13 @@ class Place:
     """A request's place at a gate, in line or inside; ``admitted`` is done when it is inside."""
 
     tokens: int
-    background: bool
+    precedence: Precedence
     admitted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    @property
+    def background(self) -> bool:
+        """Say whether it is work that leaves room for people."""
+        return self.precedence.in_background
 
     @property
     def given_up(self) -> bool:
@@ -68,7 +75,7 @@ class Place:
 
 
 class Gate:
-    """Lets requests to one account through in the order they came, but people before background work.
+    """Lets requests to one account through: the most urgent first, and among equals each client or channel in its turn.
 
     A request takes its place and its tokens together or not at all. The place is given back when it ends, tokens never
     are. Who is first in line holds up the others, or a large request would wait for ever.
@@ -76,20 +83,19 @@ class Gate:
 
     def __init__(self) -> None:
         self.limits = Limits()
-        self._people: deque[Place] = deque()
-        self._background: deque[Place] = deque()
+        self._lines: dict[int, FairLine[Place]] = {}
         self._inside = 0
         self._background_inside = 0
         self._requests = Bucket()
         self._tokens = Bucket()
         self._alarm: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, background: bool, seconds: float) -> Place | None:
+    async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> Place | None:
         """Wait for room; None when there was none within so many seconds, or will be none for longer than that."""
-        place = Place(tokens, background)
+        place = Place(tokens, precedence)
         if self._seconds_until_room(place) > seconds:
             return None
-        self._line(place).append(place)
+        self._line(place).add(precedence.key, precedence.weight, place)
         self._admit()
         return place if await self._admitted(place, seconds) else None
 
@@ -131,12 +137,12 @@ class Gate:
             self._let_in(place)
 
     def _first(self) -> Place | None:
-        """Return who is next: a person as long as one waits."""
-        for line in (self._people, self._background):
-            while line and line[0].given_up:
-                line.popleft()
-            if line:
-                return line[0]
+        """Return who is next."""
+        for _, line in sorted(self._lines.items()):
+            while (place := line.first()) is not None and place.given_up:
+                line.skip()
+            if place is not None:
+                return place
         return None
 
     def _is_free(self, place: Place) -> bool:
@@ -152,12 +158,12 @@ class Gate:
         )
 
     def _let_in(self, place: Place) -> None:
-        self._line(place).popleft()
+        self._line(place).serve()
         self._requests.take(1)
         self._tokens.take(place.tokens)
         self._inside += 1
         self._background_inside += place.background
         place.admitted.set_result(None)
 
-    def _line(self, place: Place) -> deque[Place]:
-        return self._background if place.background else self._people
+    def _line(self, place: Place) -> FairLine[Place]:
+        return self._lines.setdefault(place.precedence.priority, FairLine())

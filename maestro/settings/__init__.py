@@ -3,6 +3,7 @@
 from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
 from maestro.settings.chat import ChatSettings, ScannerSettings, SessionSettings
 from maestro.settings.checks import is_loopback
+from maestro.settings.connectors import BotSettings, ConnectorSettings, DiscordSettings, SlackSettings
 from maestro.settings.entries import (
     DEFAULT_CLI_MODEL,
     DEFAULT_MODELS,
@@ -13,11 +14,11 @@ from maestro.settings.entries import (
 )
 from maestro.settings.environment import PROVIDER_VARIABLES, found_accounts, read_environment, variable_of
 from maestro.settings.file import find_file
+from maestro.settings.jobs import JobSettings
 from maestro.settings.knowledge import MemorySettings, SkillSettings
 from maestro.settings.llm import BudgetSettings, LlmSettings
 from maestro.settings.loading import Loaded, ValueOrigin, load
 from maestro.settings.model import (
-    JobSettings,
     LogSettings,
     OwnerSettings,
     Settings,
@@ -35,11 +36,14 @@ __all__ = [
     "PROVIDER_VARIABLES",
     "AccountSettings",
     "AgentSettings",
+    "BotSettings",
     "BudgetSettings",
     "ChannelSettings",
     "ChatSettings",
     "ClientSettings",
     "ConductorSettings",
+    "ConnectorSettings",
+    "DiscordSettings",
     "JobSettings",
     "LlmSettings",
     "Loaded",
@@ -54,6 +58,7 @@ __all__ = [
     "SessionSettings",
     "Settings",
     "SkillSettings",
+    "SlackSettings",
     "StoreSettings",
     "Survey",
     "TemporalSettings",

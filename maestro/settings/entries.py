@@ -23,6 +23,7 @@ from maestro.domain.words import (
     SystemPrompt,
     ToolNames,
     Voice,
+    Weight,
     Word,
 )
 from maestro.settings.checks import HttpUrl, repeated
@@ -105,6 +106,9 @@ class ClientSettings(Section):
     daily_budget_usd: Dollars | None = Field(
         default=None,
         description="US dollars that may be spent for it a day, 0 for no limit; without it, `budgets.clientDayUsd`",
+    )
+    weight: Weight = Field(
+        default=1.0, description="its share of what many wait for, against 1 of the others; see `jobs.fairness`"
     )
 
 

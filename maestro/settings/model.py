@@ -20,6 +20,7 @@ from maestro.settings.checks import (
     ServerAddress,
     is_loopback,
 )
+from maestro.settings.connectors import ConnectorSettings, unique_bots
 from maestro.settings.entries import (
     AgentSettings,
     ChannelSettings,
@@ -28,10 +29,13 @@ from maestro.settings.entries import (
     unique_channels,
     unique_clients,
 )
+from maestro.settings.jobs import JobSettings
 from maestro.settings.knowledge import MemorySettings, SkillSettings
 from maestro.settings.llm import BudgetSettings, LlmSettings
+from maestro.settings.schedules import ScheduleSettings
 from maestro.settings.section import LIVE, NO_SECRET, Section
 from maestro.settings.tools import QuestionSettings, ToolSettings
+from maestro.settings.webhooks import WebhookSettings
 
 HEARTBEAT_EMBEDDED = timedelta(seconds=3)
 HEARTBEAT_REMOTE = timedelta(seconds=30)  # each heartbeat is a billable action in a cloud
@@ -195,56 +199,6 @@ class OwnerSettings(Section):
     ids: tuple[OwnerId, ...] = Field(default=(), description="the owners on each platform, as `platform:userId`")
 
 
-class JobSettings(Section):
-    """How work is started, repeated and given up."""
-
-    max_attempts: int = Field(
-        default=3, ge=1, le=100, description="attempts of a model call that the provider failed", json_schema_extra=LIVE
-    )
-    max_tool_rounds: int = Field(
-        default=5,
-        ge=0,
-        le=50,
-        description="rounds of tool calls after which the model has to answer",
-        json_schema_extra=LIVE,
-    )
-    backoff_base_minutes: float = Field(
-        default=2,
-        gt=0,
-        le=1440,
-        description="minutes before the second attempt; each further wait is twice as long",
-        json_schema_extra=LIVE,
-    )
-    crash_limit: int = Field(
-        default=10,
-        ge=1,
-        le=1000,
-        description="crashes within one step after which a job is quarantined",
-        json_schema_extra=LIVE,
-    )
-    max_pending: int = Field(
-        default=10_000,
-        ge=1,
-        le=10_000_000,
-        description="waiting messages beyond which new ones are refused",
-        json_schema_extra=LIVE,
-    )
-    stop_poll_seconds: Seconds = Field(
-        default=0.5, description="seconds between two looks whether a job was stopped", json_schema_extra=LIVE
-    )
-    reconcile_seconds: Seconds = Field(
-        default=60, description="seconds between two comparisons of open jobs with Temporal", json_schema_extra=LIVE
-    )
-    dispatch_seconds: Seconds = Field(
-        default=0.2,
-        description="seconds between two looks for messages another process took in",
-        json_schema_extra=LIVE,
-    )
-    drain_seconds: float = Field(
-        default=20, ge=0, le=3600, description="seconds running work may take to finish when Maestro is told to end"
-    )
-
-
 class LogSettings(Section):
     """What is written to the log."""
 
@@ -275,11 +229,14 @@ class Settings(Section):
     clients: Annotated[tuple[ClientSettings, ...], AfterValidator(unique_clients)] = Field(
         default=(), description="who pays: agents and channels may name one of them"
     )
+    connectors: Annotated[ConnectorSettings, AfterValidator(unique_bots)] = ConnectorSettings()
     llm: LlmSettings = LlmSettings()
     budgets: BudgetSettings = BudgetSettings()
     tools: ToolSettings = ToolSettings()
     questions: QuestionSettings = QuestionSettings()
     jobs: JobSettings = JobSettings()
+    schedules: ScheduleSettings = ScheduleSettings()
+    webhooks: WebhookSettings = WebhookSettings()
     logs: LogSettings = LogSettings()
     routing: RoutingSettings = RoutingSettings()
     pairing: PairingSettings = PairingSettings()

@@ -1,4 +1,4 @@
-"""What each connector last said of itself, and whether that is still so."""
+"""What the web connector last said of itself, and whether that is still so."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,27 +10,28 @@ from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.people.people import ConnectorStatus
 
+WEB = "web"
+
 
 async def connectors(subject: Subject, said: Sequence[ConnectorStatus]) -> list[Diagnosis]:
-    """One line for each connector that ever said something, and for the web connector in any case."""
-    known = {status.platform for status in said}
-    lines = [_silent(subject)] if "web" not in known else []
-    return [*lines, *await asyncio.gather(*(_connector(subject, status) for status in said))]
+    """One line for the web connector."""
+    own = [status for status in said if status.platform == WEB]
+    return await asyncio.gather(*(_connector(subject, status) for status in own)) if own else [_silent(subject)]
 
 
 async def _connector(subject: Subject, status: ConnectorStatus) -> Diagnosis:
-    if status.platform == "web" and not subject.settings.web.enabled:
+    if not subject.settings.web.enabled:
         return _silent(subject)
     check = f"connector {status.platform}"
-    said = _said(status)
+    said = told(status)
     if status.state == ConnectorState.FAILED:
         return broken(check, said, "Mend what it says; it is tried again with the next start.")
-    if status.state == ConnectorState.STOPPED or not _running(subject):
+    if status.state == ConnectorState.STOPPED or not running(subject):
         still = "" if status.state == ConnectorState.STOPPED else "; its process is gone"
         return note(check, f"{said}{still}", _start(subject))
     if status.state != ConnectorState.RUNNING:
         return note(check, said, "If it stays like this, restart it and read what it says.")
-    place = _place(subject) if status.platform == "web" else None
+    place = _place(subject)
     if place is None or await answers(place):
         return fine(check, said)
     fix = "If it was started with other ports, give `maestro doctor` the same options; otherwise restart it."
@@ -49,7 +50,8 @@ def _start(subject: Subject) -> str:
     return "`maestro connect web`, or `maestro up`, starts it."
 
 
-def _said(status: ConnectorStatus) -> str:
+def told(status: ConnectorStatus) -> str:
+    """Return what a connector last said, and when."""
     age = datetime.now(UTC) - status.changed_at
     detail = f" ({status.detail})" if status.detail else ""
     return (
@@ -58,7 +60,7 @@ def _said(status: ConnectorStatus) -> str:
     )
 
 
-def _running(subject: Subject) -> bool:
+def running(subject: Subject) -> bool:
     """Say whether connectors can be running: beside a cluster they may do so on another machine, so it is possible."""
     return subject.holder.running or not subject.settings.temporal.embedded
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from maestro.bootstrap.checks.subject import Subject, note
+from maestro.bootstrap.configured_bots import configured_bots
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.domain.diagnosis import Diagnosis
+from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.settings import Settings
 from temporal.client import Endpoint
@@ -29,7 +31,14 @@ def queue_names(settings: Settings) -> list[str]:
         return [temporal.task_queue]
     queues = Queues(temporal.task_queue, temporal.llm_queue, temporal.connector_queue)
     web = [queues.connector("web", DEFAULT_ACCOUNT)] if settings.web.enabled else []
-    return [queues.main, queues.llm, *web]
+    return [queues.main, queues.llm, *web, *(queues.connector(*place) for place in _bots(settings))]
+
+
+def _bots(settings: Settings) -> list[tuple[str, str]]:
+    try:
+        return [(bot.platform, bot.account) for bot in configured_bots(settings)]
+    except ConfigurationError:  # the check of connectors says so
+        return []
 
 
 def _at_rest(subject: Subject) -> Diagnosis:

@@ -103,17 +103,6 @@ class AgentVersion(SQLModel, table=True):
     snapshot: str
 
 
-class BotInstance(SQLModel, table=True):
-    """One account of ours on a platform; what comes in there is for its agent, if it has one (decision 2)."""
-
-    __tablename__ = "bot_instances"
-
-    platform: str = Field(primary_key=True)
-    account: str = Field(primary_key=True)
-    agent_id: int | None = Field(default=None, foreign_key="agents.id")
-    configured: bool = False
-
-
 class AgentChannel(SQLModel, table=True):
     """A channel bound to an agent; ``key_by_user`` gives each user a conversation and a lane of their own.
 

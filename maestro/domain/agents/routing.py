@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.agents.mentions import mentioned
-from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.messages import Address, Addressing, IncomingMessage
 
 DASHBOARD_PREFIX = "dashboard-agent-"
 DASHBOARD_PLATFORM = "web"
+OWN = "all messages of this account are for the agent"
+UNMENTIONED = "neither the bot nor its agent is mentioned (requireMention)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,13 @@ class Snapshot:
 
     ``agents`` are the active ones, oldest first; those that cannot be chosen may be left out. ``account_agent`` is the
     agent of the account of ours that received the message, ``bound_agent`` that of the channel: ids, of agents that
-    need not be active, None where there is none.
+    need not be active, None where there is none. ``takes_part`` says that the account's agent talks in this thread.
     """
 
     agents: Sequence[Candidate]
     account_agent: int | None = None
     bound_agent: int | None = None
+    takes_part: bool = False
     rules: RoutingRules = RoutingRules()
 
 
@@ -59,8 +62,10 @@ def route(message: IncomingMessage, snapshot: Snapshot) -> Route:
     """Pick the agent that should answer.
 
     First match wins: the agent of our account; the channel's agent; a mention; the conductor in its own channel; the
-    agent of a channel of the dashboard; the conductor of direct messages; the fallback agent. Only active agents
-    answer: a rule whose agent is not active gives way to the next.
+    agent of a channel of the dashboard; the conductor of direct messages, and of lines that mention our account; the
+    fallback agent. Only active agents answer: a rule whose agent is not active gives way to the next. The agent of our
+    account answers in groups only what is said to it, and beside it none but the channel's: where several accounts of
+    ours hear a line, one of them is meant.
     """
     chosen = next((Route(agent, reason) for agent, reason in _rules(message, snapshot) if agent is not None), None)
     return chosen or Route(None, _nobody(message, snapshot))
@@ -71,13 +76,23 @@ def _rules(message: IncomingMessage, snapshot: Snapshot) -> Iterator[tuple[Candi
     by_id = {agent.id: agent for agent in snapshot.agents}
     conductor = next((agent for agent in snapshot.agents if agent.role == CONDUCTOR), None)
     here = f"{message.address.platform}:{message.address.channel}"
-    yield by_id.get(snapshot.account_agent or 0), "all messages of this account are for the agent"
+    own = by_id.get(snapshot.account_agent or 0)
+    yield own if own is not None and _said_to(own, message, snapshot) else None, OWN
     yield by_id.get(snapshot.bound_agent or 0), "the channel is bound to the agent"
+    if own is not None:
+        return
     yield by_id.get(mentioned(message.content, snapshot.agents) or 0), "the message mentions the agent"
     yield (conductor if here in snapshot.rules.conductor_channels else None), "the channel is the conductor's"
     yield by_id.get(dashboard_agent(message.address) or 0), "the channel is the agent's own on the dashboard"
     yield (conductor if message.is_direct else None), "a direct message goes to the conductor"
+    yield (conductor if message.addressing is Addressing.US else None), "who mentions the bot means the conductor"
     yield _fallback(snapshot), "no rule names an agent, so the fallback agent answers"
+
+
+def _said_to(own: Candidate, message: IncomingMessage, snapshot: Snapshot) -> bool:
+    """Say whether a message that our account received is for the account's own agent."""
+    for_it = message.is_direct or message.addressing is not Addressing.NOBODY or snapshot.takes_part
+    return for_it or mentioned(message.content, snapshot.agents) == own.id
 
 
 def dashboard_agent(address: Address) -> int | None:
@@ -94,6 +109,8 @@ def _fallback(snapshot: Snapshot) -> Candidate | None:
 
 
 def _nobody(message: IncomingMessage, snapshot: Snapshot) -> str:
+    if any(agent.id == snapshot.account_agent for agent in snapshot.agents):
+        return UNMENTIONED
     if snapshot.account_agent is not None or snapshot.bound_agent is not None:
         return "the agent that is meant to answer here is not active, and no other rule names one"
     if message.is_direct:

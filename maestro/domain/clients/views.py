@@ -7,13 +7,17 @@ from maestro.domain.values import View
 
 
 class ClientView(View):
-    """A client; ``dailyBudgetUsd`` is null without one of its own, ``spentUsd`` and ``reservedUsd`` are today's."""
+    """A client; ``dailyBudgetUsd`` is null without one of its own, ``spentUsd`` and ``reservedUsd`` are today's.
+
+    ``weight`` is its share of what many wait for.
+    """
 
     name: str
     slug: str
     plan: str
     configured: bool
     daily_budget_usd: float | None
+    weight: float
     spent_usd: float
     reserved_usd: float
 
@@ -40,6 +44,7 @@ def client_view(client: Client, level: Level) -> ClientView:
         plan=client.plan,
         configured=client.configured,
         daily_budget_usd=client.daily_budget_usd,
+        weight=client.weight,
         spent_usd=level.spent_usd,
         reserved_usd=level.reserved_usd,
     )

@@ -1,9 +1,11 @@
 """What a conductor may be asked to do, and by whom (specification 003, 11; decisions 3 and 7)."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
 from maestro.domain.messages import Address
+from maestro.domain.schedules.texts import SHORTEST
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import Tag, TagName
 
@@ -28,7 +30,7 @@ class Requester:
     """On whose word an answer acts: the answering agent, and the person (``platform:userId``) who asked it.
 
     ``person`` is empty where nobody did: a schedule has no requester. ``allowed`` says that the settings name the
-    person, ``address`` is where they asked.
+    person, ``address`` is where they asked, ``shortest`` the shortest interval that may be planned.
     """
 
     agent: Agent
@@ -37,6 +39,7 @@ class Requester:
     allowed: bool
     address: Address
     job_id: str
+    shortest: timedelta = SHORTEST
 
     @property
     def refusal(self) -> str:

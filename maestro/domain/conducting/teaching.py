@@ -66,10 +66,13 @@ _CONDUCTING: Mapping[TagName, str] = {
     "dollars).",
     TagName.UPDATE_AGENT: "changes what its fields name, which are the same but for slug, and status: active, paused "
     "or archived. Channels are added.",
-    TagName.CREATE_CRON: "saves when an agent is to do something; this release runs no schedules yet, so promise no "
-    "time. Fields: agent (its slug), name, schedule, prompt (what the agent is told each time), timezone; platform and "
-    f"channel, without which its answers come here. A schedule is written as {SCHEDULE_GRAMMAR}.",
-    TagName.CREATE_HEARTBEAT: "does the same for something to look after; its schedule is best an interval.",
+    TagName.CREATE_CRON: "has an agent do something at set times, or once: a reminder too. Fields: agent (its slug), "
+    "name, schedule, prompt (what the agent is told each time), timezone; platform, channel and thread, without which "
+    "its answers come here; jitter (seconds that a run may be late, so that many do not begin at once). A schedule is "
+    f"written as {SCHEDULE_GRAMMAR}.",
+    TagName.CREATE_HEARTBEAT: "has it look after something; the fields are the same, the schedule is best an interval, "
+    "and it may have nothing to say. With a script, a JSON object with url and template ({{path.to.value}} for what "
+    "was fetched), no model is asked, unless its condition (path, op, value, prompt) holds.",
     TagName.CREATE_CLIENT: "makes a client. Fields: name, slug, plan (per_task, monthly or prepaid), daily_budget.",
 }
 _KEYS = {TagName.UPDATE_AGENT: ":slug"}

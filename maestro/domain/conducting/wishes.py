@@ -34,13 +34,24 @@ AGENT_FIELDS = (
     "client",
     "daily_budget",
 )
-SCHEDULE_FIELDS = ("agent", "name", "schedule", "prompt", "timezone", "platform", "account", "channel")
+SCHEDULE_FIELDS = (
+    "agent",
+    "name",
+    "schedule",
+    "prompt",
+    "timezone",
+    "jitter",
+    "platform",
+    "account",
+    "channel",
+    "thread",
+)
 CLIENT_FIELDS = ("name", "slug", "plan", "daily_budget")
 FIELDS: Mapping[TagName, Sequence[str]] = {
     TagName.CREATE_AGENT: ("slug", *AGENT_FIELDS),
     TagName.UPDATE_AGENT: (*AGENT_FIELDS, "status"),
     TagName.CREATE_CRON: SCHEDULE_FIELDS,
-    TagName.CREATE_HEARTBEAT: SCHEDULE_FIELDS,
+    TagName.CREATE_HEARTBEAT: (*SCHEDULE_FIELDS, "script"),
     TagName.CREATE_CLIENT: CLIENT_FIELDS,
 }
 """The fields of each tag, as models are taught them."""
@@ -51,12 +62,15 @@ _ALIASES = {
     "permissions": "permission",
     "channel_id": "channel",
     "id": "channel",
+    "jitter_seconds": "jitter",
     "time_zone": "timezone",
     "zone": "timezone",
 }
 _LISTS = frozenset({"fallbacks", "tools", "skills", "allow_users"})
 _TEXTS = (
-    frozenset(name for names in FIELDS.values() for name in names) - _LISTS - {"quirks", "channels", "daily_budget"}
+    frozenset(name for names in FIELDS.values() for name in names)
+    - _LISTS
+    - {"quirks", "channels", "daily_budget", "jitter", "script"}
 )
 _CHANNEL_FIELDS = ("platform", "channel", "account", "permission", "key_by_user")
 
@@ -101,10 +115,14 @@ def change_wish(tag: Tag, asked_in: Address) -> ChangeWish:
 def schedule_wish(tag: Tag, asked_in: Address) -> NewSchedule:
     """Read CREATE_CRON or CREATE_HEARTBEAT; raises ``InvalidEdit``.
 
-    Without a channel, what the agent says goes where the conductor was asked.
+    Without a channel, what the agent says goes where the conductor was asked, in the same thread.
     """
     found = _filled(tag)
-    return read(NewSchedule, {**_with_slug(found, "agent"), **_place(found, asked_in)})
+    here = _text(found, "channel") in ("", HERE)
+    thread = _text(found, "thread") or (asked_in.thread if here else "")
+    if "jitter" in found:
+        found["jitter_seconds"] = found.pop("jitter")
+    return read(NewSchedule, {**_with_slug(found, "agent"), **_place(found, asked_in), "thread": thread})
 
 
 def client_wish(tag: Tag) -> NewClient:

@@ -9,7 +9,7 @@ from maestro.domain.context.layers import SEPARATOR, Layer, LayerName, LayerSize
 from maestro.domain.context.persona import Persona
 from maestro.domain.context.recollection import ToldFacts, other_facts, state, sticky_facts, summaries
 from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.llm.prompts import PromptMessage, Role
+from maestro.domain.llm.prompts import ComposedTurn, Role
 from maestro.domain.llm.tokens import MESSAGE_OVERHEAD
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.memory.memory import MemoryState, Remembered
@@ -55,7 +55,7 @@ class Knowledge:
 class Composition:
     """A prompt, what each of its layers takes, and the facts that it tells."""
 
-    messages: tuple[PromptMessage, ...]
+    messages: tuple[ComposedTurn, ...]
     layers: tuple[LayerSize, ...]
     facts: tuple[Remembered, ...]
 
@@ -101,10 +101,10 @@ def compose(own: Persona, matter: Matter, knowledge: Knowledge, today: date, bud
     )
 
 
-def _system(own: Persona, changing: Sequence[Layer]) -> PromptMessage:
+def _system(own: Persona, changing: Sequence[Layer]) -> ComposedTurn:
     """Return the system message, which says where the beginning ends that is the same for every message."""
     content = SEPARATOR.join((own.text, joined(changing)))
-    return PromptMessage(role=Role.SYSTEM, content=content, stable=len(own.text))
+    return ComposedTurn(role=Role.SYSTEM, content=content, stable=len(own.text))
 
 
 def _take(room: Room, told: ToldFacts) -> ToldFacts:
@@ -127,7 +127,7 @@ def _skills(skills: Sequence[Skill], budget: int) -> Layer:
 
 
 def _turns(name: LayerName, shown: Sequence[Shown], note: str) -> LayerSize:
-    characters = sum(len(turn.turn.content) for turn in shown)
+    characters = sum(turn.characters for turn in shown)
     return LayerSize(name=name, characters=characters, tokens=sum(turn.tokens for turn in shown), note=note)
 
 

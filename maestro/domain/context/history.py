@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from maestro.domain.conversations.conversation import Line
-from maestro.domain.llm.prompts import PromptMessage, Role
+from maestro.domain.conversations.conversation import Line, Said
+from maestro.domain.llm.prompts import ComposedTurn, Role
 from maestro.domain.llm.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, shorten
 from maestro.domain.media import MAX_IMAGES, MediaFile, prompt_text
 from maestro.domain.quoting import quoted_lines
@@ -18,6 +18,7 @@ class Utterance(NamedTuple):
     """Something that was said; ``tokens`` are those of its text.
 
     ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
+    Where ``plain_chars`` is given, the text is shown just as it is stored, with so many characters, and left out here.
     """
 
     role: Role
@@ -26,18 +27,21 @@ class Utterance(NamedTuple):
     message_id: int | None = None
     files: tuple[MediaFile, ...] = ()
     author: str = ""
+    plain_chars: int | None = None
 
     @classmethod
     def of(cls, message: Line, files: Sequence[MediaFile] = (), author: str = "") -> "Utterance":
         """Return what a stored message says."""
-        return cls(message.role, message.content, message.token_estimate, message.id, tuple(files), author)
+        number, role, content, tokens, *_, plain_chars = message
+        return cls(role, content, tokens, number, tuple(files), author, plain_chars)
 
 
 class Shown(NamedTuple):
-    """An utterance as the model sees it, what that takes in tokens, and how many characters were left out of it."""
+    """An utterance as the model sees it, what that takes in tokens and characters, and how many were left out of it."""
 
-    turn: PromptMessage
+    turn: ComposedTurn
     tokens: int
+    characters: int
     left_out: int = 0
 
 
@@ -82,6 +86,17 @@ def select_history(newest_first: Sequence[Utterance], room: int, images: int = M
     return tuple(reversed(chosen))
 
 
+def plain_chars(message: Said) -> int | None:
+    """Return how many characters a message has whose text is shown just as it is stored, None for any other.
+
+    It is kept with the message (``Message.plain_chars``), so that its text need not be read.
+    """
+    text = message.content
+    if message.agent_id is not None or message.has_files or (message.role is Role.USER and _POSES.search(text)):
+        return None
+    return len(text)
+
+
 def _a_person(utterance: Utterance) -> bool:
     return utterance.role is Role.USER and not utterance.author
 
@@ -101,18 +116,20 @@ def _pictured(utterance: Utterance, room: int, images: int) -> Shown:
 
 
 def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
-    role, content, tokens, message_id, _, author = utterance
+    role, content, tokens, message_id, _, author, plain_chars = utterance
+    if plain_chars is not None:
+        return Shown(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
     text = _text(utterance, pictures)
     if text != content:
         # Text that is not the stored message's own is kept with the prompt.
         tokens, message_id = estimate(text), None
-    turn = PromptMessage(
+    turn = ComposedTurn(
         role=Role.USER if author else role,
         content=text,
         images=tuple([file.image for file in pictures]) if pictures else (),
         message_id=message_id,
     )
-    return Shown(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures))
+    return Shown(turn, MESSAGE_OVERHEAD + tokens + IMAGE_TOKENS * len(pictures), len(text))
 
 
 def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
@@ -120,7 +137,7 @@ def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
 
     A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
     """
-    role, text, _, _, files, author = utterance
+    role, text, _, _, files, author, _ = utterance
     if author:
         return f"{author}\n{quoted_lines(text)}"
     if files:
@@ -135,5 +152,5 @@ def _within(shown: Shown, room: int) -> Shown:
     if shown.tokens <= room:
         return shown
     text, left_out = shorten(shown.turn.content, room - MESSAGE_OVERHEAD)
-    turn = shown.turn.model_copy(update={"content": text, "message_id": None})
-    return Shown(turn, MESSAGE_OVERHEAD + estimate(text), left_out)
+    turn = shown.turn._replace(content=text, message_id=None)
+    return Shown(turn, MESSAGE_OVERHEAD + estimate(text), len(text), left_out)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from maestro.domain.context.layers import SEPARATOR, Layer, LayerName, cost, fitting
 from maestro.domain.conversations.compaction import Compaction
@@ -67,11 +68,17 @@ def _told(name: LayerName, heading: str, facts: Sequence[Remembered], budget: in
 
     A text that stays the same from message to message is one that a provider can keep.
     """
-    bullets = [f"- {quoted(fact.content, FACT_CHARS)}" for fact in facts]
+    bullets = [_bullet(fact.content) for fact in facts]
     fits = len(fitting(bullets, budget - cost(heading)))
     told = sorted(zip(facts[:fits], bullets, strict=False), key=lambda one: one[0].id)
     layer = _listed(name, heading, [bullet for _, bullet in told], len(facts))
     return ToldFacts(layer, tuple(fact for fact, _ in told))
+
+
+@lru_cache(maxsize=5_000)
+def _bullet(fact: str) -> str:
+    """Return the line that tells a fact; most are told with message after message."""
+    return f"- {quoted(fact, FACT_CHARS)}"
 
 
 def _listed(name: LayerName, heading: str, lines: Sequence[str], there_are: int) -> Layer:

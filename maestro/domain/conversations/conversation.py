@@ -10,6 +10,9 @@ from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 
+OUTLINED = ("superseded", "role", "token_estimate", "inbox_id", "plain_chars")
+"""The columns that say what a prompt has to know of a message whose text it shows as it is stored."""
+
 
 class ConversationStatus(StrEnum):
     """A closed conversation is kept, and the next message opens another."""
@@ -79,6 +82,8 @@ class Message(Said, table=True):
     """One turn; a user's is keyed by its inbox row, an assistant's by its job, so neither can be recorded twice.
 
     Ids are never used again: a stored prompt names a message by its id for as long as the prompt is kept.
+    ``plain_chars`` is what ``history.plain_chars`` says of it, None where nobody asked: whoever changes that rule sets
+    the column to None, in the migration of that release.
     """
 
     __tablename__ = "messages"
@@ -90,13 +95,20 @@ class Message(Said, table=True):
             sqlite_where=text("role = 'assistant'"),
             postgresql_where=text("role = 'assistant'"),
         ),
-        Index("ix_messages_conversation", "conversation_id", "id"),
+        # What a prompt has to know of most messages, so that they need not be read.
+        Index("ix_messages_conversation", "conversation_id", "id", *OUTLINED),
         {"sqlite_autoincrement": True},
     )
 
+    plain_chars: int | None = None
+
 
 class Line(NamedTuple):
-    """A message as a prompt needs it."""
+    """A message as a prompt needs it.
+
+    Where ``plain_chars`` is given, the prompt shows the text just as it is stored, with so many characters; then
+    ``content`` and ``job_id`` are left out.
+    """
 
     id: int
     role: Role
@@ -106,6 +118,7 @@ class Line(NamedTuple):
     job_id: str
     agent_id: int | None
     has_files: bool
+    plain_chars: int | None = None
 
 
 class ArchivedMessage(Said, table=True):

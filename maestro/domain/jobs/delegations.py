@@ -96,12 +96,12 @@ class Result:
     status: JobStatus
 
 
-def results_text(results: Sequence[Result]) -> str:
-    """Return what the delegator's model is told when everything it waited for has ended."""
-    return "\n\n".join(["What became of the tasks that you passed on:", *map(_told, results), _GO_ON])
+def results_text(results: Sequence[Result], go_on: str) -> str:
+    """Return what the delegator's model is told when everything it waited for has ended, and how it is to go on."""
+    return "\n\n".join(["What became of the tasks that you passed on:", *map(_told, results), go_on])
 
 
-_GO_ON = "Answer the person now, with what you know. They have not seen these results."
+ANSWER_PERSON = "Answer the person now, with what you know. They have not seen these results."
 
 
 def _told(result: Result) -> str:

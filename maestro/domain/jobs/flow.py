@@ -3,7 +3,8 @@
 from enum import StrEnum
 
 from maestro.domain.deliveries import Purpose
-from maestro.domain.jobs.job import JobStatus, Priority, StepRef
+from maestro.domain.jobs.job import JobStatus, StepRef
+from maestro.domain.precedence import Precedence, Priority
 from maestro.domain.tools import ToolState
 from maestro.domain.values import Value
 
@@ -24,6 +25,7 @@ class RouteOutcome(Value):
     reason: str = ""
     typing: bool = False
     media: bool = False
+    precedence: Precedence | None = None
 
 
 class MediaOutcome(Value):
@@ -120,22 +122,45 @@ class AnswerStep(StepRef):
 class AnswerOutcome(Value):
     """Where the answer was recorded, and which jobs it began; ``heard`` by another agent, an answer is not sent.
 
+    Nor is one that is ``silent``, because a job without a person had nothing to tell.
+
     ``priority`` is that of the begun jobs.
     """
 
     message_id: int
     heard: bool = False
+    silent: bool = False
     begun: tuple[str, ...] = ()
     priority: int = Priority.DELEGATION
 
 
 class TakenUp(Value):
-    """Who works on a task, for which conversation, and whether only the agent that gave it hears the result."""
+    """Who works on a task, for which conversation, and whether only the agent that gave it hears the result.
+
+    ``asked`` says whether a person began what it came of; of what began without one, nobody sees work or failure.
+    """
 
     agent: str
     conversation_id: int
     heard: bool
     typing: bool
+    asked: bool = True
+    precedence: Precedence | None = None
+
+
+class BackgroundOutcome(Value):
+    """Who works on a job that no person began, and whether a script does so before any model."""
+
+    agent: str
+    script: bool = False
+    precedence: Precedence | None = None
+
+
+class ScriptOutcome(Value):
+    """What a script came to: whether there is something to post, and the job that asks a model, if one is to."""
+
+    posts: bool
+    asks: str = ""
 
 
 class DeliverStep(StepRef):

@@ -8,6 +8,7 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import MaestroError, Patience, WaitReason
 from maestro.domain.messages import Address
+from maestro.domain.precedence import Priority
 from maestro.domain.values import Value
 
 
@@ -43,21 +44,6 @@ OPEN = frozenset({JobStatus.PENDING, JobStatus.RUNNING, JobStatus.WAITING})
 """The statuses of a job that still has something to do."""
 
 
-class Priority:
-    """From 1, soonest, to 10 (decision 1)."""
-
-    OWNER = 1
-    CONDUCTOR = 3
-    DELEGATION = 4
-    MESSAGE = 5
-    SCHEDULED = 10
-
-
-def priority_of(*, owner: bool, conductor: bool = False) -> int:
-    """Return how soon a message is answered, by who wrote it and, once that is known, who answers (decision 1)."""
-    return Priority.OWNER if owner else Priority.CONDUCTOR if conductor else Priority.MESSAGE
-
-
 class Job(SQLModel, table=True):
     """A row of ``queue``; times are UTC, ``turn`` is its place in ``lane`` and absent without one.
 
@@ -65,6 +51,10 @@ class Job(SQLModel, table=True):
     ``merged_into`` is the job that answers in its place. A delegation has the job that gave it as ``parent_id``, its
     ``depth`` below the message that began it all, and the ``task``; ``hears`` says that the delegator wants the result.
     ``erased`` says that what was said in it was deleted with its conversation.
+
+    A heartbeat and a cron have the ``schedule`` they are a run of, such as cron-3, and the ``slot``, the time that was
+    planned; a webhook has its ``webhook_id``. Such a job has no conversation: ``task`` is what it is told, ``said``
+    what it answers.
     """
 
     __tablename__ = "queue"
@@ -82,6 +72,20 @@ class Job(SQLModel, table=True):
             "wake_at",
             sqlite_where=text("status = 'waiting'"),
             postgresql_where=text("status = 'waiting'"),
+        ),
+        Index(
+            "ix_queue_schedule",
+            "schedule",
+            "turn",
+            sqlite_where=text("schedule IS NOT NULL"),
+            postgresql_where=text("schedule IS NOT NULL"),
+        ),
+        Index(
+            "ix_queue_webhook_id",
+            "webhook_id",
+            "turn",
+            sqlite_where=text("webhook_id IS NOT NULL"),
+            postgresql_where=text("webhook_id IS NOT NULL"),
         ),
     )
 
@@ -118,10 +122,19 @@ class Job(SQLModel, table=True):
     task: str = ""
     hears: bool = False
     erased: bool = False
+    schedule: str | None = None
+    slot: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    webhook_id: int | None = None
+    said: str = ""
     created_at: datetime = Field(sa_type=UtcDateTime)
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     completed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+    @property
+    def has_answer(self) -> bool:
+        """Say whether there is an answer, in the conversation or of a job without one."""
+        return self.answer_id is not None or bool(self.said)
 
     @property
     def address(self) -> Address:
@@ -205,6 +218,8 @@ class JobRef(Value):
     """The one payload of a workflow: which job, its run, how fast it goes (seconds), and on which queues.
 
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue is the workflow's own.
+    With ``fair`` each client or channel gets its share where steps wait for each other.
+    Where Temporal begins a run of a ``schedule``, such as cron-3, there is no job yet, and its id is empty.
     """
 
     job_id: str
@@ -215,6 +230,8 @@ class JobRef(Value):
     tool_rounds: int
     llm_queue: str = ""
     connector_queue: str = ""
+    schedule: str = ""
+    fair: bool = True
 
 
 class RetryRules(Value):

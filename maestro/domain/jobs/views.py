@@ -20,19 +20,27 @@ EXCERPT = 140
 class JobFilter(Value):
     """Which jobs to show; what is empty or None does not matter.
 
-    ``error`` is the name of a class, ``q`` a part of the id, the message, the user's name, the error or the reason.
+    ``schedule`` is a heartbeat or a cron, such as cron-3, ``webhook`` the path of one, ``error`` the name of a class,
+    ``q`` a part of the id, the message or the task, the user's name, the error or the reason.
     """
 
     status: tuple[JobStatus, ...] = ()
     kind: tuple[JobKind, ...] = ()
     agent: str | None = None
     platform: str | None = None
+    schedule: str | None = None
+    webhook: str | None = None
     error: str | None = None
     q: SearchText | None = None
 
 
 class JobSummary(View):
-    """A line of the list; ``attempts`` counts the failures of the step at hand, ``run`` the resumptions from 1."""
+    """A line of the list; ``attempts`` counts the failures of the step at hand, ``run`` the resumptions from 1.
+
+    A run of a heartbeat or a cron has its ``schedule``, such as cron-3, and its ``slot``, the time that was planned;
+    none that was begun beside the schedule. ``webhook`` is the path by which a delivery came, null where that is gone.
+    The ``excerpt`` is of the message, or of what the agent is told instead.
+    """
 
     id: str
     kind: JobKind
@@ -45,6 +53,9 @@ class JobSummary(View):
     user: str
     excerpt: str
     priority: int
+    schedule: str | None
+    slot: datetime | None
+    webhook: str | None
     run: int
     attempts: int
     error: str
@@ -138,7 +149,8 @@ class ActionView(View):
 class JobDetail(JobSummary):
     """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one.
 
-    ``task`` is what another agent asked for, whose job is ``parent_id``, and ``led_to`` the jobs that hang on this one.
+    ``task`` is what another agent asked for, whose job is ``parent_id``, or what a job without a person is told, and
+    ``said`` what such a job answered. ``led_to`` are the jobs that hang on this one.
     It answers in the place of the ``merged`` ones too. ``erased`` says that its texts went with its conversation.
     ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
     """
@@ -153,6 +165,7 @@ class JobDetail(JobSummary):
     actions: tuple[ActionView, ...]
     depth: int
     task: str
+    said: str
     led_to: tuple[str, ...]
     merged: tuple[str, ...]
     erased: bool
@@ -166,12 +179,16 @@ class JobDetail(JobSummary):
 
 @dataclass(frozen=True)
 class Listed:
-    """A job's row with what other tables say of it: the agent's slug, the user's name, the beginning of the message."""
+    """A job's row with what other tables say of it.
+
+    These are the agent's slug, the user's name, the beginning of the message, and the path of the webhook.
+    """
 
     job: Job
     agent: str | None
     user: str | None
     text: str | None
+    webhook: str | None
 
 
 @dataclass(frozen=True)
@@ -207,6 +224,7 @@ def detail(record: Record) -> JobDetail:
         actions=tuple(map(ActionView.model_validate, record.actions)),
         depth=record.listed.job.depth,
         task=record.listed.job.task,
+        said=record.listed.job.said,
         led_to=tuple(record.led_to),
         merged=tuple(record.merged),
         erased=record.listed.job.erased,
@@ -224,6 +242,7 @@ def _summary(listed: Listed) -> dict[str, Any]:
         **listed.job.model_dump(include=set(JobSummary.model_fields)),
         "agent": listed.agent,
         "user": listed.user or "",
+        "webhook": listed.webhook,
         "excerpt": _excerpt(listed.text or ""),
     }
 

@@ -55,6 +55,7 @@ class Client(SQLModel, table=True):
     """Who pays for an agent's or a channel's calls; ``daily_budget_usd`` is None without a limit of its own.
 
     ``plan`` is how the client is billed, a word for the operator's books; the slug is empty where nobody gave one.
+    ``weight`` is the client's share of what waits: with 2 twice as much of it is done as of a client with 1.
     """
 
     __tablename__ = "clients"
@@ -64,6 +65,7 @@ class Client(SQLModel, table=True):
     slug: str = ""
     plan: str = "per_task"
     daily_budget_usd: float | None = None
+    weight: float = 1.0
     configured: bool = False
 
 

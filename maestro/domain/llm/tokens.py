@@ -36,6 +36,9 @@ _PUNCTUATION = string.punctuation.encode()
 _NOT_ASCII = bytes(range(0x80, 0x100))
 _ASTRAL_LEADS = bytes(range(0xF0, 0xF8))
 _DENSE_RUN = re.compile(rb"[A-Za-z0-9+/=_-]{25,}")
+_DENSE = string.ascii_letters.encode() + _DIGITS + b"+/=_-"
+_IF_DENSE = bytes.maketrans(_DENSE, b"x" * len(_DENSE))
+_SHORTEST_DENSE = b"x" * 25
 
 
 def estimate(text: str) -> int:
@@ -44,7 +47,7 @@ def estimate(text: str) -> int:
     digits, punctuation = _count(data, _DIGITS), _count(data, _PUNCTUATION)
     other, astral = (0, 0) if text.isascii() else (_count(data, _NOT_ASCII), _count(data, _ASTRAL_LEADS))
     plain = len(data) - digits - punctuation - other
-    dense = sum(map(len, _DENSE_RUN.findall(data)))
+    dense = sum(map(len, _DENSE_RUN.findall(data))) if _SHORTEST_DENSE in data.translate(_IF_DENSE) else 0
     weight = plain / 4 + digits / 2.2 + punctuation * 0.6 + other * 0.55 + astral + dense * 0.45
     return math.ceil(weight)
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlmodel import Field, Index, SQLModel, UniqueConstraint
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.columns import UtcDateTime, text_of
@@ -26,6 +26,10 @@ FRESH = timedelta(days=30)
 """How long after its last use a fact is as sure as ever."""
 
 
+COUNTED = timedelta(hours=1)
+"""How often a fact's use is counted at most: an agent that answers all day would rewrite all it knows all day."""
+
+
 class FactCategory(StrEnum):
     """What a fact is about; a sticky one is told to the model every time."""
 
@@ -37,7 +41,10 @@ class FactCategory(StrEnum):
 
 
 class MemoryFact(SQLModel, table=True):
-    """One fact of one agent; ``confidence`` is between 0 and 1, access is being told to a model.
+    """One fact of one agent; ``confidence`` is between 0 and 1.
+
+    Access is being told to a model, counted at most once an hour: ``last_accessed`` is the time of the last access that
+    was counted, or of the last time that somebody said the same again.
 
     ``place`` is the key of the conversation in which alone it is remembered, empty for everywhere. ``likeness`` is what
     finds its repeats (``likeness.key``), ``words`` is how the index of searches is given it (``wording.indexed``).
@@ -46,7 +53,7 @@ class MemoryFact(SQLModel, table=True):
     __tablename__ = "memory_facts"
     __table_args__ = (
         Index("ix_memory_facts_agent", "agent_id", "category"),
-        Index("ix_memory_facts_surest", "agent_id", "place", "confidence"),
+        Index("ix_memory_facts_surest", "agent_id", "place", "confidence", text("coalesce(last_accessed, created_at)")),
     )
 
     id: int | None = Field(default=None, primary_key=True)
@@ -99,11 +106,12 @@ def state_problem(key: str, value: str) -> str:
 
 
 class Remembered(NamedTuple):
-    """A fact as a model is told of it."""
+    """A fact as a model is told of it; ``is_counted`` says that its being told was counted within the last hour."""
 
     id: int
     category: FactCategory
     content: str
+    is_counted: bool = False
 
 
 class Standing(NamedTuple):

@@ -35,7 +35,11 @@ Place = Annotated[str, Field(max_length=2_000)]
 
 
 class FactView(View):
-    """A fact; ``place`` is the key of the conversation in which alone it is remembered, empty for everywhere."""
+    """A fact; ``place`` is the key of the conversation in which alone it is remembered, empty for everywhere.
+
+    ``accessCount`` says how often it stood in a prompt, counted at most once an hour; ``lastAccessed`` is the last time
+    that was counted, or that it was said again.
+    """
 
     id: int
     category: FactCategory

@@ -57,7 +57,10 @@ class UploadedFile(SQLModel, table=True):
 
 
 class ConnectorStatus(SQLModel, table=True):
-    """What a connector last said of itself."""
+    """What a connector last said of itself, and how far its events are behind.
+
+    ``lag_seconds`` is how long before we had it the last event happened. ``last_error`` is kept until another one.
+    """
 
     __tablename__ = "connectors"
 
@@ -66,6 +69,10 @@ class ConnectorStatus(SQLModel, table=True):
     state: str
     detail: str = ""
     changed_at: datetime = Field(sa_type=UtcDateTime)
+    last_event_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    lag_seconds: float | None = None
+    last_error: str = ""
+    last_error_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
 
 class AuditEntry(SQLModel, table=True):

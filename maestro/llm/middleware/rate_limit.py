@@ -15,12 +15,14 @@ from maestro.llm.protocols import Account, Directory, LLMClient
 class LimiterRules:
     """What holds for every account: calls at once where it has no limit of its own, and how long a call waits.
 
-    Of the calls at once, ``reserved_for_people`` are left free by background work, at most all but one.
+    Of the calls at once, ``reserved_for_people`` are left free by background work, at most all but one. Where ``fair``,
+    each client or channel gets its share of what is free.
     """
 
     concurrency: int = 100
     reserved_for_people: int = 10
     wait_seconds: float = 30.0
+    fair: bool = True
 
 
 class RateLimit:
@@ -46,7 +48,8 @@ class RateLimit:
         tokens, rules = _tokens(account, request), self._rules()
         gate = self._gates.setdefault(account.name, Gate())
         gate.limits = _limits(account, rules)
-        place = await gate.enter(tokens, request.background, rules.wait_seconds)
+        precedence = request.precedence if rules.fair else request.precedence.in_order
+        place = await gate.enter(tokens, precedence, rules.wait_seconds)
         if place is None:
             raise _located(account, request, _busy(account, rules))
         try:

@@ -1,0 +1,113 @@
+"""Where a time of a schedule becomes a job, and where a job without a person begins (decision 14)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from temporalio import activity
+from ulid import ULID
+
+from maestro.domain.agents.agent import AgentStatus, payer_of
+from maestro.domain.errors import NoAgent
+from maestro.domain.jobs.flow import BackgroundOutcome
+from maestro.domain.jobs.job import Job, JobStatus, StepRef
+from maestro.domain.precedence import Priority
+from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, job_of, no_run, times_missed
+from maestro.domain.schedules.schedule import Planned
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class ScheduleRules:
+    """After how many failures in a row a schedule is paused, and how many background jobs run at once."""
+
+    pause_after: int
+    concurrency: int
+
+
+class ScheduleActivities:
+    """Begins the jobs that nobody asked for."""
+
+    def __init__(self, store: Store, rules: Callable[[], ScheduleRules]) -> None:
+        self._store = store
+        self._rules = rules
+
+    @activity.defn
+    def enter(self, firing: Firing) -> Entered:
+        """Make the job of this time, or say why there is none.
+
+        Where enough background jobs run, it waits as a row, and this workflow leaves it to the dispatcher.
+        """
+        rules = self._rules()
+        with self._store.begin() as tx:
+            known = tx.jobs.find(firing.job_id)
+            if known is not None:
+                return _known(known)
+            planned = tx.schedule_runs.find(firing.schedule)
+            agent = tx.agents.get(planned.agent_id) if planned is not None else None
+            if planned is not None:
+                _pause_failing(tx, planned, rules.pause_after)
+            open_job = tx.schedule_runs.open_job(firing.schedule)
+            reason = no_run(planned, agent, open_job)
+            if planned is not None and agent is not None and (reason is None or open_job is not None):
+                # An attempt before this one may have counted this time already, and died before it said so.
+                new = reason is not None and planned.last_slot != firing.slot
+                planned.skipped += times_missed(planned, agent, firing.slot) + new
+                planned.last_slot = firing.slot
+            if reason is not None or planned is None or agent is None:
+                return Entered(begun=False, reason=reason or "")
+            payer = payer_of(agent, tx.agents.binding(planned.address))
+            job = job_of(planned, payer, firing.job_id, firing.slot)
+            return _begin(tx, job, full=tx.jobs.background_full(rules.concurrency))
+
+    @activity.defn
+    def take_on(self, ref: StepRef) -> BackgroundOutcome:
+        """Return who works on a job without a person; raises ``NoAgent`` when the agent was paused meanwhile."""
+        with self._store.begin() as tx:
+            job = tx.jobs.read(ref.job_id)
+            agent = tx.agents.get(job.agent_id)
+            if agent.status is not AgentStatus.ACTIVE:
+                raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
+            precedence = tx.jobs.precedence_of(job)
+            return tx.steps.done(ref, BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=precedence))
+
+
+def _known(job: Job) -> Entered:
+    """Return what an attempt before this one came to."""
+    if job.status is JobStatus.RUNNING and job.run == 1:
+        return Entered(begun=True)
+    return Entered(begun=False, reason=f"the job of this time is {job.status}")
+
+
+def _begin(tx: Transaction, job: Job, *, full: bool) -> Entered:
+    tx.schedule_runs.began(tx.jobs.add(job))
+    if full:
+        return Entered(begun=False, reason="enough background work goes on: the job begins when there is room")
+    step = StepRef(job_id=job.id, step="enter")
+    tx.steps.start(step, "enter", job.run, tx.steps.past(step))
+    tx.jobs.started(job.id)
+    return tx.steps.done(step, Entered(begun=True))
+
+
+def pause_failing(tx: Transaction, job_id: str, limit: int) -> None:
+    """Pause the schedule of a job that ended if it failed so often in a row, and tell its channel."""
+    planned = tx.schedule_runs.find(tx.jobs.read(job_id).schedule)
+    if planned is not None:
+        _pause_failing(tx, planned, limit)
+
+
+def _pause_failing(tx: Transaction, planned: Planned, limit: int) -> None:
+    if planned.failures < limit or planned.paused_reason or not planned.enabled:
+        return
+    planned.paused_reason = GIVEN_UP.format(planned.failures)
+    text = f"The {planned.kind} “{planned.name}” {planned.paused_reason} and is paused now. The operators can see why."
+    notice = Job(
+        id=f"{planned.kind}-{ULID()}",
+        kind=planned.kind,
+        priority=Priority.SCHEDULED,
+        notice=text,
+        created_at=tx.now,
+        **planned.address.model_dump(),
+    )
+    tx.jobs.add(notice)
+    tx.audit.add("maestro", f"{planned.kind}.pause", planned.ref, planned.paused_reason)

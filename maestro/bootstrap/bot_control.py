@@ -1,0 +1,140 @@
+"""Adds, changes and removes connectors for operators; what is set is checked before it is kept (decision 22)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import SecretStr
+
+from connectors.options import Instance
+from connectors.platforms import Platform, platform
+from maestro.bootstrap.keys import Keys
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.views import (
+    ConnectorChange,
+    ConnectorPage,
+    ConnectorView,
+    NewConnector,
+    connector_page,
+    connector_view,
+)
+from maestro.domain.errors import ConfigurationError, Conflict, InvalidEdit, NotFound
+from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.messages import Address
+from maestro.domain.reading import read
+from maestro.store.bots import WEB, set_secrets
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+WHERE = ("baseUrl", "gatewayUrl", "mediaHosts")
+"""Options that say where a token is shown."""
+
+
+class StoreConnectorControl:
+    """Changes bots in the store, where the process that connects them sees it; a ``ConnectorControl``."""
+
+    def __init__(self, store: Store, keys: Keys) -> None:
+        self._store = store
+        self._keys = keys
+
+    def list(self) -> ConnectorPage:
+        """Return all connectors."""
+        with self._store.view() as tx:
+            agents = {agent.id or 0: agent.slug for agent in tx.agents.all()}
+            return connector_page(tx.bots.all(), agents, tx.people.connectors())
+
+    def show(self, platform: str, account: str) -> ConnectorView:
+        """Return a connector; raises ``NotFound``."""
+        for item in self.list().items:
+            if (item.platform, item.account) == (platform, account):
+                return item
+        raise NotFound(f"there is no connector {platform}/{account}")
+
+    def add(self, new: NewConnector, actor: str) -> ConnectorView:
+        """Add a connector; raises ``ConfigurationError`` for what cannot be, ``Conflict`` for a name that is taken."""
+        if new.platform == WEB:
+            raise ConfigurationError("platform: the web connector is there already; it is set in the section web")
+        bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
+        set_secrets(bot, self._kept(new.secrets))
+        bot.options = _written(new.options)
+        _check(platform(new.platform), bot)
+        with self._store.begin() as tx:
+            bot.agent_id = _agent(tx, new.agent)
+            return _view(tx, tx.bots.add(bot, actor))
+
+    def change(self, platform_name: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
+        """Change a connector; of one of the configuration only whether it is enabled. Raises as ``add`` does."""
+        given = change.model_fields_set & {name for name, value in change if value is not None}
+        with self._store.begin() as tx:
+            bot = tx.bots.get(platform_name, account)
+            if bot.configured and given - {"enabled"}:
+                raise Conflict(f"{bot.place} stands in the configuration; change it there, and restart Maestro")
+            if given & {"secrets", "options"}:
+                self._set(bot, change)
+            if change.agent is not None:
+                bot.agent_id = _agent(tx, change.agent)
+            if change.enabled is not None:
+                bot.enabled = change.enabled
+            return _view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
+
+    def remove(self, platform: str, account: str, actor: str) -> None:
+        """Remove a connector, with its secrets."""
+        with self._store.begin() as tx:
+            tx.bots.remove(tx.bots.get(platform, account), actor)
+
+    def enable_channel(self, place: Address, actor: str) -> None:
+        """Send to a channel again; raises ``NotFound`` when it is not disabled."""
+        with self._store.begin() as tx:
+            if not tx.channels.enable(place):
+                raise NotFound(f"the channel {place.outbound_lane} is not disabled")
+            tx.audit.add(actor, "channel.enable", place.outbound_lane)
+
+    def _set(self, bot: BotInstance, change: ConnectorChange) -> None:
+        before = dict(bot.chosen)
+        after = {key: value for key, value in {**before, **(change.options or {})}.items() if value is not None}
+        moved = [name for name in WHERE if before.get(name) != after.get(name)]
+        if moved and not set(bot.kept_secrets) <= set(change.secrets or {}):
+            raise ConfigurationError(
+                f"{moved[0]}: give the secrets again with another address, so that none goes where it was not meant for"
+            )
+        set_secrets(bot, self._kept(change.secrets or {}))
+        bot.options = _written(after)
+        _check(platform(bot.platform), bot)
+
+    def _kept(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, KeptKey]:
+        said = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
+        if any(not text.isprintable() for text in said.values()):
+            raise ConfigurationError("secrets: expected the secret itself, in one line, or env:NAME, or file:PATH")
+        return {name: self._keys.keep(text) if text else KeptKey("") for name, text in said.items()}
+
+
+def _check(described: Platform, bot: BotInstance) -> None:
+    """Raise ``ConfigurationError`` for what cannot be; whether a reference can be read is for its process to find."""
+    unknown = sorted(set(bot.kept_secrets) - set(described.secrets))
+    if unknown:
+        raise ConfigurationError(
+            f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(described.secrets)}"
+        )
+    try:
+        options = read(described.options, bot.chosen)
+    except InvalidEdit as error:
+        raise ConfigurationError(f"options: {error}") from None
+    problem = described.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.kept_secrets}, options))
+    if problem is not None:
+        raise ConfigurationError(f"{bot.place}: {problem}")
+
+
+def _agent(tx: Transaction, slug: str) -> int | None:
+    return tx.agents.named(slug).id if slug else None
+
+
+def _view(tx: Transaction, bot: BotInstance) -> ConnectorView:
+    status = next(
+        (one for one in tx.people.connectors() if (one.platform, one.account) == (bot.platform, bot.account)), None
+    )
+    agent = tx.agents.get(bot.agent_id).slug if bot.agent_id is not None else ""
+    return connector_view(bot, agent, status)
+
+
+def _written(options: Mapping[str, Any]) -> str:
+    return json.dumps(options, sort_keys=True)

@@ -1,0 +1,227 @@
+"""``maestro connectors``: our accounts on platforms, how each does, and which secrets they use."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from pydantic import SecretStr
+
+from connectors.platforms import platform as described
+from maestro.bootstrap.bot_control import StoreConnectorControl
+from maestro.bootstrap.keys import open_keys
+from maestro.cli.commands import Commands
+from maestro.cli.connector_texts import closed, listing, portrait
+from maestro.cli.opened import ACTOR, opened
+from maestro.cli.options import Given
+from maestro.cli.output import write
+from maestro.domain.bots.views import ConnectorChange, ConnectorControl, NewConnector, disabled_page
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.messages import DEFAULT_ACCOUNT, Address
+from maestro.domain.values import Value
+from maestro.settings import read_environment
+from maestro.store.store import Store
+
+HELP = """List, show, add, change, enable, disable and remove connectors of platforms.
+
+Connectors stand in connectors of the configuration, or are added here. All of this works beside a running Maestro,
+which connects, disconnects and reconnects them at once. A secret is asked for without being shown, or read from a
+variable; it is stored encrypted, and only its last four characters are ever seen again.
+"""
+
+Place = Annotated[
+    str, typer.Argument(metavar="PLATFORM[/ACCOUNT]", help="A connector, as `maestro connectors list` shows it.")
+]
+NewPlace = Annotated[
+    str, typer.Argument(metavar="PLATFORM[/ACCOUNT]", help="The platform, and a name of your choice for the account.")
+]
+Agent = Annotated[
+    str | None, typer.Option(help="The slug of the agent that answers all that is said there; '' for the rules.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="An option of its platform, such as baseUrl=...; repeatable."),
+]
+SecretRefs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--secret", metavar="NAME=REF", help="A secret as env:NAME or file:PATH, which Maestro reads; repeatable."
+    ),
+]
+SecretVars = Annotated[
+    list[str] | None,
+    typer.Option("--secret-env", metavar="NAME=VARIABLE", help="Take a secret from a variable, now; repeatable."),
+]
+
+app = Commands(HELP)
+
+
+class Gone(Value):
+    """The connector, or the channel's bar, that is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Desk:
+    """The store, and what changes connectors in it."""
+
+    store: Store
+    control: ConnectorControl
+
+
+@contextlib.contextmanager
+def _desk(given: Given) -> Iterator[Desk]:
+    with opened(given) as at:
+        yield Desk(at.store, StoreConnectorControl(at.store, open_keys(at.loaded.settings, {})))
+
+
+@app.command("list")
+def list_connectors(given: Given) -> None:
+    """List the connectors, with their state and last event."""
+    with _desk(given) as desk:
+        page = desk.control.list()
+    write(page, listing(page.items), given.as_json)
+
+
+@app.command()
+def show(given: Given, place: Place) -> None:
+    """Show a connector: what was set, how it does and what went wrong last."""
+    with _desk(given) as desk:
+        connector = desk.control.show(*_named(place))
+    write(connector, portrait(connector), given.as_json)
+
+
+@app.command()
+def add(
+    given: Given,
+    place: NewPlace,
+    agent: Agent = None,
+    options: Options = None,
+    secret_refs: SecretRefs = None,
+    secret_vars: SecretVars = None,
+) -> None:
+    """Add a connector; its first secret is asked for, unless one is given."""
+    platform, account = _named(place)
+    first, given_secrets = next(iter(described(platform).secrets)), _secrets(secret_refs, secret_vars)
+    with _desk(given) as desk:  # nobody should type a secret to hear then that the configuration is wrong
+        new = NewConnector(
+            platform=platform,
+            account=account,
+            agent=agent or "",
+            secrets=given_secrets or {first: _typed()},
+            options=_options(options),
+        )
+        connector = desk.control.add(new, ACTOR)
+    write(connector, [f"{platform}/{account} is connected as soon as Maestro runs"], given.as_json)
+
+
+@app.command("set")
+def set_(
+    given: Given,
+    place: Place,
+    agent: Agent = None,
+    options: Options = None,
+    secret_refs: SecretRefs = None,
+    secret_vars: SecretVars = None,
+) -> None:
+    """Change a connector: its agent, options or secrets; NAME= takes an option away."""
+    secrets = _secrets(secret_refs, secret_vars)
+    change = ConnectorChange(agent=agent, secrets=secrets or None, options=_options(options) or None)
+    _change(given, place, change, "is changed")
+
+
+@app.command()
+def enable(given: Given, place: Place) -> None:
+    """Connect it again."""
+    _change(given, place, ConnectorChange(enabled=True), "is connected as soon as Maestro runs")
+
+
+@app.command()
+def disable(given: Given, place: Place) -> None:
+    """Disconnect it, until it is enabled."""
+    _change(given, place, ConnectorChange(enabled=False), "is disconnected")
+
+
+@app.command()
+def remove(given: Given, place: Place) -> None:
+    """Remove a connector that was added here or on the API, with its secrets."""
+    platform, account = _named(place)
+    with _desk(given) as desk:
+        desk.control.remove(platform, account, ACTOR)
+    write(Gone(name=f"{platform}/{account}"), [f"{platform}/{account} is gone"], given.as_json)
+
+
+@app.command("closed-channels")
+def closed_channels(given: Given) -> None:
+    """List the channels to which nothing is sent, because their platform refused it for good."""
+    with opened(given) as at, at.store.view() as tx:
+        page = disabled_page(tx.channels.disabled())
+    write(page, closed(page.items), given.as_json)
+
+
+@app.command("open-channel")
+def open_channel(
+    given: Given, place: Place, channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its id.")]
+) -> None:
+    """Send to such a channel again."""
+    platform, account = _named(place)
+    with _desk(given) as desk:
+        desk.control.enable_channel(Address(platform=platform, account=account, channel=channel), ACTOR)
+    write(Gone(name=channel), [f"{channel} is sent to again"], given.as_json)
+
+
+def _change(given: Given, place: str, change: ConnectorChange, said: str) -> None:
+    platform, account = _named(place)
+    with _desk(given) as desk:
+        connector = desk.control.change(platform, account, change, ACTOR)
+    write(connector, [f"{platform}/{account} {said}"], given.as_json)
+
+
+def _named(place: str) -> tuple[str, str]:
+    platform, _, account = place.partition("/")
+    return platform, account or DEFAULT_ACCOUNT
+
+
+def _options(given: Sequence[str] | None) -> Mapping[str, Any]:
+    """Return options by name; a value that is JSON is read as that, an empty one is null."""
+    return {name: _value(text) for name, text in _pairs("--set", given)}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
+
+
+def _secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
+    found = {}
+    for name, reference in _pairs("--secret", references):
+        if reference and not reference.startswith(("env:", "file:")):
+            raise typer.BadParameter("expected NAME=env:VARIABLE or NAME=file:PATH; a secret is never given here")
+        found[name] = SecretStr(reference)
+    for name, variable in _pairs("--secret-env", variables):
+        text = read_environment().get(variable, "").strip()
+        if not text:
+            raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
+        found[name] = SecretStr(text)
+    return found
+
+
+def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise typer.BadParameter(f"{option} expects NAME=VALUE")
+        yield name, value
+
+
+def _typed() -> SecretStr:
+    """Return a secret that a person types unseen, or the first line of a pipe."""
+    if sys.stdin.isatty():
+        return SecretStr(str(typer.prompt("Token", hide_input=True, err=True)))
+    return SecretStr(sys.stdin.readline().strip())

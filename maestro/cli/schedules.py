@@ -1,0 +1,157 @@
+"""``maestro schedules``: what agents do by the clock."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from maestro.bootstrap.schedule_control import open_schedules
+from maestro.cli import schedule_texts
+from maestro.cli.commands import Commands
+from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.options import Given
+from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor
+from maestro.cli.schedule_options import JITTER_HELP, WHEN_HELP, ZONE_HELP, Ref, ScheduleOptions, span
+from maestro.domain.reading import read
+from maestro.domain.schedules.edits import BackfillWish, NewSchedule, PreviewWish, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.views import ScheduleControl, ScheduleFilter, ScheduleState, ScheduleView, schedule_page
+from maestro.domain.values import Value
+
+LIMIT = 100
+
+HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
+
+A heartbeat has an agent look after something every so often, and it may have nothing to say; a cron has it do something
+at set times, or once. All of this works whether Maestro runs or not; a running one follows within a second.
+docs/howto/schedule-work.md shows how.
+"""
+
+app = Commands(HELP)
+
+
+class Removed(Value):
+    """The schedule that is gone."""
+
+    ref: str
+
+
+def _control(at: Opened) -> ScheduleControl:
+    return open_schedules(at.store, at.live)
+
+
+@app.command("list")
+def list_schedules(
+    given: Given,
+    kind: Annotated[ScheduleKind | None, typer.Option(help="Only these.")] = None,
+    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
+    state: Annotated[ScheduleState | None, typer.Option(help="Only these.")] = None,
+    limit: Limit = LIMIT,
+    cursor: TextCursor = None,
+) -> None:
+    """List heartbeats and crons, with their next and last runs."""
+    wanted = ScheduleFilter(kind=kind, agent=agent, state=state)
+    with opened(given) as at, at.store.view() as tx:
+        page = schedule_page(tx.schedules.page(wanted, cursor, limit + 1), limit)
+    write(page, schedule_texts.listing(page, datetime.now(UTC)), given.as_json)
+
+
+@app.command()
+def show(given: Given, ref: Ref) -> None:
+    """Show a schedule: what is done when, its next five times, and what came of it."""
+    with opened(given) as at, at.store.view() as tx:
+        schedule = tx.schedules.view(tx.schedules.get(ref))
+    write(schedule, schedule_texts.portrait(schedule), given.as_json)
+
+
+@app.command()
+def add(
+    given: Given,
+    kind: Annotated[ScheduleKind, typer.Argument(metavar="KIND", help="heartbeat or cron.")],
+    options: ScheduleOptions,
+) -> None:
+    """Plan something, and show when it comes; --agent, --when, --channel and --prompt are needed."""
+    with opened(given) as at:
+        new = read(NewSchedule, {"platform": "web", **options.fields()})
+        schedule = _control(at).add(kind, new, ACTOR)
+    write(schedule, schedule_texts.planned(schedule), given.as_json)
+
+
+@app.command()
+def edit(
+    given: Given,
+    ref: Ref,
+    options: ScheduleOptions,
+    no_script: Annotated[bool, typer.Option("--no-script", help="Ask the model, with the prompt, again.")] = False,
+) -> None:
+    """Change a schedule; another --when counts from now."""
+    with opened(given) as at:
+        fields = {**options.fields(), **({"script": None} if no_script else {})}
+        schedule = _control(at).change(ref, read(ScheduleChange, fields), ACTOR)
+    write(schedule, schedule_texts.changed(schedule), given.as_json)
+
+
+@app.command()
+def pause(given: Given, ref: Ref) -> None:
+    """Let a schedule rest until it is resumed."""
+    schedule = _switch(given, ref, enabled=False)
+    write(schedule, [f"{schedule.ref} is paused"], given.as_json)
+
+
+@app.command()
+def resume(given: Given, ref: Ref) -> None:
+    """Let a schedule run again, whoever paused it; what was to run once is planned again."""
+    schedule = _switch(given, ref, enabled=True)
+    write(schedule, schedule_texts.changed(schedule), given.as_json)
+
+
+@app.command()
+def run(given: Given, ref: Ref) -> None:
+    """Begin a run now, beside the schedule and also while it is paused, and print its job's id."""
+    with opened(given) as at:
+        begun = _control(at).run_now(ref, ACTOR)
+    write(begun, [begun.job_id], given.as_json)
+
+
+@app.command()
+def backfill(
+    given: Given,
+    ref: Ref,
+    start: Annotated[str, typer.Option("--from", metavar="TIME", help="The first time, as 2026-11-20T09:00.")],
+    end: Annotated[str | None, typer.Option("--to", metavar="TIME", help="The last time; else now.")] = None,
+    preview_only: Annotated[bool, typer.Option("--preview", help="Only show what would be run.")] = False,
+) -> None:
+    """Make up for times that passed without a run, at most 100; times are in the schedule's zone."""
+    stretch = span(start, end, datetime.now(UTC))
+    with opened(given) as at:
+        with at.store.view() as tx:
+            ends = stretch.within(tx.schedules.get(ref).zone)
+        found = _control(at).backfill(ref, read(BackfillWish, {**ends, "preview": preview_only}), ACTOR)
+    write(found, schedule_texts.backfilled(found), given.as_json)
+
+
+@app.command()
+def preview(
+    given: Given,
+    schedule: Annotated[str, typer.Argument(metavar="SCHEDULE", help=WHEN_HELP)],
+    zone: Annotated[str, typer.Option("--zone", metavar="ZONE", help=ZONE_HELP)] = "UTC",
+    jitter: Annotated[int, typer.Option("--jitter", metavar="SECONDS", help=JITTER_HELP)] = 0,
+) -> None:
+    """Say a schedule in words, and show its next five times, without planning anything."""
+    with opened(given) as at:
+        wish = read(PreviewWish, {"schedule": schedule, "timezone": zone, "jitter_seconds": jitter})
+        found = _control(at).preview(wish)
+    write(found, schedule_texts.preview(found), given.as_json)
+
+
+@app.command()
+def remove(given: Given, ref: Ref) -> None:
+    """Remove a schedule; its jobs stay, and one that runs goes on."""
+    with opened(given) as at, at.store.begin() as tx:
+        tx.schedules.remove(tx.schedules.get(ref), ACTOR)
+    write(Removed(ref=ref), [f"{ref} is gone"], given.as_json)
+
+
+def _switch(given: Given, ref: str, *, enabled: bool) -> ScheduleView:
+    with opened(given) as at:
+        return _control(at).change(ref, ScheduleChange(enabled=enabled), ACTOR)

@@ -1,0 +1,222 @@
+"""``maestro webhooks``: what programs outside send, and which agents hear of it."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from ulid import ULID
+
+from maestro.bootstrap.keys import open_keys
+from maestro.bootstrap.webhook_control import StoreWebhookControl
+from maestro.cli.commands import Commands
+from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.options import WEBUI_PORT, Given
+from maestro.cli.output import write
+from maestro.cli.pages import Limit, TextCursor
+from maestro.cli.webhook_sender import home, send
+from maestro.cli.webhook_texts import listing, made, new_secret, portrait
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.reading import read
+from maestro.domain.values import Value
+from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
+from maestro.domain.webhooks.views import REFERENCES, WebhookControl, WebhookView, webhook_page
+from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.settings import read_environment
+
+LIMIT = 100
+STANDARD_INPUT = Path("-")
+
+HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
+
+A program outside posts to /hooks/PATH at the address of the dashboard, and signs what it posts; an agent is told of it
+and says what it makes of it in a channel. All of this works beside a running Maestro, from the next delivery on.
+docs/howto/receive-webhooks.md shows how.
+"""
+
+
+def _reference(text: str | None) -> str | None:
+    if text is not None and not text.startswith(REFERENCES):
+        raise typer.BadParameter("expected env:NAME or file:PATH; a secret is never given here")
+    return text
+
+
+HookPath = Annotated[str, typer.Argument(metavar="PATH", help="What stands after /hooks/ in its address.")]
+SecretEnv = Annotated[
+    str | None,
+    typer.Option("--secret-env", metavar="NAME", help="Take the sender's secret from this environment variable, now."),
+]
+SecretRef = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REF",
+        callback=_reference,
+        help="Store env:NAME or file:PATH, which Maestro itself reads, and no secret.",
+    ),
+]
+
+app = Commands(HELP)
+
+
+class Removed(Value):
+    """The webhook that is gone."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class WebhookOptions:
+    """The options that describe a webhook; None where not given."""
+
+    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Who is told.")] = None
+    prompt: Annotated[
+        str | None, typer.Option(help="What it is told, such as 'Build {{payload.id}} failed. Find out why.'")
+    ] = None
+    prompt_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file with what it is told; - for standard input.")
+    ] = None
+    platform: Annotated[str | None, typer.Option(help="Where it posts: the platform, such as web or discord.")] = None
+    channel: Annotated[str | None, typer.Option(help="Where it posts: the platform's id of the channel.")] = None
+    thread: Annotated[str | None, typer.Option(help="Where it posts: a thread of the channel; '' for none.")] = None
+    account: Annotated[str | None, typer.Option(help="Which of our accounts on that platform.")] = None
+    name: Annotated[str | None, typer.Option(help="The name people see.")] = None
+    per_minute: Annotated[int | None, typer.Option(help="Deliveries a minute that are taken.")] = None
+
+    def fields(self) -> dict[str, object]:
+        """Return the fields that were given; raises ``ConfigurationError`` for a file that cannot be read."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        prompt = given.pop("prompt", None)
+        file = given.pop("prompt_file", None)
+        if prompt is not None and file is not None:
+            raise typer.BadParameter("give --prompt or --prompt-file, not both")
+        text = _read(self.prompt_file).decode("utf-8", "replace") if self.prompt_file is not None else prompt
+        return given if text is None else {**given, "prompt_template": text}
+
+
+def _control(at: Opened) -> WebhookControl:
+    return StoreWebhookControl(at.store, open_keys(at.loaded.settings, {}))
+
+
+@app.command("list")
+def list_webhooks(given: Given, limit: Limit = LIMIT, cursor: TextCursor = None) -> None:
+    """List the webhooks by path, with what came to them."""
+    with opened(given) as at, at.store.view() as tx:
+        page = webhook_page(tx.webhooks.page(cursor, limit + 1), limit)
+    write(page, listing(page), given.as_json)
+
+
+@app.command()
+def show(given: Given, path: HookPath) -> None:
+    """Show a webhook: who is told what, and what came to it."""
+    with opened(given) as at, at.store.view() as tx:
+        webhook = tx.webhooks.view(tx.webhooks.get(path))
+    write(webhook, portrait(webhook), given.as_json)
+
+
+@app.command()
+def add(
+    given: Given,
+    path: HookPath,
+    options: WebhookOptions,
+    scheme: Annotated[
+        SignatureScheme, typer.Option(help="standard: as standardwebhooks.com says; github: as GitHub signs.")
+    ] = SignatureScheme.STANDARD,
+    secret_env: SecretEnv = None,
+    secret_ref: SecretRef = None,
+) -> None:
+    """Add a webhook; its secret is made, and shown only now, unless the sender has one already."""
+    with opened(given) as at:
+        address = home(at.loaded.settings.webui)
+        own = {"path": path, "scheme": scheme, "secret": _secret(secret_env, secret_ref)}
+        webhook = _control(at).add(read(NewWebhook, {"platform": "web", **options.fields(), **own}), ACTOR)
+    write(webhook, made(webhook, address), given.as_json)
+
+
+@app.command()
+def edit(given: Given, path: HookPath, options: WebhookOptions) -> None:
+    """Change a webhook."""
+    with opened(given) as at:
+        webhook = _control(at).change(path, read(WebhookChange, options.fields()), ACTOR)
+    write(webhook, [f"{webhook.path} is changed"], given.as_json)
+
+
+@app.command()
+def enable(given: Given, path: HookPath) -> None:
+    """Let a webhook take deliveries again."""
+    webhook = _switch(given, path, enabled=True)
+    write(webhook, [f"{webhook.path} takes deliveries again"], given.as_json)
+
+
+@app.command()
+def disable(given: Given, path: HookPath) -> None:
+    """Let a webhook take no deliveries, until it is enabled."""
+    webhook = _switch(given, path, enabled=False)
+    write(webhook, [f"{webhook.path} takes no deliveries any more"], given.as_json)
+
+
+@app.command()
+def rotate(given: Given, path: HookPath, secret_env: SecretEnv = None, secret_ref: SecretRef = None) -> None:
+    """Give a webhook another secret; the old one holds no more."""
+    with opened(given) as at:
+        rotation = read(Rotation, {"secret": _secret(secret_env, secret_ref)})
+        webhook = _control(at).rotate(path, rotation, ACTOR)
+    lines = [f"{webhook.path} has another secret, and takes nothing that is signed with the old one"]
+    write(webhook, [*lines, *new_secret(webhook)], given.as_json)
+
+
+@app.command()
+def remove(given: Given, path: HookPath) -> None:
+    """Remove a webhook; its jobs stay."""
+    with opened(given) as at, at.store.begin() as tx:
+        tx.webhooks.remove(tx.webhooks.get(path), ACTOR)
+    write(Removed(path=path), [f"{path} is gone"], given.as_json)
+
+
+@app.command("send", ports=[WEBUI_PORT])
+def send_delivery(
+    given: Given,
+    path: HookPath,
+    data: Annotated[str, typer.Option(metavar="JSON", help="What to send.")] = "{}",
+    body: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file with what to send; - for standard input.")
+    ] = None,
+    delivery_id: Annotated[
+        str, typer.Option("--id", help="The sender's id for it; the same one once more makes no other job.")
+    ] = "",
+    url: Annotated[str, typer.Option(help="Where Maestro is; without it, as the configuration says.")] = "",
+) -> None:
+    """Sign and post a delivery to a webhook, as its sender would, to try it."""
+    with opened(given) as at:
+        with at.store.view() as tx:
+            webhook = tx.webhooks.get(path)
+        secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
+        sent = _read(body) if body is not None else data.encode()
+        address = url or home(at.loaded.settings.webui)
+        taken = send(address, webhook, secret, delivery_id or f"msg_{ULID()}", sent)
+    came = "came before, and made" if taken.duplicate else "made"
+    write(taken, [f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it"], given.as_json)
+
+
+def _switch(given: Given, path: str, *, enabled: bool) -> WebhookView:
+    with opened(given) as at:
+        return _control(at).change(path, WebhookChange(enabled=enabled), ACTOR)
+
+
+def _secret(variable: str | None, reference: str | None) -> str:
+    """Return a secret from a variable, a reference to one, or nothing."""
+    if variable is not None and reference is not None:
+        raise typer.BadParameter("give --secret-env or --secret-ref, not both")
+    if variable is None:
+        return reference or ""
+    secret = read_environment().get(variable, "").strip()
+    if not secret:
+        raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
+    return secret
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return sys.stdin.buffer.read() if file == STANDARD_INPUT else file.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{file} cannot be read: {error.strerror}; name another file") from None

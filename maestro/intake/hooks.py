@@ -1,0 +1,128 @@
+"""Deliveries of webhooks: who sent one is checked, and what it says becomes a job, once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from pydantic import SecretStr
+from ulid import ULID
+
+from maestro.domain.agents.agent import payer_of
+from maestro.domain.errors import Backlogged, ConfigurationError, NotFound
+from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.precedence import Priority
+from maestro.domain.webhooks.signatures import BadSignature, Signed, signed
+from maestro.domain.webhooks.views import Taken
+from maestro.domain.webhooks.webhook import TooManyDeliveries, Webhook, WebhookUnready
+from maestro.domain.webhooks.wording import told
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+MINUTE = timedelta(minutes=1)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class HookRules:
+    """What the configuration says of deliveries.
+
+    A body has at most ``max_body_bytes``; ``max_pending`` jobs that no person began may wait before more are refused;
+    what was taken is known again for ``kept``.
+    """
+
+    max_body_bytes: int = 1024**2
+    max_pending: int = 10_000
+    kept: timedelta = timedelta(days=30)
+
+
+class Hooks:
+    """The way in for programs; ``reveal`` turns what the store holds of a secret into it."""
+
+    def __init__(self, store: Store, reveal: Callable[[str], SecretStr], rules: Callable[[], HookRules]) -> None:
+        self._store = store
+        self._reveal = reveal
+        self.rules = rules
+
+    def at(self, path: str) -> Webhook:
+        """Return the webhook at a path; raises ``NotFound`` alike for one that is disabled and for none."""
+        with self._store.view() as tx:
+            found = tx.webhooks.open_at(path)
+        if found is None:
+            raise NotFound("there is no webhook here")
+        return found
+
+    def check(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> Signed:
+        """Return the delivery if its signature fits; raises ``BadSignature``, and ``WebhookUnready`` with no secret."""
+        with self._store.view() as tx:
+            now = tx.now
+        try:
+            secret = self._reveal(webhook.secret).get_secret_value()
+            return signed(webhook.scheme, secret, headers, body, now)
+        except (ConfigurationError, ValueError) as error:
+            log.warning("webhook.unready", path=webhook.path, reason=str(error))
+            unready = WebhookUnready()
+            unready.retry_after = MINUTE
+            raise unready from None
+
+    def refuse(self, webhook: Webhook, reason: str, address: str) -> None:
+        """Count a delivery that was refused."""
+        with self._store.begin() as tx:
+            tx.webhooks.refused(webhook, reason, address)
+
+    def take(self, webhook: Webhook, delivery: Signed, payload: object) -> Taken:
+        """Commit a delivery and its job; one that came before changes nothing.
+
+        Raises ``NotFound`` or ``BadSignature`` if the webhook is another one than the signature was checked for,
+        ``BadSignature`` for a body that came under another id before, ``TooManyDeliveries`` and ``Backlogged``.
+        """
+        with self._store.begin() as tx:
+            present = tx.webhooks.open_at(webhook.path)
+            if present is None or present.id != webhook.id:
+                raise NotFound("there is no webhook here")
+            if present.secret != webhook.secret:
+                raise BadSignature("The secret was changed at this moment.")
+            known = tx.webhooks.job_of(present, delivery.delivery_id)
+            if known is not None:
+                return Taken(job_id=known, duplicate=True)
+            self._require_new(tx, present, delivery)
+            self._require_room(tx, present)
+            return self._begin(tx, present, delivery, payload)
+
+    def _begin(self, tx: Transaction, webhook: Webhook, delivery: Signed, payload: object) -> Taken:
+        """Make the job, also for an agent that is not active: it fails then, where operators see it and restart it."""
+        agent = tx.agents.get(webhook.agent_id)
+        job = tx.jobs.add(
+            Job(
+                id=f"{JobKind.WEBHOOK}-{ULID()}",
+                kind=JobKind.WEBHOOK,
+                priority=Priority.MESSAGE,
+                webhook_id=webhook.id,
+                agent_id=agent.id,
+                client_id=payer_of(agent, tx.agents.read_binding(webhook.address)),
+                task=told(webhook, payload),
+                created_at=tx.now,
+                **webhook.address.model_dump(),
+            )
+        )
+        tx.webhooks.take(webhook, delivery, job.id)
+        tx.webhooks.forget(tx.now - self.rules().kept)
+        return Taken(job_id=job.id, duplicate=False)
+
+    def _require_new(self, tx: Transaction, webhook: Webhook, delivery: Signed) -> None:
+        """Refuse a body that was taken under another id: in GitHub's scheme nobody has signed the id."""
+        if tx.webhooks.has_taken(webhook, delivery.digest):
+            raise BadSignature("This body was delivered already, under another id.")
+
+    def _require_room(self, tx: Transaction, webhook: Webhook) -> None:
+        rush = tx.webhooks.rush(webhook, MINUTE)
+        if rush.count >= webhook.per_minute:
+            hasty = TooManyDeliveries(f"This webhook takes {webhook.per_minute} deliveries a minute.")
+            hasty.retry_after = (rush.first or tx.now) + MINUTE - tx.now
+            raise hasty
+        waiting = tx.webhooks.waiting()
+        if waiting >= self.rules().max_pending:
+            full = Backlogged(f"{waiting} jobs are waiting already; this delivery was not taken.")
+            full.retry_after = MINUTE
+            raise full

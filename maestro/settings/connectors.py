@@ -1,0 +1,91 @@
+"""The settings of platforms: one section for each that Maestro connects itself, and a list for every other bot."""
+
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from connectors.discord.config import TOKEN, DiscordOptions
+from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.words import AccountName, OptionalSlug, Word
+from maestro.settings.checks import repeated
+from maestro.settings.section import LIVE, NO_SECRET, Section
+
+
+class PlatformSettings(Section):
+    """What every platform has."""
+
+    enabled: bool = Field(default=False, description="whether the bot is connected")
+    account: AccountName = Field(default=DEFAULT_ACCOUNT, description="a name of your choice for this bot")
+    agent: OptionalSlug = Field(
+        default="",
+        description="the slug of the agent that answers all that is said to this bot; empty: the rules of routing",
+    )
+    dm_policy: Literal["pairing", "allowlist", "open"] = Field(
+        default="pairing",
+        description="who is answered in direct messages besides the people we know: those who were paired, only those "
+        "on the agent's list, or everybody",
+        json_schema_extra=LIVE,
+    )
+
+
+class DiscordSettings(PlatformSettings, DiscordOptions):
+    """Discord, with a bot of your own."""
+
+    token: SecretStr = Field(default=NO_SECRET, description='the bot\'s token, best as `"env:NAME"`')
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """Its secrets by name."""
+        return {TOKEN: self.token}
+
+
+class SlackSettings(PlatformSettings, SlackOptions):
+    """Slack, with an app of your own."""
+
+    bot_token: SecretStr = Field(default=NO_SECRET, description='the bot\'s token, `xoxb-...`, best as `"env:NAME"`')
+    app_token: SecretStr = Field(default=NO_SECRET, description="the token of Socket Mode, `xapp-...`")
+    signing_secret: SecretStr = Field(default=NO_SECRET, description="what requests of the Events API are signed with")
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """Its secrets by name."""
+        return {BOT_TOKEN: self.bot_token, APP_TOKEN: self.app_token, SIGNING_SECRET: self.signing_secret}
+
+
+class BotSettings(Section):
+    """One more bot: a second one on a platform, or one of a platform that an installed package connects."""
+
+    platform: Word = Field(description="the platform, as the package names it")
+    account: AccountName = Field(default=DEFAULT_ACCOUNT, description="a name of your choice, unique on the platform")
+    enabled: bool = Field(default=True, description="whether the bot is connected")
+    agent: OptionalSlug = Field(
+        default="",
+        description="the slug of the agent that answers all that is said to this bot; empty: the rules of routing",
+    )
+    secrets: dict[str, SecretStr] = Field(
+        default={}, description='its secrets by name, such as `{"token": "env:SECOND_TOKEN"}`'
+    )
+    options: dict[str, object] = Field(
+        default={}, description="what the platform lets one set, with the names that its section has"
+    )
+
+
+class ConnectorSettings(Section):
+    """Platforms besides the web connector."""
+
+    discord: DiscordSettings = DiscordSettings()
+    slack: SlackSettings = SlackSettings()
+    bots: tuple[BotSettings, ...] = Field(default=(), description="further bots")
+
+
+def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
+    """Two bots of a platform may not share a name, and the web connector is none of them."""
+    own = [("discord", connectors.discord), ("slack", connectors.slack)]
+    named = [(name, one.account) for name, one in own if one.enabled]
+    twice = repeated([*named, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
+    if twice is not None:
+        raise ValueError(f"two bots have the name {'/'.join(twice)}; give one of them another account")
+    if any(bot.platform == "web" for bot in connectors.bots):
+        raise ValueError("the web connector has a section of its own, web; take it out of connectors.bots")
+    return connectors

@@ -1,0 +1,198 @@
+"""Keeps Temporal's schedules as the rows of heartbeats and crons are, because the store is the truth (ADR 17)."""
+
+import asyncio
+import math
+import re
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import structlog
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from maestro.domain.errors import InvalidEdit
+from maestro.domain.schedules.firing import runs_once
+from maestro.domain.schedules.schedule import Planned
+from maestro.store.schedule_following import Followed
+from maestro.store.store import Store
+from temporal.schedules import Terms, Wanted, remove, schedule_id, tell, wanted
+
+AT_ONCE = 20
+LIST_PAGE = 1000
+LONGEST_PAUSE = 5.0
+LONGEST_REASON = 300
+
+REFUSALS = frozenset(
+    {
+        RPCStatusCode.INVALID_ARGUMENT,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.OUT_OF_RANGE,
+        RPCStatusCode.UNIMPLEMENTED,
+    }
+)
+"""What another attempt would not change: it waits for a change, or for the next comparison."""
+
+DENIALS = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
+"""What somebody has to allow; it is tried again soon, as whatever else goes wrong, but said in the row."""
+
+Result = TypeVar("Result")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """Seconds between two looks whether a row was changed, and between two comparisons of everything."""
+
+    look: float
+    compare: float
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What the rows say: the ids of all, what Temporal is to hold for each, and which of them nobody can read.
+
+    ``stamp`` differs when any of it may.
+    """
+
+    stamp: tuple[object, ...]
+    ids: frozenset[str]
+    wants: Sequence[tuple[Planned, Wanted]]
+    unreadable: Sequence[Followed]
+
+
+class Keeper:
+    """Creates, changes, pauses and deletes schedules in Temporal after the rows; nobody else tells it of a change.
+
+    Two keepers at once do no harm: telling is idempotent, and what one told too late, the other puts right.
+    """
+
+    def __init__(self, store: Store, terms: Callable[[], Terms], rhythm: Callable[[], Rhythm]) -> None:
+        self._store = store
+        self._terms = terms
+        self._rhythm = rhythm
+        self._seen: tuple[object, ...] | None = None
+        self._known: set[str] = set()
+        self._again: set[str] = set()
+        self._compare_at = -math.inf
+
+    async def run(self, client: Client) -> None:
+        """Follow the rows until cancelled; what changes while Temporal is away is told when it is back."""
+        pause = 0.0
+        while True:
+            try:
+                finished = await self.follow(client)
+            except RPCError as error:
+                log.info("schedules.postponed", status=error.status.name)
+                finished = False
+            look = self._rhythm().look
+            pause = look if finished else max(look, min(pause * 2, LONGEST_PAUSE))
+            await asyncio.sleep(pause)
+
+    async def follow(self, client: Client) -> bool:
+        """Tell Temporal what has changed, and now and then everything; say whether it took all of it.
+
+        Raises ``RPCError`` when it does not even say what it has.
+        """
+        due = _now() >= self._compare_at
+        if due:
+            # Listed before the rows are read: no number is given twice, so what has no row then never gets one.
+            self._known |= await self._listed(client)
+        picture = await asyncio.to_thread(self._picture, self._terms(), anyway=due or bool(self._again))
+        if picture is None:
+            return True
+        again, self._again, self._seen = self._again, set(), None
+        changed = [(row, want) for row, want in picture.wants if due or want.id in again or _is_news(row, want)]
+        outcomes = await _at_once(self._tell(client, row, want) for row, want in changed)
+        await asyncio.to_thread(self._note, [*picture.unreadable, *filter(None, outcomes)])
+        await asyncio.to_thread(self._begin_late, changed)
+        await _at_once(self._remove(client, stray) for stray in self._known - picture.ids)
+        self._known |= picture.ids
+        self._seen = picture.stamp
+        if due:
+            self._compare_at = _now() + self._rhythm().compare
+        return not self._again
+
+    async def _listed(self, client: Client) -> set[str]:
+        """Return the ids that are ours by their form."""
+        ours = re.compile(re.escape(schedule_id(self._terms().queues.main, "")) + "(heartbeat|cron)-[0-9]+")
+        found = await client.list_schedules(page_size=LIST_PAGE)
+        return {entry.id async for entry in found if ours.fullmatch(entry.id)}
+
+    async def _tell(self, client: Client, planned: Planned, want: Wanted) -> Followed | None:
+        """Return what came of telling Temporal of one row; None when nothing came of it yet."""
+        try:
+            await tell(client, want, anew=_is_news(planned, want))
+        except RPCError as error:
+            if error.status not in REFUSALS:
+                log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
+                self._again.add(want.id)
+            if error.status not in REFUSALS | DENIALS:
+                return None
+            return Followed(planned, planned.followed, f"Temporal refused it: {error.message}"[:LONGEST_REASON])
+        return Followed(planned, want.digest)
+
+    async def _remove(self, client: Client, its_id: str) -> None:
+        try:
+            await remove(client, its_id, self._terms().queues.main)
+        except RPCError as error:
+            log.info("schedule.not_removed", schedule=its_id, status=error.status.name)
+            self._again.add(its_id)
+        else:
+            self._known.discard(its_id)
+
+    def _picture(self, terms: Terms, *, anyway: bool) -> Picture | None:
+        """Return what the rows say, None when nothing has changed."""
+        with self._store.view() as tx:
+            editions = tx.editions.now()
+            stamp = (editions.schedules, editions.agents, terms)
+            if stamp == self._seen and not anyway:
+                return None
+            rows, now = tx.schedule_following.all(), tx.now
+        ids = frozenset(schedule_id(terms.queues.main, planned.ref) for planned, _ in rows)
+        wants, unreadable = [], []
+        for planned, agent in rows:
+            try:
+                wants.append((planned, wanted(planned, agent, terms, now)))
+            except InvalidEdit as error:
+                unreadable.append(Followed(planned, planned.followed, str(error)))
+        return Picture(stamp, ids, wants, unreadable)
+
+    def _note(self, outcomes: Sequence[Followed]) -> None:
+        news = [one for one in outcomes if (one.planned.followed, one.planned.follow_error) != (one.digest, one.error)]
+        for one in news:
+            if one.error:
+                log.warning("schedule.not_followed", schedule=one.planned.ref, reason=one.error)
+        if news:
+            with self._store.begin() as tx:
+                tx.schedule_following.note(news)
+
+    def _begin_late(self, told: Sequence[tuple[Planned, Wanted]]) -> None:
+        """Begin what was to run once before anybody could tell Temporal of it."""
+        once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
+        if once:
+            with self._store.begin() as tx:
+                begun = [ref for ref, its_id in once if tx.schedule_starts.begin_late(ref, its_id)]
+            for ref in begun:
+                log.info("schedule.late", schedule=ref)
+
+
+def _is_news(planned: Planned, want: Wanted) -> bool:
+    """Say whether Temporal was told something else, or would not take it."""
+    return planned.followed != want.digest or bool(planned.follow_error)
+
+
+async def _at_once(calls: Iterable[Coroutine[None, None, Result]]) -> list[Result]:
+    """Wait for all of them, of which so many go on at a time."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(call: Coroutine[None, None, Result]) -> Result:
+        async with gate:
+            return await call
+
+    return await asyncio.gather(*map(one, calls))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

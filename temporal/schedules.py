@@ -1,0 +1,205 @@
+"""The Temporal Schedule of a heartbeat or a cron: what it is told, and how it is told so (decision 14, ADR 17)."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleAlreadyRunningError,
+    ScheduleOverlapPolicy,
+    SchedulePolicy,
+    ScheduleState,
+    ScheduleUpdate,
+    ScheduleUpdateInput,
+)
+from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.jobs.job import JobRef
+from maestro.domain.precedence import Priority as OwnPriority
+from maestro.domain.precedence import precedence_of
+from maestro.domain.schedules.firing import no_run
+from maestro.domain.schedules.schedule import Planned
+from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
+from temporal.calendars import spec_of
+from temporal.dispatcher import TASK_TIMEOUT, Pace
+from temporal.queues import Queues
+from workflows.precedence import temporal_priority
+from workflows.scheduled import ScheduledWorkflow
+from workflows.story import AGENT, CHANNEL, KIND, PLATFORM
+
+CATCH_UP = timedelta(days=366)
+"""How long ago a time may be that passed while Temporal was away; of all of them, one comes."""
+
+_PATIENCE = timedelta(seconds=10)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What every run is told: on which queues it works, and how fast it goes."""
+
+    queues: Queues
+    pace: Pace
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What Temporal is to hold under an id; ``digest`` differs when any of it does."""
+
+    id: str
+    schedule: Schedule
+    attributes: TypedSearchAttributes
+    digest: str
+
+
+def schedule_id(main_queue: str, ref: str) -> str:
+    """Return how Temporal calls it: with the queue, so that two Maestros in one namespace do not meet."""
+    return f"{main_queue}-{ref}"
+
+
+def wanted(planned: Planned, agent: Agent, terms: Terms, now: datetime) -> Wanted:
+    """Return what Temporal is to hold for a row; raises ``InvalidEdit`` for one that no rule can read any more."""
+    its_id = schedule_id(terms.queues.main, planned.ref)
+    zone = read_zone(planned.zone)
+    written = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+    spec = spec_of(written, zone, planned.anchored_at, now)
+    spec.jitter = timedelta(seconds=planned.jitter_seconds) or None
+    idle = no_run(planned, agent, None)
+    attributes = _attributes(planned, agent)
+    ref = _ref(planned, terms)
+    schedule = Schedule(
+        action=_action(its_id, terms.queues.main, ref, attributes, _priority(planned, agent, terms)),
+        spec=spec,
+        policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
+        state=ScheduleState(
+            note=f"{idle}: {planned.paused_reason}" if idle and planned.paused_reason else idle,
+            paused=idle is not None,
+            limited_actions=isinstance(written, Once),
+            remaining_actions=int(isinstance(written, Once)),
+        ),
+    )
+    return Wanted(its_id, schedule, attributes, _digest(schedule, ref, attributes))
+
+
+async def tell(client: Client, wanted: Wanted, *, anew: bool) -> None:
+    """Have Temporal hold it, whatever it held before; raises what the SDK raises.
+
+    Not ``anew``: only what somebody else changed is put right. Times that passed while Temporal was away are made up
+    for also when it is told something new at once after that (measured).
+    """
+    if not await _update(client, wanted, anew=anew):
+        try:
+            await client.create_schedule(
+                wanted.id, wanted.schedule, search_attributes=wanted.attributes, rpc_timeout=_PATIENCE
+            )
+        except ScheduleAlreadyRunningError:  # somebody else was quicker
+            await _update(client, wanted, anew=anew)
+
+
+async def remove(client: Client, its_id: str, main_queue: str) -> None:
+    """Remove one that starts workflows on our queue; raises what the SDK raises."""
+    handle = client.get_schedule_handle(its_id)
+    try:
+        description = await handle.describe(rpc_timeout=_PATIENCE)
+        action = description.schedule.action
+        if isinstance(action, ScheduleActionStartWorkflow) and action.task_queue == main_queue:
+            await handle.delete(rpc_timeout=_PATIENCE)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+
+
+async def _update(client: Client, wanted: Wanted, *, anew: bool) -> bool:
+    """Return whether there is one; it is as wanted then."""
+
+    def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
+        if not anew and _alike(present.description.schedule, wanted.schedule):
+            return None
+        return ScheduleUpdate(wanted.schedule, search_attributes=wanted.attributes)
+
+    try:
+        await client.get_schedule_handle(wanted.id).update(change, rpc_timeout=_PATIENCE)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+def _alike(present: Schedule, wanted: Schedule) -> bool:
+    """Say whether nobody changed it behind our back; what it starts runs with is compared as far as it can be read."""
+    here, there = present.action, wanted.action
+    return (
+        isinstance(here, ScheduleActionStartWorkflow)
+        and isinstance(there, ScheduleActionStartWorkflow)
+        and (here.workflow, here.id, here.task_queue) == (there.workflow, there.id, there.task_queue)
+        and present.spec == wanted.spec
+        and present.policy == wanted.policy
+        and (present.state.paused, present.state.note) == (wanted.state.paused, wanted.state.note)
+    )
+
+
+def _ref(planned: Planned, terms: Terms) -> JobRef:
+    pace = terms.pace
+    return JobRef(
+        job_id="",
+        run=1,
+        heartbeat_seconds=pace.heartbeat,
+        model_seconds=pace.model,
+        tool_seconds=pace.tool,
+        tool_rounds=pace.tool_rounds,
+        llm_queue=terms.queues.llm,
+        connector_queue=terms.queues.connector(planned.platform, planned.account),
+        schedule=planned.ref,
+        fair=pace.fair,
+    )
+
+
+def _action(
+    its_id: str, queue: str, ref: JobRef, attributes: TypedSearchAttributes, priority: Priority
+) -> ScheduleActionStartWorkflow:
+    return ScheduleActionStartWorkflow(
+        ScheduledWorkflow.run,
+        ref,
+        id=its_id,
+        task_queue=queue,
+        task_timeout=TASK_TIMEOUT,
+        typed_search_attributes=attributes,
+        static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
+        static_details=f"A run of `{ref.schedule}`. Its steps, prompt and answer are in the row of the job that has "
+        "the id of this workflow.",
+        priority=priority,
+    )
+
+
+def _priority(planned: Planned, agent: Agent, terms: Terms) -> Priority:
+    """Return how soon its runs begin, by what is known before one does; the run itself asks who pays."""
+    precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
+    return temporal_priority(precedence, fair=terms.pace.fair)
+
+
+def _attributes(planned: Planned, agent: Agent) -> TypedSearchAttributes:
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(PLATFORM, planned.platform),
+            SearchAttributePair(KIND, str(planned.kind)),
+            SearchAttributePair(CHANNEL, planned.channel),
+            SearchAttributePair(AGENT, agent.slug),
+        ]
+    )
+
+
+def _digest(schedule: Schedule, ref: JobRef, attributes: TypedSearchAttributes) -> str:
+    """Return a short name of all that Temporal is told."""
+    action = schedule.action
+    assert isinstance(action, ScheduleActionStartWorkflow)
+    told = (
+        *(schedule.spec, schedule.policy, schedule.state),
+        *(ref, action.id, action.task_queue, action.static_summary, action.priority),
+        *(pair.value for pair in attributes),
+    )
+    return sha256(repr(told).encode()).hexdigest()[:16]
