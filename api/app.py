@@ -3,9 +3,11 @@
 import structlog
 from fastapi import FastAPI
 
-from api import errors, mcp
+from api import errors, hooks, mcp
 from api.dashboard import agent_chat, assets, login, pages
 from api.dashboard import agent_tokens as tokens_page
+from api.dashboard import schedules as schedules_page
+from api.dashboard import webhooks as webhooks_page
 from api.front import FrontDoor
 from api.guards import Doorman
 from api.parts import ApiParts
@@ -16,6 +18,7 @@ from api.routes import (
     bindings,
     chat,
     clients,
+    connectors,
     conversations,
     health,
     jobs,
@@ -23,10 +26,12 @@ from api.routes import (
     openapi,
     pairings,
     questions,
+    schedules,
     settings,
     skills,
     tickets,
     usage,
+    webhooks,
 )
 
 DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
@@ -41,6 +46,7 @@ ROUTERS = (
     bindings.router,
     accounts.router,
     clients.router,
+    connectors.router,
     conversations.router,
     memory.router,
     skills.router,
@@ -48,12 +54,17 @@ ROUTERS = (
     settings.router,
     tickets.router,
     pairings.router,
+    schedules.router,
+    webhooks.router,
+    hooks.router,
     openapi.router,
     login.for_everybody,
     login.for_operators,
     pages.router,
     agent_chat.pane,
     tokens_page.router,
+    schedules_page.router,
+    webhooks_page.router,
     assets.router,
 )
 
@@ -73,7 +84,7 @@ def build_app(parts: ApiParts) -> FastAPI:
         responses={"default": {"model": errors.ErrorBody, "description": "What went wrong"}},
     )
     app.state.parts = parts
-    app.state.doorman = Doorman(parts.guard, parts.store, parts.clock)
+    app.state.doorman = Doorman(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:

@@ -22,6 +22,8 @@ from maestro.domain.errors import (
 )
 from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
+from maestro.domain.webhooks.signatures import BadSignature
+from maestro.domain.webhooks.webhook import TooManyDeliveries, WebhookUnready
 
 
 class ErrorBody(Value):
@@ -63,11 +65,14 @@ STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (InvalidMessage, HTTPStatus.BAD_REQUEST),
     (ConfigurationError, HTTPStatus.BAD_REQUEST),
     (Unauthorized, HTTPStatus.UNAUTHORIZED),
+    (BadSignature, HTTPStatus.UNAUTHORIZED),
     (Forbidden, HTTPStatus.FORBIDDEN),
     (NotFound, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),
     (UnknownHost, HTTPStatus.MISDIRECTED_REQUEST),
     (TooManyAttempts, HTTPStatus.TOO_MANY_REQUESTS),
+    (TooManyDeliveries, HTTPStatus.TOO_MANY_REQUESTS),
+    (WebhookUnready, HTTPStatus.SERVICE_UNAVAILABLE),
     (Backlogged, HTTPStatus.SERVICE_UNAVAILABLE),
     (StoreBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (TemporalUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
@@ -82,14 +87,20 @@ UNEXPECTED = "Something went wrong inside Maestro. Its log says what; look there
 
 def answer(error: MaestroError) -> JSONResponse:
     """Return the response for one of our errors; one without a status of its own tells only its fixed sentence."""
-    status = next((status for kind, status in STATUS if isinstance(error, kind)), None)
-    if status is None:
-        return _json(HTTPStatus.INTERNAL_SERVER_ERROR, type(error).__name__, error.public)
+    status = status_of(error)
+    if status is HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _json(status, type(error).__name__, error.public)
     response = _json(status, type(error).__name__, str(error) or error.public)
     if isinstance(error, Unauthorized) and error.challenge:
         response.headers["WWW-Authenticate"] = error.challenge
     response.headers.update(waiting(error))
     return response
+
+
+def status_of(error: MaestroError) -> HTTPStatus:
+    """Return what an error means in HTTP."""
+    known = (status for kind, status in STATUS if isinstance(error, kind))
+    return next(known, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 def waiting(error: MaestroError) -> dict[str, str]:

@@ -18,6 +18,9 @@ log = structlog.get_logger(__name__)
 MAX_BODY = 1024 * 1024
 """Bytes of the largest body taken; uploads go to the web connector."""
 
+HOOKS = "/hooks/"
+"""Where bodies have a cap of their own (webhooks.maxBodyBytes)."""
+
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITE = frozenset({"same-origin", "none"})
 """What a browser says of a request that one of our pages, or its user, made."""
@@ -57,12 +60,15 @@ class FrontDoor:
             await answer(refusal)(scope, receive, headed)
             return
         try:
-            await self._app(scope, _Capped(receive), headed)
+            await self._app(scope, _Capped(receive, self._cap(scope["path"])), headed)
         # Contract: errors are JSON, whatever raised them; the traceback belongs to the log and never to the answer.
         except Exception:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
             if not headed.started:
                 await unexpected()(scope, receive, headed)
+
+    def _cap(self, path: str) -> int:
+        return self._parts.hooks.rules().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
 
     def _refusal(self, method: str, headers: Headers) -> MaestroError | None:
         if not self._hosts.admit(headers.getlist("host")):
@@ -87,16 +93,17 @@ class FrontDoor:
 class _Capped:
     """Receives a body, up to the cap."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, cap: int) -> None:
         self._receive = receive
+        self._cap = cap
         self._bytes = 0
 
     async def __call__(self) -> Message:
         message = await self._receive()
         self._bytes += len(message.get("body", b""))
-        if self._bytes > MAX_BODY:
+        if self._bytes > self._cap:
             # Not one of our errors: FastAPI takes any but its own for a body that it cannot parse.
-            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {MAX_BODY} bytes.")
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"A body may have at most {self._cap} bytes.")
         return message
 
 

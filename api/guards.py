@@ -20,8 +20,10 @@ from api.errors import BASIC, Unauthorized
 from api.front import SAFE_METHODS
 from api.parts import GuardSettings
 from api.sessions import Session, Sessions
+from api.signatures import Signatures
 from maestro.domain.errors import Forbidden
 from maestro.domain.throttle import Throttle
+from maestro.intake.hooks import Hooks
 from maestro.store.store import Clock, Store
 
 USER = "maestro"
@@ -45,6 +47,13 @@ class Guard(StrEnum):
 SCHEMES: Mapping[str, Mapping[str, str]] = {
     "password": {"type": "http", "scheme": "basic", "description": f"The user {USER} and webui.password"},
     "token": {"type": "http", "scheme": "bearer", "description": "A token of an agent"},
+    "signature": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "webhook-signature",
+        "description": "HMAC-SHA256 under the secret of the webhook: as standardwebhooks.com says, with webhook-id and "
+        "webhook-timestamp, or as GitHub does in X-Hub-Signature-256",
+    },
     "login": {
         "type": "apiKey",
         "in": "cookie",
@@ -98,6 +107,13 @@ class BearerRoute(GuardedRoute):
     security = ("token",)
 
 
+class SignatureRoute(GuardedRoute):
+    """For programs outside: what they send is signed; the route finds it with ``delivered``."""
+
+    guard = Guard.SIGNATURE
+    security = ("signature",)
+
+
 class OpenRoute(GuardedRoute):
     """For everybody: only ``/healthz``, ``/login`` and static files."""
 
@@ -107,11 +123,12 @@ class OpenRoute(GuardedRoute):
 class Doorman:
     """Decides about requests, and knows who is logged in."""
 
-    def __init__(self, settings: GuardSettings, store: Store, clock: Clock) -> None:
+    def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: Hooks) -> None:
         self._password = settings.password
         self._store = store
         self._throttle = Throttle(clock, "passwords")
         self._bearers = Bearers(store, clock)
+        self.signatures = Signatures(hooks, clock)
         self.sessions = Sessions(settings, clock)
 
     @property
@@ -122,15 +139,17 @@ class Doorman:
     async def admit(self, guard: Guard, request: Request) -> None:
         """Return if the request may pass.
 
-        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token.
+        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token, and what
+        ``Bearers`` and ``Signatures`` raise.
         """
         if guard is Guard.NONE or (guard is Guard.PASSWORD and self.open):
             return
         if guard is Guard.BEARER:
             await asyncio.to_thread(self._bearers.admit, request)
             return
-        if guard is not Guard.PASSWORD:
-            raise Unauthorized("Nothing is let in here.")
+        if guard is Guard.SIGNATURE:
+            await self.signatures.admit(request)
+            return
         if "authorization" in request.headers:
             user, password = _basic(request)
             await asyncio.to_thread(self.check, request, user, password)

@@ -4,13 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from maestro.chat import ChatService
+from maestro.domain.bots.views import ConnectorControl
 from maestro.domain.conversations.views import ConversationControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
 from maestro.domain.llm.account_views import AccountControl
 from maestro.domain.redaction import Redact, as_it_is
+from maestro.domain.schedules.views import ScheduleControl
 from maestro.domain.skills.views import SkillControl
+from maestro.domain.webhooks.views import WebhookControl
+from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
 from maestro.store.store import Clock, Store, utc_now
 from maestro.tools.outside import OutsideTools
@@ -60,9 +64,13 @@ class ApiParts:
     store: Store
     control: JobControl
     accounts: AccountControl
+    connectors: ConnectorControl
     skills: SkillControl
     settings: SettingsControl
     conversations: ConversationControl
+    schedules: ScheduleControl
+    webhooks: WebhookControl
+    hooks: Hooks
     guard: GuardSettings
     health: Health
     version: str

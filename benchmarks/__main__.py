@@ -15,6 +15,7 @@ from benchmarks.machine import Machine, this_machine
 from benchmarks.measure.bench import Bench
 from benchmarks.measure.chain import chain
 from benchmarks.measure.chat import chat
+from benchmarks.measure.fairness import fairness
 from benchmarks.measure.flows import flows
 from benchmarks.measure.history import history
 from benchmarks.measure.load import latency, slow_model, throughput
@@ -37,6 +38,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "latency": latency,
     "throughput": throughput,
     "slow-model": slow_model,
+    "fairness": fairness,
     "flows": flows,
     "chain": chain,
     "store": store_size,

@@ -27,10 +27,18 @@ class Person:
 
     async def ask(self) -> float:
         """Send a message and return the seconds until its answer is there; raises ``RuntimeError`` if refused."""
+        return await self.answered(await self.send())
+
+    async def send(self) -> float:
+        """Send a message and return when."""
         frame = json.dumps({"type": "message", "content": TEXT.format(number=next(self._numbers))})
         started = time.perf_counter()
         await self._socket.send(frame)
-        async with asyncio.timeout(PATIENCE):
+        return started
+
+    async def answered(self, started: float, patience: float = PATIENCE) -> float:
+        """Return the seconds from then until the answer is there; raises ``RuntimeError`` if refused."""
+        async with asyncio.timeout(patience):
             while True:
                 answer = str(await self._socket.recv())
                 if answer.startswith('{"type":"message"'):
@@ -40,10 +48,15 @@ class Person:
 
 
 @asynccontextmanager
-async def people(port: int, count: int) -> AsyncIterator[Sequence[Person]]:
-    """Connect so many people, each to a new channel."""
+async def people(port: int, count: int, of: str = "") -> AsyncIterator[Sequence[Person]]:
+    """Connect so many people, each to a new channel, or to the channels that ``channel_of`` names."""
     async with AsyncExitStack() as stack:
-        yield [await _person(port, stack) for _ in range(count)]
+        yield [await _person(port, stack, channel_of(of, number) if of else "") for number in range(count)]
+
+
+def channel_of(name: str, number: int) -> str:
+    """Return the channel of one of many people who belong together."""
+    return f"{name}-{number}"
 
 
 async def in_a_row(person: Person, count: int) -> list[float]:
@@ -75,12 +88,12 @@ async def all_at_once(crowd: Sequence[Person]) -> list[float]:
     return list(await asyncio.gather(*(person.ask() for person in crowd)))
 
 
-async def _person(port: int, stack: AsyncExitStack) -> Person:
+async def _person(port: int, stack: AsyncExitStack, channel: str) -> Person:
     # Without compression, and without a bound that makes the library pause the socket.
     socket = await stack.enter_async_context(
         connect(f"ws://127.0.0.1:{port}/", compression=None, max_size=None, max_queue=None)
     )
-    await socket.send('{"type":"auth"}')
+    await socket.send(json.dumps({"type": "auth", **({"channelId": channel} if channel else {})}))
     welcome = json.loads(await socket.recv())
     if welcome["type"] != "auth_ok":
         raise RuntimeError(f"not let in: {welcome}")
