@@ -1,10 +1,16 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up up test check bench format lock clean
+.PHONY: help set-up up test check bench format lock clean compiled-tests
+
+# The slowest first: they run side by side.
+CHECKS := check-types check-style check-imports check-architecture
+.PHONY: $(CHECKS)
 
 BIN := .venv/bin
 export PYTHON
-# One worker per core; `@pytest.mark.xdist_group` keeps tests that share one costly server in one worker.
+# Where it is set, each of the thousands of processes that the tests start compiles all of our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
+# One worker more than cores; `@pytest.mark.xdist_group` keeps tests that share one costly server in one worker.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup
 
 help: ## Show this list
@@ -19,15 +25,28 @@ up: set-up ## Run Maestro: Temporal, worker, connectors, API and dashboard
 
 test: set-up ## Run every check and every test
 	@browser=$$(scripts/find-browser) || exit 1; \
-	$(MAKE) --no-print-directory check && \
+	$(MAKE) --no-print-directory --jobs 3 $(CHECKS) compiled-tests && \
 	MAESTRO_TEST_CHROMIUM="$$browser" $(PYTEST) $(ARGS)
 
 check: set-up ## Run formatter, linter, types, import contracts and the architecture test
+	@$(MAKE) --no-print-directory --jobs 2 $(CHECKS)
+
+check-types:
+	$(BIN)/mypy
+
+check-style:
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/mypy
+
+check-imports:
 	$(BIN)/lint-imports
+
+check-architecture:
 	$(BIN)/pytest --quiet tests/unit/test_architecture.py
+
+# Every worker would otherwise rewrite the assertions of all tests. What cannot be collected, the test run reports.
+compiled-tests:
+	-@$(BIN)/pytest --collect-only -qq -p no:cacheprovider >/dev/null 2>&1
 
 bench: set-up ## Measure Maestro on this machine; ARGS="--only throughput,latency" measures a part
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -9,6 +9,11 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.support.one_dialect import share_compiled_statements
+
+MOST_WORKERS = 8
+"""As many as have ports of their own (``tests.support.running``)."""
+
 
 def pytest_configure() -> None:
     """Remove the variables of providers and our own, so that no test ever pays or depends on who runs it.
@@ -19,6 +24,7 @@ def pytest_configure() -> None:
         ours = name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")
         if ours or re.search(r"_(API_KEY|BASE_URL)(_\d+)?$", name):
             del os.environ[name]
+    share_compiled_statements()
 
 
 class OneWorkerPerServer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
@@ -35,6 +41,12 @@ class OneWorkerPerServer(LoadScopeScheduling):  # type: ignore[misc] # xdist has
 @cache
 def _shares_a_server(path: Path) -> bool:
     return "xdist_group" in path.read_text()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: while a test waits for processes of its own, another works."""
+    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -437,7 +437,8 @@ async def every_endpoint_asks(maestro: Maestro, right: tuple[str, str]) -> None:
     async with httpx.AsyncClient(base_url=maestro.http.base_url, timeout=PATIENCE) as http:
         paths: Mapping[str, Any] = (await http.get("/api/openapi.json", auth=right)).json()["paths"]
         tried = [(method.upper(), path) for path, methods in paths.items() for method in methods]
-        tried = [one for one in tried if one[1] not in ("/healthz", "/login")]
+        # Deliveries of webhooks are let in by their signature (decision 24).
+        tried = [one for one in tried if one[1] not in ("/healthz", "/login", "/hooks/{path}")]
         pages = ["/", "/chat", "/maestro"]
         assert len(tried) > 20
         answers = await asyncio.gather(*(http.request(method, path) for method, path in tried))

@@ -323,6 +323,10 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
         "/api/chat",
         "/api/clients",
         "/api/clients/{name}",
+        "/api/connectors",
+        "/api/connectors/disabled-channels",
+        "/api/connectors/{platform}/{account}",
+        "/api/connectors/{platform}/{account}/channels/{channel}/enable",
         "/api/conversations",
         "/api/conversations/search",
         "/api/conversations/{conversation_id}",
@@ -349,7 +353,16 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
         "/api/skills/{slug}",
         "/api/usage",
         "/api/web/tickets",
+        "/api/schedules",
+        "/api/schedules/preview",
+        "/api/schedules/{ref}",
+        "/api/schedules/{ref}/backfill",
+        "/api/schedules/{ref}/trigger",
+        "/api/webhooks",
+        "/api/webhooks/{path}",
+        "/api/webhooks/{path}/rotate",
         "/healthz",
+        "/hooks/{path}",
         "/mcp",
         "/metrics",
         "/readyz",
@@ -360,9 +373,9 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
             assert "default" in operation["responses"], path
             assert "422" not in operation["responses"], path
             assert bool(operation.get("security")) is (path != "/healthz"), path
-    assert set(described["components"]["securitySchemes"]) == {"password", "login", "token"}
+    assert set(described["components"]["securitySchemes"]) == {"password", "login", "token", "signature"}
     names = {parameter["name"] for parameter in described["paths"]["/api/jobs"]["get"]["parameters"]}
-    assert names == {"status", "kind", "agent", "platform", "error", "q", "limit", "cursor"}
+    assert names == {"status", "kind", "agent", "platform", "schedule", "webhook", "error", "q", "limit", "cursor"}
 
 
 # Pages

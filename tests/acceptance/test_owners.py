@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from maestro.domain.jobs.job import Priority
+from maestro.domain.precedence import Priority
 from tests.support.command import Ended, maestro
 from tests.support.instance import Instance, running_instance
 from tests.support.web_client import web_client

@@ -7,8 +7,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs.job import Priority
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.precedence import Priority
 from maestro.intake.door import BOT, BOT_LOOP, TOO_FAST
 from maestro.intake.strangers import AN_OWNER, LET_IN
 from tests.support.command import Ended
@@ -104,7 +104,9 @@ async def test_each_rule_through_the_socket(
 
 async def test_the_agent_of_the_account_comes_first(maestro: Instance) -> None:
     (own,) = maestro.query("SELECT id FROM agents WHERE slug = 'own'")
-    maestro.change("INSERT INTO bot_instances VALUES ('web', 'default', ?, 0)", own["id"])
+    maestro.change(
+        "INSERT INTO bot_instances (platform, account, agent_id, configured) VALUES ('web', 'default', ?, 0)", own["id"]
+    )
     await as_operator(maestro, "ours", "whose is this account?")
     maestro.change("DELETE FROM bot_instances")
     (job,) = await maestro.ended("ours", "completed")

@@ -12,9 +12,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from connectors.registry import assemble
 from connectors.web import WebConfig, WebConnector
-from maestro.domain.errors import ConfigurationError, StoreBusy
+from maestro.domain.errors import StoreBusy
 from maestro.domain.messages import Attachment
 from tests.support.bot import Bot
 from tests.support.memory_context import MemoryContext
@@ -318,19 +317,15 @@ class Hooked(Bot):
 
 async def test_platform_webhooks_share_the_port_under_any_name(http: httpx.AsyncClient) -> None:
     config = WebConfig(signing_key=SIGNING_KEY, port=0, local_owner=True)
-    web, slack = assemble(config, MemoryContext(), [Hooked("slack")])
-    assert isinstance(web, WebConnector)
-    assert slack.platform == "slack"
+    web = WebConnector(config, MemoryContext())
     running = asyncio.create_task(web.run())
     await web.started()
-    url = f"http://127.0.0.1:{web.port}/platforms/slack/events"
-    answer = await http.post(url, headers={"Host": "tunnel.example"})
+    url = f"http://127.0.0.1:{web.port}/platforms/slack/default/events"
+    before = await http.post(url)
+    with web.webhooks.serving(Hooked("slack")):
+        answer = await http.post(url, headers={"Host": "tunnel.example"})
+    after = await http.post(url)
     running.cancel()
     await asyncio.wait([running])
     assert answer.text == "taken"
-
-
-def test_webhooks_without_the_web_connector_are_a_configuration_error() -> None:
-    assert assemble(None, MemoryContext()) == ()
-    with pytest.raises(ConfigurationError, match=r"slack.*web\.enabled"):
-        assemble(None, MemoryContext(), [Hooked("slack")])
+    assert (before.status_code, after.status_code) == (404, 404), "only while its connector runs"

@@ -41,8 +41,8 @@ FAILING = {
     *(f"{when} {name}" for when, name in product(("before", "after"), (*FAILURES, "chunks", "send"))),
 }
 
-HOUSEKEEPING = "people.connector_state"
-"""A transaction that no message waits for."""
+HOUSEKEEPING = ("people.connector_state", "people.connector_event")
+"""Transactions that no message waits for."""
 
 IN_FLIGHT = {"after model-1 request", "before wire", "after wire", "before model-1 answer"}
 """Where a request is committed and its answer is not: the model is asked once more, and the row says interrupted."""

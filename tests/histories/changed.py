@@ -7,9 +7,11 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.routing import RoutingActivities
     from maestro.domain.jobs.job import JobRef
+    from workflows.background import BackgroundWorkflow
     from workflows.delegation import DelegationWorkflow
     from workflows.job import JobRun
     from workflows.message import MessageWorkflow
+    from workflows.scheduled import ScheduledWorkflow
 
 
 @workflow.defn(name="MessageWorkflow")
@@ -32,6 +34,31 @@ class ChangedDelegation:
         """Return how the job ended."""
         await workflow.sleep(timedelta(seconds=1))
         return await DelegationWorkflow().run(ref)
+
+
+@workflow.defn(name="ScheduledWorkflow")
+class ChangedSchedule:
+    """The real one, after a nap."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        await workflow.sleep(timedelta(seconds=1))
+        return await ScheduledWorkflow().run(ref)
+
+
+@workflow.defn(name="BackgroundWorkflow")
+class ChangedBackground:
+    """The real one, after a nap."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        await workflow.sleep(timedelta(seconds=1))
+        return await BackgroundWorkflow().run(ref)
+
+
+CHANGED = (ChangedWorkflow, ChangedDelegation, ChangedSchedule, ChangedBackground)
 
 
 @workflow.defn(name="MessageWorkflow")

@@ -14,9 +14,14 @@ from pathlib import Path
 
 from temporalio.client import WorkflowFailureError
 
+from maestro.domain.jobs.job import Job, JobKind, JobRef
+from maestro.domain.messages import Address
+from maestro.domain.schedules.edits import NewSchedule
+from maestro.domain.schedules.schedule import Heartbeat
 from tests.support.histories import Story, story
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
+from workflows.scheduled import ScheduledWorkflow
 
 FOLDER = Path(__file__).parent
 KEY = "a key that makes its holder a user"
@@ -113,6 +118,80 @@ async def step_retry(maestro: Instance, channel: str) -> str:
         return str((await maestro.ended(channel, "completed", 2))[1]["id"])
 
 
+async def scheduled(maestro: Instance, channel: str) -> str:
+    """Be a time of a schedule that has come."""
+    planned(maestro, channel)
+    return await began(maestro, channel, "completed")
+
+
+async def silent(maestro: Instance, channel: str) -> str:
+    """Be one with nothing to tell."""
+    planned(maestro, channel)
+    maestro.llm.script(f"Look at {channel}", reply="[SILENT]")
+    return await began(maestro, channel, "completed")
+
+
+async def skipped(maestro: Instance, channel: str) -> str:
+    """Be one that makes no job, because somebody paused the schedule."""
+    planned(maestro, channel)
+    maestro.change("UPDATE heartbeat_configs SET enabled = 0 WHERE name = ?", channel)
+    return await began(maestro, channel)
+
+
+async def script(maestro: Instance, channel: str) -> str:
+    """Fetch from an address that nobody may ask, which fails without a word to anybody."""
+    planned(maestro, channel)
+    script = '{"url": "http://10.0.0.1/", "template": "{{all}}"}'
+    maestro.change("UPDATE heartbeat_configs SET script = ? WHERE name = ?", script, channel)
+    return await began(maestro, channel, "failed")
+
+
+async def webhook(maestro: Instance, channel: str) -> str:
+    """Be what a program outside began."""
+    with maestro.operator() as operator, operator.store.begin() as tx:
+        agent, place = tx.agents.named("ada"), Address(platform="web", channel=channel).model_dump()
+        tx.jobs.add(
+            Job(
+                id=f"webhook-{channel}",
+                kind=JobKind.WEBHOOK,
+                agent_id=agent.id,
+                task=channel,
+                created_at=tx.now,
+                **place,
+            )
+        )
+    await maestro.ended(channel, "completed")
+    return f"webhook-{channel}"
+
+
+def planned(maestro: Instance, channel: str) -> None:
+    """Plan a heartbeat that never comes by itself while this is recorded."""
+    prompt, place = f"Look at {channel}", {"platform": "web", "channel": channel}
+    new = NewSchedule(agent="ada", name=channel, schedule="0 9 1 1 *", prompt=prompt, **place)
+    with maestro.operator() as operator, operator.store.begin() as tx:
+        tx.schedules.add(Heartbeat, new, "operator")
+
+
+async def began(maestro: Instance, channel: str, status: str = "") -> str:
+    """Do what Temporal does when the time has come, and return the id of the run; without a status it makes no job."""
+    (row,) = maestro.query("SELECT id FROM heartbeat_configs WHERE name = ?", channel)
+    ref = JobRef(
+        job_id="",
+        run=1,
+        heartbeat_seconds=3,
+        model_seconds=60,
+        tool_seconds=60,
+        tool_rounds=5,
+        schedule=f"heartbeat-{row['id']}",
+    )
+    run = f"maestro-{ref.schedule}-2027-01-01T09:00:00Z"
+    client = await maestro.temporal()
+    await client.start_workflow(ScheduledWorkflow.run, ref, id=run, task_queue="maestro")
+    if status:
+        await maestro.ended(channel, status)
+    return run
+
+
 async def said(maestro: Instance, channel: str, status: str, text: str = "") -> str:
     """Say something, the channel's name unless told otherwise, and return the id of its job once it has ended so."""
     async with maestro.client(channel, api_key=KEY) as client:
@@ -135,6 +214,11 @@ SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
         question,
         delegated,
         task,
+        scheduled,
+        silent,
+        skipped,
+        script,
+        webhook,
         account_wait,  # leaves no account for anybody after it
     )
 }

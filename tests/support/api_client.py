@@ -13,12 +13,15 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.schedule_control import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
+from maestro.bootstrap.webhook_control import StoreWebhookControl, open_hooks
 from maestro.metrics.process import ProcessMetrics
 from maestro.settings import Settings
 from temporal.control import TemporalJobControl
@@ -47,13 +50,18 @@ class FixedHealth:
 
 def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     """Return what an API is made of; ``changes`` are fields of ``ApiParts``."""
+    keys, live = Keys(ENCRYPTION_KEY, {}), LiveSettings.unchanging(Settings())
     control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
     made = ApiParts(
         store=rows.store,
         control=control,
-        accounts=StoreAccountControl(rows.store, Keys(ENCRYPTION_KEY, {}).keep),
+        accounts=StoreAccountControl(rows.store, keys.keep),
+        connectors=StoreConnectorControl(rows.store, keys),
         conversations=StoreConversationControl(rows.store, NO_FOLDER),
-        settings=StoreSettingsControl(rows.store, LiveSettings.unchanging(Settings())),
+        settings=StoreSettingsControl(rows.store, live),
+        schedules=open_schedules(rows.store, live),
+        webhooks=StoreWebhookControl(rows.store, keys),
+        hooks=open_hooks(rows.store, keys, live),
         skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),

@@ -21,10 +21,10 @@ from temporalio.client import Client
 
 from connectors.web import WebConnector
 from maestro.bootstrap.context import StoreContext
-from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
+from maestro.store.claims import Claimed
 from maestro.store.store import Store
 from maestro.store.transaction import OnDemand, Transaction
 from maestro.tools.base import Caller
@@ -57,6 +57,7 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "budgets.release": lambda *_: "release",
     "media.heard": lambda *_: "transcript",
     "tool_runs.begin": lambda run, *_: f"tool-{run.number}-{run.place} call",
+    "webhooks.take": lambda *_: "hook",
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
     "memory.learn": lambda *_, **__: "memory.learn",
@@ -268,7 +269,7 @@ class CrashingDispatcher(Dispatcher):
 
     fuse: Fuse
 
-    async def _begin(self, client: Client, job: Job) -> None:
+    async def _begin(self, client: Client, claimed: Claimed) -> None:
         self.fuse.reach("before start")
-        await super()._begin(client, job)
+        await super()._begin(client, claimed)
         self.fuse.reach("after start")

@@ -1,13 +1,20 @@
 """Imported once by the server that forks the processes under test, so that each of them starts in a moment."""
 
 import asyncio
+import tempfile
+from pathlib import Path
+
+from structlog.testing import capture_logs
 
 from maestro.cli.lazy import COMMANDS, load
 from maestro.domain.llm.errors import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
 from tests.support import composed
+from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of
+from tests.support.one_dialect import share_compiled_statements
+from tests.support.spoken import Spoken
 
 __all__ = ["composed"]
 
@@ -24,6 +31,16 @@ async def warm() -> None:
         await client.close()
 
 
+async def compile_statements() -> None:
+    """Answer a message: what this compiles, no process compiles again."""
+    with tempfile.TemporaryDirectory() as folder, capture_logs():
+        rows = JobRows.at(Path(folder))
+        await Spoken(rows).answered("hello", "good day")
+        rows.store.close()
+
+
+share_compiled_statements()
 asyncio.run(warm())
+asyncio.run(compile_statements())
 for name in COMMANDS:
     load(name)

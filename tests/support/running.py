@@ -41,9 +41,10 @@ class Maestro:
         self.log = folder / "stderr.log"
         self.llm = llm
         self.said: list[str] = []
-        self.web_port, *others = free_ports(4)
+        ports = free_ports(4)
+        self.web_port, self.webui_port, self.temporal_port, _ = ports
         self._config = folder / "maestro.json"
-        self._config.write_text(json.dumps(_configuration(self.data, llm, (self.web_port, *others), options)))
+        self._config.write_text(json.dumps(_configuration(self.data, llm, tuple(ports), options)))
         self._process: ForkServerProcess | None = None
         self._news = asyncio.Condition()
         self._ended = asyncio.Event()

@@ -70,6 +70,19 @@ class Spoken:
     async def answered(self, text: str, answer: LLMResponse | str = "as you say") -> str:
         """Have somebody say something and be answered; return its job."""
         job_id = self.prepared(text)
+        await self.answer(job_id, answer)
+        return job_id
+
+    def built_prompt(self, job_id: str) -> str:
+        """Let the prompt of a job without a conversation be built, and return its last turn."""
+        step = StepRef(job_id=job_id, step="context")
+        with self.rows.store.begin() as tx:
+            tx.steps.start(step, "build_context", 1)
+        self.build(step)
+        return str(self.messages(job_id)[-1].content)
+
+    async def answer(self, job_id: str, answer: LLMResponse | str) -> None:
+        """Have the model say this for a job whose prompt is built, and the agent act on it."""
         response = response_of(answer) if isinstance(answer, str) else answer
         recorder = Recorder(Scripted(response), self.rows.store, Estimates(Accounts(()), lambda _: None))
         step = ModelStep(job_id=job_id, step="model-1", number=1)
@@ -82,7 +95,6 @@ class Spoken:
         TagActivities(self.rows.store, lambda: ActingRules(self.scope, frozenset())).record_answer(
             AnswerStep(job_id=job_id, step="tags", number=1)
         )
-        return job_id
 
     def prompt(self, job_id: str) -> Prompt:
         """Return the stored prompt of a job."""

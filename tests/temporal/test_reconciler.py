@@ -1,16 +1,17 @@
-"""The reconciler while Temporal is away."""
+"""The reconciler while Temporal is away, and where it gives up."""
 
 import asyncio
 from pathlib import Path
 from typing import cast
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from maestro.domain.jobs.job import Job, JobStatus
-from temporal.reconciler import Reconciler
+from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from temporal.reconciler import RECOVERIES, Finding, Reconciler
 from tests.support.fresh_store import fresh_store
+from tests.support.job_rows import JobRows
 
 
 class Away:
@@ -48,3 +49,29 @@ async def test_it_goes_on_looking_however_temporal_is_away(tmp_path: Path, statu
     with store.view() as tx:
         assert tx.jobs.status("job") is JobStatus.RUNNING
     store.close()
+
+
+class Failed:
+    """A connection by which every workflow has failed."""
+
+    status = WorkflowExecutionStatus.FAILED
+
+    def get_workflow_handle(self, _: str) -> "Failed":
+        return self
+
+    async def describe(self) -> "Failed":
+        return self
+
+
+async def test_where_nobody_asked_nobody_hears_that_it_gave_up(tmp_path: Path) -> None:
+    rows = JobRows.at(tmp_path)
+    asked, beat = rows.add("hello"), rows.add(kind=JobKind.HEARTBEAT)
+    with rows.store.begin() as tx:
+        for job_id in (asked, beat):
+            tx.jobs.update(job_id, status=JobStatus.RUNNING, recoveries=RECOVERIES)
+    found = await Reconciler(rows.store, lambda: 1, lambda: None).reconcile(cast(Client, Failed()))
+    assert found == {asked: Finding.FAILED, beat: Finding.FAILED}
+    with rows.store.view() as tx:
+        notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(9, tx.now)]
+    assert [notice.kind for notice in notices] == [JobKind.MESSAGE]
+    rows.store.close()

@@ -9,7 +9,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from temporal.client import DATA_CONVERTER
 from temporal.worker import WORKFLOWS
-from tests.histories.changed import ChangedDelegation, ChangedWorkflow
+from tests.histories.changed import CHANGED
 from tests.histories.record import FOLDER, SCENARIOS
 
 HISTORIES = sorted(FOLDER.glob("*.json"))
@@ -40,9 +40,7 @@ async def test_todays_code_replays(path: Path) -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_a_changed_flow_is_noticed(path: Path) -> None:
-    result = await replayer((ChangedWorkflow, ChangedDelegation)).replay_workflow(
-        history(path), raise_on_replay_failure=False
-    )
+    result = await replayer(CHANGED).replay_workflow(history(path), raise_on_replay_failure=False)
     assert "Nondeterminism" in str(result.replay_failure)
 
 

@@ -16,7 +16,7 @@ from maestro.settings import Settings
 from maestro.store.store import Store
 from tests.support.doors import open_access
 
-ACME, GLOBEX = {"name": "Acme", "dailyBudgetUsd": 2}, {"name": "Globex"}
+ACME, GLOBEX = {"name": "Acme", "dailyBudgetUsd": 2, "weight": 5}, {"name": "Globex"}
 CODER = {"slug": "coder", "client": "Acme"}
 BINDING = {"platform": "web", "channel": "code", "agent": "coder"}
 CODE = Address(platform="web", channel="code")
@@ -59,9 +59,10 @@ def routed(store: Store) -> Job:
         return tx.jobs.get(step.job_id)
 
 
-def test_the_configured_clients_are_entered_with_their_budgets(tmp_path: Path) -> None:
+def test_the_configured_clients_are_entered_with_their_budgets_and_weights(tmp_path: Path) -> None:
     store = started(tmp_path, clients=[ACME, GLOBEX])
-    assert {name: client.daily_budget_usd for name, client in clients(store).items()} == {"Acme": 2, "Globex": None}
+    found = {name: (client.daily_budget_usd, client.weight) for name, client in clients(store).items()}
+    assert found == {"Acme": (2, 5), "Globex": (None, 1)}
     store.close()
 
 
@@ -71,7 +72,7 @@ def test_a_client_that_is_gone_stays_for_its_usage_without_a_budget(tmp_path: Pa
     store.close()
     store = started(tmp_path)
     gone = clients(store)["Acme"]
-    assert (gone.configured, gone.daily_budget_usd) == (False, None)
+    assert (gone.configured, gone.daily_budget_usd, gone.weight) == (False, None, 1)
     store.close()
     store = started(tmp_path, clients=[ACME])
     back = clients(store)["Acme"]

@@ -59,7 +59,8 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
     assert created == Performed(DONE, "The agent @ada was created.", "ada")
     assert planned.state is DONE
     assert planned.detail == (
-        "The cron “morning” of @ada was saved: 0 9 * * * (Europe/Berlin). This release does not run schedules yet."
+        "The cron “morning” of @ada was saved: 0 9 * * * (Europe/Berlin). It runs next on Monday 2026-03-02 at 09:00, "
+        "and is called cron-1."
     )
     with store.view() as tx:
         ada = tx.agents.named("ada")
@@ -68,7 +69,7 @@ def test_an_agent_and_a_cron_for_it_in_one_answer(store: Store) -> None:
         assert (cron.platform, cron.account, cron.channel) == ("discord", "main", "42")
         [version] = tx.versions.of(ada, limit=5)
         assert (version.actor, version.reason) == ("discord:1", "asked of @chief in job job")
-        assert audited(tx) == [("discord:1", "agent.create", "ada"), ("discord:1", "cron.create", "ada/morning")]
+        assert audited(tx) == [("discord:1", "agent.create", "ada"), ("discord:1", "cron.create", "cron-1")]
 
 
 def test_a_wish_that_fails_leaves_nothing_and_the_others_are_done(store: Store) -> None:
@@ -169,6 +170,9 @@ def test_a_client_is_created_once_and_pays_for_an_agent_of_the_same_answer(store
         (MORNING.replace("ada", "bob").replace("Berlin", "Nowhere"), "there is no such time zone"),
         (MORNING.replace("ada", "bob").replace("CRON", "HEARTBEAT").replace("0 9 * * *", "every 10s"), "at least 30 s"),
         (MORNING.replace("ada", "bob") * 2, "the agent bob has a schedule 'morning' already"),
+        (MORNING.replace("ada", "bob").replace("prompt: news", "jitter: 5000"), "jitter must be from 0 to 3600"),
+        (MORNING.replace("ada", "bob").replace("prompt: news", "jitter: 5"), "prompt: is missing"),
+        (MORNING.replace("ada", "bob").replace("0 9 * * *", "at 2026-02-28 09:00"), "that moment is over"),
         ("[CREATE_AGENT]\nslug: ada\n[colour]: red\n[STATE:x]: y\n[/CREATE_AGENT]", "slug: expected up to 63"),
         ('[CREATE_AGENT]\n{"slug": "ada", "[STATE:x] y [/STATE]": 1}\n[/CREATE_AGENT]', "no field (state:x) y"),
     ],

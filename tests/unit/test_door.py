@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
-from maestro.domain.agents.routing import RoutingRules
+from maestro.domain.agents.routing import UNMENTIONED, RoutingRules
+from maestro.domain.bots.bot import BotInstance
 from maestro.domain.inbox import Pace
-from maestro.domain.jobs.job import Job, JobKind, JobStatus, Priority, notice_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, notice_of
 from maestro.domain.jobs.views import JobFilter
-from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.messages import Accepted, Address, Addressing, IncomingMessage
 from maestro.domain.people.pairing import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
+from maestro.domain.precedence import Priority
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.door import BOT, BOT_LOOP, GUESSING, TOO_FAST
 from tests.support.job_rows import JobRows
@@ -37,7 +39,7 @@ class Door:
         return self.intake.accept(
             IncomingMessage(
                 id=f"m-{next(self.numbers)}",
-                address=Address(platform="web", channel=channel),
+                address=Address(platform="web", channel=channel, thread=more.pop("thread", "")),
                 user_id=user,
                 content=content,
                 sent_at=self.rows.clock.now,
@@ -124,6 +126,52 @@ def test_an_agent_that_is_not_active_is_not_mentioned(door: Door) -> None:
         tx.agents.put(coder)
     assert door.accept("hi @coder").ignored
     assert door.say("hello", BOUND).status is JobStatus.PENDING  # the routing step says why, on its row
+
+
+# A bot of ours that has an agent
+
+
+@pytest.fixture
+def coders(door: Door) -> Door:
+    """The door when what comes in by the account is for the coder."""
+    with door.rows.store.begin() as tx:
+        coder = tx.agents.by_slug("coder")
+        assert coder is not None
+        tx.bots.put(BotInstance(platform="web", account="default", agent_id=coder.id), "grace", "connector.add")
+    return door
+
+
+def test_the_agent_of_a_bot_is_not_asked_for_what_others_say_to_each_other(coders: Door) -> None:
+    assert coders.accept("hello").ignored == UNMENTIONED
+    assert coders.accept("@boss hello").ignored == UNMENTIONED  # a bot of the boss's may hear it as well
+    assert coders.ignored() == {(GROUP, UNMENTIONED): 2}
+
+
+@pytest.mark.parametrize(
+    ("content", "more"),
+    [
+        ("hello @coder", {}),
+        ("hello", {"addressing": Addressing.US}),
+        ("hello", {"addressing": Addressing.REPLY}),
+        ("hello", {"addressing": Addressing.ANYBODY}),
+        ("hello", {"channel": BOUND}),
+        ("hello", {"channel": DIRECT}),
+        ("/status", {}),
+    ],
+)
+def test_the_agent_of_a_bot_is_asked_what_is_said_to_it(coders: Door, content: str, more: dict[str, Any]) -> None:
+    assert coders.accept(content, **more).ignored == ""
+
+
+def test_in_a_thread_it_need_be_mentioned_only_once(coders: Door) -> None:
+    assert coders.accept("before", thread="t").ignored == UNMENTIONED
+    coders.accept("@coder look", thread="t")
+    assert coders.accept("and this", thread="t").ignored == ""  # while the first one waits
+    assert coders.accept("elsewhere", thread="long ago").ignored == UNMENTIONED
+    with coders.rows.store.begin() as tx:
+        coder, old = tx.agents.by_slug("coder"), Address(platform="web", channel=GROUP, thread="long ago")
+        tx.conversations.open((coder and coder.id) or 0, old, ("u", "U"), keyed_by_user=False, closed_by=None)
+    assert coders.accept("and this", thread="long ago").ignored == ""
 
 
 # Bots

@@ -8,9 +8,10 @@ import pytest
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.errors import Backlogged
-from maestro.domain.jobs.job import Job, JobStatus, Priority
-from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage
 from maestro.domain.people.owners import PersonId
+from maestro.domain.precedence import Priority
 from maestro.intake import UNSAID, Intake, IntakeRules
 from maestro.store.store import Store
 from tests.support.doors import EVERYBODY
@@ -70,6 +71,16 @@ def fill(intake: Intake, channel: str = CHANNEL) -> list[Accepted]:
     return [intake.accept(said(f"m-{number}", "hello", channel)) for number in range(LIMIT)]
 
 
+def test_text_that_no_store_takes_comes_in_with_marks_in_its_place(store: Store, intake: Intake) -> None:
+    odd = said("odd", "half \ud83d of an emoji\0").model_copy(update={"user_name": "Gr\ud83dace"})
+    files = (Attachment(id="f", filename="a\udc00.txt"),)
+    accepted = intake.accept(odd.model_copy(update={"attachments": files}))
+    with store.view() as tx:
+        row = tx.inbox.get(job(store, accepted).inbox_id or 0)
+    assert row is not None
+    assert row.content == "half \ufffd of an emoji"
+
+
 # The limit
 
 
@@ -79,6 +90,24 @@ def test_at_the_limit_control_words_are_refused_like_any_message(store: Store, i
     with pytest.raises(Backlogged):
         intake.accept(said("one more", content))
     assert waiting(store) == LIMIT
+
+
+def test_work_of_machines_keeps_nobody_out(store: Store, intake: Intake) -> None:
+    with store.begin() as tx:
+        for number in range(2 * LIMIT):
+            tx.jobs.add(
+                Job(
+                    id=f"webhook-{number}",
+                    kind=JobKind.WEBHOOK,
+                    platform="web",
+                    account="a",
+                    channel="c",
+                    created_at=NOW,
+                )
+            )
+    fill(intake)
+    with pytest.raises(Backlogged):
+        intake.accept(said("one more", "hello"))
 
 
 def test_a_control_word_in_a_loop_stays_within_the_limit(store: Store, intake: Intake) -> None:

@@ -68,6 +68,8 @@ def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) 
         configure_logs("info", "text", log_lines(LiveSettings.unchanging(Settings()), "text"))
         structlog.get_logger("a").warning("said", text=f"it is {token()}")
         logging.getLogger("a library").warning("Authorization: Bearer %s", token())
+        for platform in ("discord.http", "slack_sdk.socket_mode.aiohttp"):
+            logging.getLogger(platform).error("POST https://platform.example/callback/as-good-as-a-token")
     finally:
         root.handlers[:] = before
         root.setLevel(level)
@@ -75,3 +77,4 @@ def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) 
     written = capsys.readouterr().err
     assert written.count("[redacted]") == 2
     assert token() not in written
+    assert "as-good-as-a-token" not in written

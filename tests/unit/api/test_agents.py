@@ -161,10 +161,16 @@ async def test_a_client_is_made_changed_and_removed(http: httpx.AsyncClient) -> 
         "plan": "per_task",
         "configured": False,
         "dailyBudgetUsd": None,
+        "weight": 1,
         "spentUsd": 0,
         "reservedUsd": 0,
     }
-    changed = await asked(http, "PATCH", "/clients/acme", 200, json={"plan": "monthly", "dailyBudgetUsd": 3})
+    refused = await asked(http, "PATCH", "/clients/acme", 400, json={"weight": 0})
+    assert "body weight: Input should be greater than or equal to 0.001" in refused["message"]
+    changed = await asked(
+        http, "PATCH", "/clients/acme", 200, json={"plan": "monthly", "dailyBudgetUsd": 3, "weight": 2.5}
+    )
+    assert (changed["plan"], changed["dailyBudgetUsd"], changed["weight"]) == ("monthly", 3, 2.5)
     assert await asked(http, "GET", "/clients/Acme%20&%20Sons/EU", 200) == changed
     assert (await asked(http, "GET", "/clients", 200))["items"] == [changed]
     await asked(http, "POST", "/clients", 409, json={"name": "Other", "slug": "acme"})

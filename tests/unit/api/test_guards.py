@@ -63,6 +63,9 @@ async def test_no_guarded_route_answers_a_stranger(rows: JobRows) -> None:
                 continue
             for method in context.methods or ():
                 answer = await http.request(method, context.path.replace("{job_id}", "x"))
+                if context.path.startswith("/hooks/"):
+                    assert answer.status_code == 404  # who does not know the path learns nothing of webhooks
+                    continue
                 assert answer.status_code == 401, (method, context.path)
                 assert answer.json()["error"] == "Unauthorized"
 

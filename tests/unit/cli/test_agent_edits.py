@@ -173,10 +173,10 @@ def test_clients_are_added_listed_changed_and_removed(rows: JobRows, maestro: Ma
     with rows.store.begin() as tx:
         tx.clients.enter(NewClient(name="Globex"))
     table = worked(maestro("clients", "list")).out.splitlines()
-    assert table[1].split() == ["Acme", "&", "Sons", "acme", "monthly", "3.00", "0.00", "made", "here"]
-    assert table[2].split() == ["Globex", "-", "per_task", "-", "0.00", "configuration"]
-    changed = worked(maestro("clients", "edit", "acme", "--no-daily-budget", "--plan", "prepaid", "--json")).json
-    assert (changed["dailyBudgetUsd"], changed["plan"], changed["slug"]) == (None, "prepaid", "acme")
+    assert table[1].split() == ["Acme", "&", "Sons", "acme", "monthly", "1", "3.00", "0.00", "made", "here"]
+    assert table[2].split() == ["Globex", "-", "per_task", "1", "-", "0.00", "configuration"]
+    changed = worked(maestro("clients", "edit", "acme", "--no-daily-budget", "--weight", "5", "--json")).json
+    assert (changed["dailyBudgetUsd"], changed["weight"], changed["slug"]) == (None, 5, "acme")
     assert "under clients there" in refused(maestro("clients", "edit", "Globex", "--plan", "monthly"))
     assert "plan: expected a lower-case word" in refused(maestro("clients", "edit", "acme", "--plan", "A B"))
     assert worked(maestro("clients", "remove", "acme", "--json")).json == {"name": "Acme & Sons"}

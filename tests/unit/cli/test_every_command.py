@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -92,12 +92,20 @@ def test_a_missing_argument_ends_with_2(words: Words, capsys: pytest.CaptureFixt
     assert "Missing argument" in capsys.readouterr().err
 
 
+SAID: Mapping[Words, Sequence[str]] = {
+    ("chat",): ["hello"],
+    ("connectors", "add"): ["discord"],
+    ("schedules", "add"): ["cron", "--agent", "ada", "--when", "every 1h", "--channel", "here", "--prompt", "Look."],
+    ("schedules", "backfill"): ["cron-1", "--from", "2026-11-01 09:00"],
+}
+"""What a command is told that asks for more than any word."""
+
+
 @pytest.mark.parametrize("words", CONFIGURED)
 @pytest.mark.parametrize("debug", [False, True], ids=["quiet", "debug"])
 def test_a_failure_ends_with_1_and_one_line(words: Words, debug: bool, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["--config", "gone.json", *(["--debug"] if debug else [])]
-    said = ["hello"] if words == ("chat",) else arguments(words)
-    assert run([*words, *said, *given]) == 1
+    assert run([*words, *SAID.get(words, arguments(words)), *given]) == 1
     written = capsys.readouterr()
     assert written.out == ""
     *above, line = written.err.splitlines()

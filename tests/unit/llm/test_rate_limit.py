@@ -1,6 +1,7 @@
 """What an account may take a minute and at once; time is virtual and begins at 0."""
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ import pytest
 from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestTooLarge
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.llm.tokens import estimate_input
+from maestro.domain.precedence import Precedence, Priority
 from maestro.llm.limiter import Gate, Limits
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.protocols import Account
@@ -21,6 +23,9 @@ FREE = Account("main", "openai", "gpt-4o-mini")
 ONE_AT_ONCE = replace(FREE, concurrency=1)
 TWO_AT_ONCE = replace(FREE, concurrency=2)
 PROMPT = estimate_input(request_of())
+
+NOBODY = Precedence()
+A, B, HEAVY = Precedence(key="client:1"), Precedence(key="client:2"), Precedence(key="client:3", weight=5.0)
 
 Asked = asyncio.Task[LLMResponse]
 
@@ -42,12 +47,14 @@ class Calls:
         self._open[name] = asyncio.get_running_loop().create_future()
         return await self._open[name]
 
-    async def ask(self, name: str, *, tokens: int = 0, background: bool = False, account: str = "main") -> Asked:
+    async def ask(
+        self, name: str, *, tokens: int = 0, account: str = "main", background: bool = False, of: Precedence = NOBODY
+    ) -> Asked:
         """Begin a call that needs so many tokens in all, and let it come as far as it may."""
         changes = {
             "key": CallKey(job_id=name, number=1),
             "account": account,
-            "background": background,
+            "precedence": Precedence(priority=Priority.SCHEDULED) if background else of,
             "max_output_tokens": max(1, tokens - PROMPT),
         }
         task = asyncio.create_task(self.limiter.complete(request_of().model_copy(update=changes)))
@@ -124,8 +131,8 @@ class TestAtOnce:
     async def test_who_is_cancelled_when_just_let_in_gives_the_place_on(self) -> None:
         gate = Gate()
         gate.limits = Limits(concurrency=1)
-        first = await gate.enter(0, background=False, seconds=30)
-        second, third = [asyncio.create_task(gate.enter(0, background=False, seconds=30)) for _ in range(2)]
+        first = await gate.enter(0, Precedence(), seconds=30)
+        second, third = [asyncio.create_task(gate.enter(0, Precedence(), seconds=30)) for _ in range(2)]
         await settled()
         assert first is not None
         gate.leave(first)
@@ -200,6 +207,68 @@ class TestPeopleFirst:
         await asyncio.sleep(25)
         assert calls.names == ["p1", "p2", "b1"]
         assert calls.times[1] == 20
+
+
+class TestShares:
+    """Among calls of one priority each client or channel has its turn."""
+
+    @virtual_time
+    async def test_a_flood_of_one_does_not_keep_another_waiting(self) -> None:
+        calls = Calls(ONE_AT_ONCE)
+        for number in range(50):
+            await calls.ask(f"a{number}", of=A)
+        await calls.ask("b0", of=B)
+        await calls.ask("b1", of=B)
+        for name in ("a0", "a1", "b0", "a2"):
+            await calls.end(name)
+        assert calls.names == ["a0", "a1", "b0", "a2", "b1"]
+
+    @virtual_time
+    async def test_weights_are_kept(self) -> None:
+        calls = Calls(ONE_AT_ONCE)
+        await calls.ask("first")
+        for number in range(40):
+            await calls.ask(f"b{number}", of=B)
+            await calls.ask(f"heavy{number}", of=HEAVY)
+        for _ in range(24):
+            await calls.end(calls.names[-1])
+        assert Counter(name[0] for name in calls.names[1:]) == {"h": 20, "b": 4}
+
+    @virtual_time
+    async def test_priority_comes_before_any_share(self) -> None:
+        calls = Calls(ONE_AT_ONCE)
+        for number in range(3):
+            await calls.ask(f"a{number}", of=A)
+        for name, priority in (("message", 5), ("conductor", 3), ("owner", 1), ("delegation", 4)):
+            await calls.ask(name, of=B.model_copy(update={"priority": priority}))
+        for _ in range(6):
+            await calls.end(calls.names[-1])
+        assert calls.names == ["a0", "owner", "conductor", "delegation", "a1", "message", "a2"]
+
+    @virtual_time
+    async def test_those_who_gave_up_had_no_turn(self) -> None:
+        calls = Calls(ONE_AT_ONCE)
+        await calls.ask("first")
+        leaving = [await calls.ask(f"a{number}", of=A) for number in range(10)]
+        await calls.ask("a10", of=A)
+        await calls.ask("b0", of=B)
+        await calls.ask("b1", of=B)
+        for task in leaving:
+            task.cancel()
+        await settled()
+        for _ in range(3):
+            await calls.end(calls.names[-1])
+        assert sorted(calls.names[1:3]) == ["a10", "b0"]
+        assert calls.names[3] == "b1"
+
+    @virtual_time
+    async def test_without_fairness_first_come_is_first_served(self) -> None:
+        calls = Calls(ONE_AT_ONCE, replace(RULES, fair=False))
+        for name, of in (("a0", A), ("a1", A), ("a2", A), ("b0", B)):
+            await calls.ask(name, of=of)
+        for name in ("a0", "a1", "a2"):
+            await calls.end(name)
+        assert calls.names == ["a0", "a1", "a2", "b0"]
 
 
 class TestPerMinute:

@@ -155,8 +155,8 @@ def test_a_wrong_text_is_blamed_on_its_variable(variable: str, text: str, expect
 @pytest.mark.parametrize(
     "variable",
     [
-        "MAESTRO__CONNECTORS__DISCORD__TOKEN",
-        "MAESTRO_CONNECTORS_DISCORD_TOKEN",
+        "MAESTRO__CONNECTORS__TELEGRAM__TOKEN",
+        "MAESTRO_CONNECTORS_TELEGRAM_TOKEN",
         "MAESTRO_TEMPORAL_ENCRYPTION_KEY",
     ],
 )

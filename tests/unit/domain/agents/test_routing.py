@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR
 from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, route
-from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.messages import Address, Addressing, IncomingMessage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,10 +31,16 @@ NO_CHANNEL_OF_THE_CONDUCTOR = RoutingRules(fallback="last")
 
 
 def message(
-    content: str = "hello", *, direct: bool = False, channel: str = "c", platform: str = "discord"
+    content: str = "hello",
+    *,
+    direct: bool = False,
+    channel: str = "c",
+    platform: str = "discord",
+    to: Addressing = Addressing.NOBODY,
 ) -> IncomingMessage:
     """Make a message."""
     return IncomingMessage(
+        addressing=to,
         id="m",
         address=Address(platform=platform, channel=channel),
         user_id="u",
@@ -120,10 +126,57 @@ def test_the_fallback_is_named_by_its_slug_and_must_be_active() -> None:
     assert route(message(), Snapshot((BOSS,), rules=RoutingRules(fallback="last"))).agent is None
 
 
+OF_ITS_OWN = Snapshot(AGENTS, account_agent=OWN.id, rules=RoutingRules(frozenset({"discord:c"}), fallback="last"))
+
+
+@pytest.mark.parametrize(
+    ("said", "snapshot", "chosen"),
+    [
+        (message(), OF_ITS_OWN, None),
+        (message("@bound look"), OF_ITS_OWN, None),
+        (message("@bound and @own look"), OF_ITS_OWN, None),
+        (message("@own look"), OF_ITS_OWN, OWN),
+        (message(to=Addressing.US), OF_ITS_OWN, OWN),
+        (message(to=Addressing.REPLY), OF_ITS_OWN, OWN),
+        (message(to=Addressing.ANYBODY), OF_ITS_OWN, OWN),
+        (message(direct=True), OF_ITS_OWN, OWN),
+        (message(), replace(OF_ITS_OWN, takes_part=True), OWN),
+        (message(), replace(OF_ITS_OWN, bound_agent=OWN.id), OWN),
+        (message(), replace(OF_ITS_OWN, bound_agent=BOUND.id), BOUND),
+        (message(to=Addressing.US), replace(OF_ITS_OWN, bound_agent=BOUND.id), OWN),
+    ],
+)
+def test_in_a_group_the_agent_of_our_account_answers_what_is_said_to_it(
+    said: IncomingMessage, snapshot: Snapshot, chosen: Candidate | None
+) -> None:
+    assert route(said, snapshot).agent is chosen
+
+
+@pytest.mark.parametrize(
+    ("said", "chosen"),
+    [
+        (message(to=Addressing.US), BOSS),
+        (message("@mentioned look", to=Addressing.US), MENTIONED),
+        (message(to=Addressing.REPLY), None),
+        (message(to=Addressing.ANYBODY), None),
+    ],
+)
+def test_who_mentions_a_bot_that_has_no_agent_means_the_conductor(
+    said: IncomingMessage, chosen: Candidate | None
+) -> None:
+    assert route(said, ALONE).agent is chosen
+
+
+def test_without_a_conductor_a_mention_of_the_bot_is_the_fallbacks() -> None:
+    rules = RoutingRules(fallback="last")
+    assert route(message(to=Addressing.US), Snapshot((LAST,), rules=rules)).agent is LAST
+
+
 @pytest.mark.parametrize(
     ("said", "snapshot", "reason"),
     [
         (message(direct=True), Snapshot((OWN,)), "there is no active conductor"),
+        (message(), OF_ITS_OWN, "neither the bot nor its agent is mentioned (requireMention)"),
         (
             message(),
             Snapshot((OWN,), bound_agent=BOUND.id),

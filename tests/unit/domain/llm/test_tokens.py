@@ -70,3 +70,12 @@ def test_a_long_text_is_read_quickly() -> None:
     began = time.perf_counter()
     estimate(text)
     assert time.perf_counter() - began < 0.5
+
+
+@pytest.mark.parametrize("around", ["{}", "of words: {}", "{} of words", "é {} é"])
+def test_a_run_without_a_blank_takes_more_from_25_characters_on_wherever_it_stands(around: str) -> None:
+    empty = estimate(around.format(""))
+    assert estimate(around.format("x" * 24)) - empty in (6, 7)
+    assert estimate(around.format("x" * 12 + " " + "x" * 12)) - empty in (6, 7)
+    assert estimate(around.format("x" * 25)) - empty in (17, 18)
+    assert estimate(around.format("aB+/=_-" * 4)) - empty >= 0.45 * 28

@@ -1,0 +1,60 @@
+"""What ``maestro doctor`` says of webhooks."""
+
+import base64
+from datetime import UTC, datetime
+
+from maestro.bootstrap.checks.webhooks import webhooks
+from maestro.bootstrap.keys import Keys
+from maestro.domain.diagnosis import Verdict
+from maestro.domain.webhooks.webhook import Webhook
+from tests.support.hooks import SECRET
+
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+KEYS = Keys(base64.urlsafe_b64encode(b"the key of the keys of the tests"), {"SECRET": SECRET})
+OTHER = Keys(base64.urlsafe_b64encode(b"another key of the keys of tests"), {})
+
+
+def webhook(secret: str, *, enabled: bool = True) -> Webhook:
+    return Webhook(
+        path="deploys",
+        agent_id=1,
+        name="deploys",
+        prompt_template="-",
+        secret=secret,
+        last4="",
+        platform="web",
+        account="default",
+        channel="builds",
+        per_minute=1,
+        enabled=enabled,
+        created_by="operator",
+        created_at=NOW,
+        updated_at=NOW,
+    )
+
+
+def test_without_webhooks_nothing_is_said() -> None:
+    assert webhooks([], KEYS) == []
+
+
+def test_secrets_that_can_be_read_are_fine() -> None:
+    found = [webhook(KEYS.keep(SECRET).secret), webhook("env:SECRET"), webhook("env:GONE", enabled=False)]
+    (said,) = webhooks(found, KEYS)
+    assert (said.verdict, said.found) == (Verdict.FINE, "2 of 3 take deliveries")
+
+
+def test_a_secret_of_another_data_folder_is_broken() -> None:
+    (said,) = webhooks([webhook(KEYS.keep(SECRET).secret)], OTHER)
+    assert said.verdict is Verdict.BROKEN
+    assert "maestro webhooks rotate deploys" in said.fix
+
+
+def test_what_only_another_process_may_read_is_a_note() -> None:
+    (said,) = webhooks([webhook("env:GONE")], KEYS)
+    assert (said.verdict, "GONE" in said.found) == (Verdict.NOTE, True)
+
+
+def test_a_secret_that_can_sign_nothing_is_told() -> None:
+    (said,) = webhooks([webhook("env:SECRET")], Keys(base64.urlsafe_b64encode(b"x" * 32), {"SECRET": "hunter2"}))
+    assert said.verdict is Verdict.NOTE
+    assert "hunter2" not in said.found

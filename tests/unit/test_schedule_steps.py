@@ -1,0 +1,214 @@
+"""A time of a schedule that has come: what makes a job, what is skipped and counted, what a repeated attempt finds."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from activities.schedules import ScheduleActivities, ScheduleRules, pause_failing
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.agents.edits import NewAgent
+from maestro.domain.errors import NoAgent
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.schedules.edits import NewSchedule
+from maestro.domain.schedules.firing import Entered, Firing
+from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.store.store import Store
+from tests.support.fresh_store import fresh_store
+from tests.support.job_rows import Clock
+
+MADE = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
+ROOM = ScheduleRules(pause_after=3, concurrency=50)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(MADE)
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[Store]:
+    store = fresh_store(tmp_path / "maestro.db", clock)
+    with store.begin() as tx:
+        tx.agents.create(NewAgent(slug="ada"), "operator")
+    yield store
+    store.close()
+
+
+def plan(store: Store, schedule: str = "every 1m", kind: type[Planned] = Heartbeat) -> str:
+    new = NewSchedule(agent="ada", schedule=schedule, prompt="Look.", platform="web", channel="here")
+    with store.begin() as tx:
+        return tx.schedules.add(kind, new, "operator").ref
+
+
+def enter(store: Store, ref: str, minute: int, rules: ScheduleRules = ROOM) -> Entered:
+    slot = MADE + timedelta(minutes=minute)
+    return ScheduleActivities(store, lambda: rules).enter(Firing(job_id=f"{ref}-{minute}", schedule=ref, slot=slot))
+
+
+def end(store: Store, job_id: str, status: JobStatus) -> None:
+    with store.begin() as tx:
+        tx.close_job(job_id, Ending(status=status))
+        pause_failing(tx, job_id, ROOM.pause_after)
+
+
+def row(store: Store, ref: str) -> Planned:
+    with store.view() as tx:
+        found = tx.schedule_runs.find(ref)
+    assert found is not None
+    return found
+
+
+def change(store: Store, ref: str, **values: object) -> None:
+    with store.begin() as tx:
+        planned = tx.schedule_runs.find(ref)
+        for name, value in values.items():
+            setattr(planned, name, value)
+
+
+def job(store: Store, job_id: str) -> Job | None:
+    with store.view() as tx:
+        return tx.jobs.find(job_id)
+
+
+def test_a_time_becomes_a_job_and_a_repeated_attempt_finds_it(store: Store) -> None:
+    ref = plan(store)
+    assert enter(store, ref, 1) == enter(store, ref, 1) == Entered(begun=True)
+    made = job(store, f"{ref}-1")
+    assert made is not None
+    assert (made.kind, made.status, made.task, made.priority) == (JobKind.HEARTBEAT, JobStatus.RUNNING, "Look.", 10)
+    assert (made.schedule, made.slot) == (ref, MADE + timedelta(minutes=1))
+    assert (row(store, ref).runs, row(store, ref).last_job_id) == (1, f"{ref}-1")
+    end(store, f"{ref}-1", JobStatus.COMPLETED)
+    assert enter(store, ref, 1) == Entered(begun=False, reason="the job of this time is completed")
+
+
+def test_while_a_job_is_open_whoever_began_it_the_next_times_are_skipped(store: Store) -> None:
+    ref = plan(store)
+    enter(store, ref, 1)
+    assert not enter(store, ref, 2).begun
+    assert not enter(store, ref, 5).begun
+    assert not enter(store, ref, 5).begun, "the attempt before died before it could say so"
+    assert row(store, ref).skipped == 4
+    end(store, f"{ref}-1", JobStatus.COMPLETED)
+    assert enter(store, ref, 6).begun
+    assert (row(store, ref).skipped, row(store, ref).runs) == (4, 2)
+
+
+def test_while_tasks_of_its_last_job_are_open_the_next_times_are_skipped(store: Store) -> None:
+    ref = plan(store)
+    enter(store, ref, 1)
+    for job_id, by in (("task", f"{ref}-1"), ("task of it", "task")):
+        with store.begin() as tx:
+            place = tx.jobs.read(by).address.model_dump()
+            tx.jobs.add(Job(id=job_id, parent_id=by, task="count", created_at=tx.now, **place))
+    for over in (f"{ref}-1", "task"):
+        end(store, over, JobStatus.COMPLETED)
+    assert enter(store, ref, 2).reason == "skipped: job task of it of this schedule is not over"
+    end(store, "task of it", JobStatus.FAILED)
+    assert enter(store, ref, 3).begun
+
+
+def test_a_script_that_works_does_not_hide_that_what_it_asks_always_fails(store: Store) -> None:
+    ref = plan(store)
+    for minute in range(1, 4):
+        script, asking = f"{ref}-{minute}", f"{ref}-{minute}-asks"
+        assert enter(store, ref, minute).begun
+        with store.begin() as tx:
+            place = tx.jobs.read(script).address.model_dump()
+            tx.jobs.add(Job(id=asking, kind=JobKind.HEARTBEAT, schedule=ref, task="?", created_at=tx.now, **place))
+        first, last = (script, asking) if minute == 2 else (asking, script)
+        for job_id in (first, last):
+            end(store, job_id, JobStatus.COMPLETED if job_id == script else JobStatus.FAILED)
+    assert row(store, ref).paused_reason == "failed 3 times in a row"
+
+
+def test_times_that_passed_without_us_are_counted_and_those_of_a_pause_are_not(store: Store, clock: Clock) -> None:
+    ref = plan(store)
+    enter(store, ref, 1)
+    end(store, f"{ref}-1", JobStatus.COMPLETED)
+    assert enter(store, ref, 4).begun
+    assert row(store, ref).skipped == 2
+    end(store, f"{ref}-4", JobStatus.COMPLETED)
+    clock.now = MADE + timedelta(minutes=10, seconds=30)
+    change(store, ref, updated_at=clock.now)
+    assert enter(store, ref, 11).begun
+    assert row(store, ref).skipped == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"enabled": False}, "the schedule is paused"),
+        ({"paused_reason": "failed 3 times in a row"}, "the schedule is paused"),
+        ({"ended_at": MADE}, "the schedule has ended"),
+    ],
+)
+def test_what_is_stopped_makes_no_job(store: Store, values: dict[str, object], reason: str) -> None:
+    ref = plan(store)
+    change(store, ref, **values)
+    assert enter(store, ref, 1) == Entered(begun=False, reason=reason)
+    assert job(store, f"{ref}-1") is None
+    assert row(store, ref).skipped == 0
+
+
+def test_nor_does_what_was_deleted_or_whose_agent_is_paused(store: Store) -> None:
+    ref = plan(store)
+    assert enter(store, "cron-7", 1).reason == enter(store, "nonsense", 1).reason == "the schedule was deleted"
+    with store.begin() as tx:
+        tx.agents.named("ada").status = AgentStatus.PAUSED
+    assert enter(store, ref, 1) == Entered(begun=False, reason="the agent ada is paused")
+
+
+def test_an_agent_that_is_paused_after_the_start_fails_the_job_visibly(store: Store) -> None:
+    ref = plan(store)
+    enter(store, ref, 1)
+    with store.begin() as tx:
+        tx.agents.named("ada").status = AgentStatus.PAUSED
+    with pytest.raises(NoAgent, match="make it active, and resume the job"):
+        ScheduleActivities(store, lambda: ROOM).take_on(StepRef(job_id=f"{ref}-1", step="take-up"))
+
+
+def test_where_there_is_no_room_the_job_waits_as_a_row(store: Store) -> None:
+    first, second = plan(store), plan(store, "every 2m")
+    small = ScheduleRules(pause_after=3, concurrency=1)
+    assert enter(store, first, 1, small).begun
+    waiting = enter(store, second, 2, small)
+    assert not waiting.begun
+    assert "when there is room" in waiting.reason
+    made = job(store, f"{second}-2")
+    assert made is not None
+    assert made.status is JobStatus.PENDING
+    assert enter(store, second, 2, small) == Entered(begun=False, reason="the job of this time is pending")
+    assert row(store, second).runs == 1
+
+
+def test_a_reminder_is_over_with_its_run(store: Store) -> None:
+    ref = plan(store, "in 5m", Cron)
+    assert enter(store, ref, 5).begun
+    assert row(store, ref).ended_at == MADE
+    end(store, f"{ref}-5", JobStatus.COMPLETED)
+    assert enter(store, ref, 6) == Entered(begun=False, reason="the schedule has ended")
+
+
+def test_so_many_failures_in_a_row_pause_it_with_one_notice(store: Store) -> None:
+    ref = plan(store)
+    for minute, status in enumerate([JobStatus.FAILED, JobStatus.FAILED, JobStatus.COMPLETED, JobStatus.CANCELLED]):
+        assert enter(store, ref, minute + 1).begun
+        end(store, f"{ref}-{minute + 1}", status)
+    assert row(store, ref).failures == 0
+    for minute in range(5, 8):
+        assert enter(store, ref, minute).begun
+        end(store, f"{ref}-{minute}", JobStatus.FAILED)
+    assert row(store, ref).paused_reason == "failed 3 times in a row"
+    assert enter(store, ref, 8) == Entered(begun=False, reason="the schedule is paused")
+    with store.view() as tx:
+        (notice,) = tx.jobs.claimable(10, tx.now)
+        assert "Heartbeat” failed 3 times in a row and is paused now" in tx.jobs.read(notice.id).notice
+
+
+def test_one_whose_failures_nobody_judged_is_paused_when_its_time_comes(store: Store) -> None:
+    ref = plan(store)
+    change(store, ref, failures=3)
+    assert enter(store, ref, 1) == Entered(begun=False, reason="the schedule is paused")
