@@ -31,9 +31,10 @@ POLLER_COUNTS = timedelta(seconds=75)
 """How long after its last question a poller counts as alive: it asks again after a minute at the latest."""
 
 WORKFLOWS = "workflows"
+ACTIVITIES = "activities"
 _KINDS = {
     WORKFLOWS: TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-    "activities": TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
+    ACTIVITIES: TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY,
 }
 
 
@@ -43,6 +44,7 @@ class Poller:
 
     queue: str
     kind: str
+    identity: str
     seen: timedelta
 
 
@@ -107,7 +109,7 @@ async def _attributes(client: Client, endpoint: Endpoint) -> Diagnosis:
 
 
 async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) -> Diagnosis:
-    asked = (pollers_of(client, endpoint, queue, kind) for queue in queues for kind in _KINDS)
+    asked = (pollers_of(client, endpoint.namespace, queue, kind) for queue in queues for kind in _KINDS)
     try:
         found = await asyncio.gather(*asked)
     except AWAY as error:
@@ -116,14 +118,14 @@ async def _pollers(client: Client, endpoint: Endpoint, queues: Sequence[str]) ->
     return polled(queues, [poller for some in found for poller in some])
 
 
-async def pollers_of(client: Client, endpoint: Endpoint, queue: str, kind: str) -> list[Poller]:
+async def pollers_of(client: Client, namespace: str, queue: str, kind: str) -> list[Poller]:
     """Return who took work of this kind from a queue lately; raises one of ``AWAY``."""
     request = DescribeTaskQueueRequest(
-        namespace=endpoint.namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
+        namespace=namespace, task_queue=TaskQueue(name=queue), task_queue_type=_KINDS[kind]
     )
     answer = await client.workflow_service.describe_task_queue(request, timeout=ASK)
     now = datetime.now(UTC)
-    return [Poller(queue, kind, now - one.last_access_time.ToDatetime(UTC)) for one in answer.pollers]
+    return [Poller(queue, kind, one.identity, now - one.last_access_time.ToDatetime(UTC)) for one in answer.pollers]
 
 
 def polled(queues: Sequence[str], pollers: Sequence[Poller]) -> Diagnosis:

@@ -65,7 +65,7 @@ class Engine:
         if self.client is None:
             return False
         try:
-            found = await pollers_of(self.client, self._endpoint, queue, WORKFLOWS)
+            found = await pollers_of(self.client, self._endpoint.namespace, queue, WORKFLOWS)
         except AWAY:
             return False
         return any(poller.seen <= POLLER_COUNTS for poller in found)

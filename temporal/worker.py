@@ -12,13 +12,15 @@ from temporalio.worker import Interceptor, Worker
 
 from maestro.domain.release import release
 from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
+from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
+from temporal.explanations import Cause, cause_of
 from temporal.sandbox import production_runner
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
 from workflows.scheduled import ScheduledWorkflow
 
-WORKFLOWS = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow)
+WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow)
 
 Interceptors = Sequence[Interceptor]
 
@@ -27,6 +29,8 @@ CONCURRENT_ACTIVITIES = 400
 LOCAL_ACTIVITIES = 16
 """Local steps are transactions, and only one writes at a time; more threads would only wait for each other."""
 REBUILD_AFTER = 1.0
+SEEN_AFTER = 0.05
+"""How long to wait before Temporal is asked again whether it sees the polls of a worker that begins; it doubles."""
 NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
 """How the SDK's texts begin when a worker was refused at its start; its queue then stays taken on that connection."""
 
@@ -53,7 +57,7 @@ def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor
     return Worker(
         client,
         task_queue=parts.task_queue,
-        workflows=WORKFLOWS if parts.workflows else (),
+        workflows=WORKFLOW_TYPES if parts.workflows else (),
         activities=parts.activities,
         activity_executor=threads,
         interceptors=parts.interceptors,
@@ -82,7 +86,7 @@ class WorkerLoop:
         self.polling = False
 
     async def run(self, begun: Callable[[], None]) -> None:
-        """Poll until ``stop``; ``begun`` is called whenever polling begins."""
+        """Poll until ``stop``; ``begun`` is called whenever polling begins, as Temporal sees it."""
         with ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step") as threads:
             while not self._stopping:
                 refused = await self._poll(threads, begun)
@@ -92,17 +96,37 @@ class WorkerLoop:
 
     async def _poll(self, threads: ThreadPoolExecutor, begun: Callable[[], None]) -> str:
         """Let one worker poll to its end; return why Temporal refused it, or nothing."""
+        seen = asyncio.create_task(self._seen(begun))
         try:
             self._worker = build_worker(self._client, self._parts, threads)
-            self.polling = True
-            begun()
             await self._worker.run()
         except RuntimeError as error:
             return str(error).partition("\n")[0]
         finally:
+            seen.cancel()
             self.polling = False
             self._worker = None
         return ""
+
+    async def _seen(self, begun: Callable[[], None]) -> None:
+        """Tell that polling began once Temporal says so: on a busy machine the first poll follows seconds later.
+
+        Where we may not ask who polls, the beginning itself has to do.
+        """
+        wait = SEEN_AFTER
+        while not await self._is_seen():
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, REBUILD_AFTER)
+        self.polling = True
+        begun()
+
+    async def _is_seen(self) -> bool:
+        kind = WORKFLOWS if self._parts.workflows else ACTIVITIES
+        try:
+            pollers = await pollers_of(self._client, self._client.namespace, self._parts.task_queue, kind)
+        except AWAY as error:
+            return cause_of(error) is Cause.DENIED
+        return any(poller.identity == self._client.identity for poller in pollers)
 
     async def _until_let_in(self, *, blocked: bool) -> None:
         """Wait until Temporal works again: a worker built sooner would only stop again.

@@ -8,7 +8,7 @@ from temporalio.worker import Replayer
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from temporal.client import DATA_CONVERTER
-from temporal.worker import WORKFLOWS
+from temporal.worker import WORKFLOW_TYPES
 from tests.histories.changed import CHANGED
 from tests.histories.record import FOLDER, SCENARIOS
 
@@ -35,7 +35,7 @@ def test_every_scenario_is_recorded() -> None:
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
 async def test_todays_code_replays(path: Path) -> None:
-    await replayer(WORKFLOWS).replay_workflow(history(path))
+    await replayer(WORKFLOW_TYPES).replay_workflow(history(path))
 
 
 @pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
