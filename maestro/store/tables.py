@@ -14,6 +14,7 @@ from maestro.domain.conversations.removal import DiscardedFile, RemovedConversat
 from maestro.domain.deliveries import Delivery, OutboundLane
 from maestro.domain.editions import Edition
 from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs.batches import ReplayBatch, ReplayItem
 from maestro.domain.jobs.job import Job, JobStep
 from maestro.domain.live import SettingsVersion
 from maestro.domain.llm.accounts import AccountLimit, ModelAccount
@@ -77,6 +78,8 @@ TABLES = (
     PromptPart,
     Question,
     RemovedConversation,
+    ReplayBatch,
+    ReplayItem,
     Reservation,
     SettingsVersion,
     SkillProblem,

@@ -55,6 +55,9 @@ class Job(SQLModel, table=True):
     A heartbeat and a cron have the ``schedule`` they are a run of, such as cron-3, and the ``slot``, the time that was
     planned; a webhook has its ``webhook_id``. Such a job has no conversation: ``task`` is what it is told, ``said``
     what it answers.
+
+    ``edits`` is the JSON of what an operator changed when he had it restarted, empty without. A ``what_if`` job only
+    shows what would be answered: it acts on nothing and sends nothing (decision 25).
     """
 
     __tablename__ = "queue"
@@ -126,6 +129,8 @@ class Job(SQLModel, table=True):
     slot: datetime | None = Field(default=None, sa_type=UtcDateTime)
     webhook_id: int | None = None
     said: str = ""
+    edits: str = ""
+    what_if: bool = False
     created_at: datetime = Field(sa_type=UtcDateTime)
     claimed_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     started_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

@@ -76,7 +76,10 @@ class ConnectorStatus(SQLModel, table=True):
 
 
 class AuditEntry(SQLModel, table=True):
-    """Who did what to what; never holds a secret or a message."""
+    """Who did what to what, and from where; never holds a secret or a message.
+
+    ``origin`` is the address that an action over the network came from, empty for one on this machine's terminal.
+    """
 
     __tablename__ = "audit_log"
 
@@ -86,3 +89,4 @@ class AuditEntry(SQLModel, table=True):
     action: str
     subject: str = ""
     detail: str = ""
+    origin: str = ""

@@ -1,0 +1,58 @@
+"""Where an audited action came from, restarts with edits and trials, and replays of many jobs at once."""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from maestro.domain.columns import UtcDateTime
+
+revision = "0009"
+down_revision = "0008"
+
+
+def upgrade() -> None:
+    """Apply."""
+    for table, columns in _columns().items():
+        for column in columns:
+            op.add_column(table, column)
+    op.create_table(
+        "replay_batches",
+        sa.Column("id", sa.String(), nullable=False),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("mode", "edits", "wanted", "actor", "origin")),
+        sa.Column("total", sa.Integer(), nullable=False),
+        sa.Column("stopped", sa.Boolean(), nullable=False),
+        sa.Column("created_at", UtcDateTime(), nullable=False),
+        sa.Column("ended_at", UtcDateTime(), nullable=True),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "replay_items",
+        sa.Column("batch_id", sa.String(), nullable=False),
+        sa.Column("place", sa.Integer(), nullable=False),
+        sa.Column("job_id", sa.String(), nullable=False),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("state", "began", "problem")),
+        sa.Column("at", UtcDateTime(), nullable=True),
+        sa.ForeignKeyConstraint(["batch_id"], ["replay_batches.id"]),
+        sa.PrimaryKeyConstraint("batch_id", "place"),
+    )
+    op.create_index("ix_replay_items_state", "replay_items", ["batch_id", "state", "place"])
+
+
+def downgrade() -> None:
+    """Take back."""
+    op.drop_table("replay_items")
+    op.drop_table("replay_batches")
+    for table, columns in _columns().items():
+        for column in reversed(columns):
+            op.drop_column(table, column.name)
+
+
+def _columns() -> dict[str, tuple[sa.Column[Any], ...]]:
+    return {
+        "audit_log": (sa.Column("origin", sa.String(), nullable=False, server_default=""),),
+        "queue": (
+            sa.Column("edits", sa.String(), nullable=False, server_default=""),
+            sa.Column("what_if", sa.Boolean(), nullable=False, server_default=sa.false()),
+        ),
+    }
