@@ -40,11 +40,11 @@ class TemporalJobControl:
         """Stop an open job for good; raises ``NotFound``, and ``Conflict`` when it has ended."""
         status = await asyncio.to_thread(self._stop, job_id, actor)
         if status not in WITHOUT_A_WORKFLOW:
-            await self._cancel_workflow(job_id)
+            await self.interrupt(job_id)
         self._wake()
 
-    async def _cancel_workflow(self, job_id: str) -> None:
-        """Interrupt the workflow's waits; without Temporal the row alone stops the job at its next step."""
+    async def interrupt(self, job_id: str) -> None:
+        """Interrupt the waits of a stopped job's workflow; without Temporal its row alone stops it at its next step."""
         client = await self._client()
         if client is None:
             return
@@ -56,32 +56,48 @@ class TemporalJobControl:
 
     def _replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
         with self._store.begin() as tx:
-            job = tx.jobs.get(job_id)
-            newest = _newest(tx, job)
-            reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
-            if reason is not None:
-                raise Conflict(reason)
-            tx.audit.add(actor, f"job.{mode}", job_id)
-            if mode is ReplayMode.RESUME:
-                tx.deliveries.revive(job_id)
-                tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
-                tx.delegations.reopened(job_id)
-                return tx.jobs.reopen(job).id
-            again: Job = tx.jobs.add(restarted(newest, f"{newest.kind}-{ULID()}", tx.now))
-            if newest.inbox_id is not None and newest.parent_id is None:
-                tx.merges.follow([newest.id], again.id)
-            return again.id
+            return begin_again(tx, job_id, mode, actor)
 
     def _stop(self, job_id: str, actor: str) -> JobStatus:
         with self._store.begin() as tx:
-            job = tx.jobs.get(job_id)
-            if job.status.ended:
-                raise Conflict(f"job {job_id} is {job.status} already; there is nothing to cancel")
-            tx.audit.add(actor, "job.cancel", job_id)
-            tx.jobs.request_stop(job_id)
-            if job.status in WITHOUT_A_WORKFLOW:
-                tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
-            return job.status
+            return stop(tx, job_id, actor)
+
+
+def begin_again(tx: Transaction, job_id: str, mode: ReplayMode, actor: str) -> str:
+    """Resume or restart an ended job within a transaction of the caller, who wakes a dispatcher after it.
+
+    Return the id of the job that runs now; raises as ``TemporalJobControl.replay`` does.
+    """
+    job = tx.jobs.get(job_id)
+    newest = _newest(tx, job)
+    reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
+    if reason is not None:
+        raise Conflict(reason)
+    tx.audit.add(actor, f"job.{mode}", job_id)
+    if mode is ReplayMode.RESUME:
+        tx.deliveries.revive(job_id)
+        tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
+        tx.delegations.reopened(job_id)
+        return tx.jobs.reopen(job).id
+    again: Job = tx.jobs.add(restarted(newest, f"{newest.kind}-{ULID()}", tx.now))
+    if newest.inbox_id is not None and newest.parent_id is None:
+        tx.merges.follow([newest.id], again.id)
+    return again.id
+
+
+def stop(tx: Transaction, job_id: str, actor: str) -> JobStatus:
+    """Stop an open job within a transaction of the caller and return where it stood; raises as ``cancel`` does.
+
+    Where it stood in a workflow, ``TemporalJobControl.interrupt`` tells that, once the transaction is committed.
+    """
+    job = tx.jobs.get(job_id)
+    if job.status.ended:
+        raise Conflict(f"job {job_id} is {job.status} already; there is nothing to cancel")
+    tx.audit.add(actor, "job.cancel", job_id)
+    tx.jobs.request_stop(job_id)
+    if job.status in WITHOUT_A_WORKFLOW:
+        tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
+    return job.status
 
 
 def _newest(tx: Transaction, job: Job) -> Job:
