@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from api.dashboard.pages import HOME, render
 from api.errors import InvalidRequest, Unauthorized, waiting
 from api.front import OWN_SITE
-from api.guards import COOKIE, OPERATOR, USER, OpenRoute, PasswordRoute, doorman, is_form
+from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, doorman, is_form
+from api.passwords import USER, USERS
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError
 from maestro.domain.throttle import TooManyAttempts
@@ -24,7 +25,10 @@ for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 class Login(Value):
-    """What is typed into the form; ``next`` is the page to go on to."""
+    """What is typed into the form; ``next`` is the page to go on to.
+
+    The password says who somebody is. The name of one of the users is there for programs that keep passwords.
+    """
 
     user: str = USER
     password: str
@@ -62,7 +66,7 @@ async def login(request: Request) -> Response:
     return response
 
 
-@for_operators.post("/logout")
+@for_operators.post("/logout", openapi_extra=FOR_VIEWERS)
 def logout(request: Request) -> Response:
     """End the session of the cookie, if there is one."""
     keeper = doorman(request)
@@ -70,7 +74,7 @@ def logout(request: Request) -> Response:
     if session is not None:
         keeper.sessions.end(session)
         with parts_of(request).store.begin() as tx:
-            tx.audit.add(OPERATOR, "logout")
+            tx.audit.add(session.role, "logout")
     response = RedirectResponse("/login?left=true", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response
@@ -81,10 +85,11 @@ def _begin(request: Request, given: Login) -> tuple[str, str]:
     keeper = doorman(request)
     if keeper.open:
         return "", ""
-    keeper.check(request, given.user, given.password)
-    cookie, session = keeper.sessions.issue()
+    # A name that is nobody's is a guess like a wrong password.
+    role = keeper.check(request, given.password, "" if given.user in USERS else given.user)
+    cookie, session = keeper.sessions.issue(role)
     with parts_of(request).store.begin() as tx:
-        tx.audit.add(OPERATOR, "login", request.client.host if request.client else "")
+        tx.audit.add(role, "login")
     return cookie, session.csrf_token
 
 

@@ -1,14 +1,17 @@
-"""The pages of the dashboard."""
+"""The pages of the dashboard: how each is made from its template."""
 
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import HTMLResponse, RedirectResponse
 
 from api.connector import connector_origins
+from api.dashboard import words
 from api.dashboard.assets import Assets
 from api.guards import PasswordRoute, doorman
 from api.routes.surroundings import Parts, parts_of
@@ -22,7 +25,9 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 def environment(assets: Assets) -> Environment:
     """Return the templates; everything in them is escaped, and a missing value is an error."""
     templates = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    templates.globals["static"] = assets.url
+    templates.globals.update(
+        static=assets.url, clock=words.clock, span=words.span, money=words.money, number=words.number
+    )
     return templates
 
 
@@ -30,19 +35,39 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
     """Return a page.
 
     Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login, which
-    then needs none), ``logged_in`` and ``static(name)``, the address of a style sheet or script.
+    then needs none), ``logged_in``, ``may_change`` (false for who only looks), ``now``, and the functions
+    ``static(name)``, the address of a style sheet or script, ``far(moment)``, ``clock(moment)``, ``span(ms)``,
+    ``money(usd)``, ``number(n)``, and ``link(name=value)``, the address of this page with other parameters.
     """
     templates: Environment = request.app.state.templates
     parts, session = parts_of(request), doorman(request).session(request)
-    page = templates.get_template(name).render(
-        version=parts.version,
-        demo=parts.demo,
-        password_set=bool(parts.guard.password),
-        csrf_token=session.csrf_token if session else "",
-        logged_in=session is not None,
-        **values,
-    )
-    return HTMLResponse(page, status_code=status)
+    now = parts.clock()
+    # What macros say is that of the page: they are imported with its values.
+    shared = {
+        "version": parts.version,
+        "demo": parts.demo,
+        "password_set": bool(parts.guard.password),
+        "csrf_token": session.csrf_token if session else "",
+        "logged_in": session is not None,
+        "may_change": True,
+        "now": now,
+        "far": partial(words.far, now=now),
+        "link": partial(with_parameters, request),
+    }
+    return HTMLResponse(templates.get_template(name).render(**{**shared, **values}), status_code=status)
+
+
+def with_parameters(request: Request, **changed: object) -> str:
+    """Return the address of a page with some of its parameters changed, or left out where they are None or empty."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
+    added = [(name, str(value)) for name, value in changed.items() if value not in (None, "")]
+    return request.url.path + (f"?{urlencode(kept + added)}" if kept or added else "")
+
+
+def lead_back(page: str, **parameters: object) -> RedirectResponse:
+    """Answer a form: lead to a page, so that a reload does not send the form again."""
+    given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
+    return RedirectResponse(page + (f"?{urlencode(given)}" if given else ""), HTTPStatus.SEE_OTHER)
 
 
 @router.get("/")

@@ -12,7 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.dashboard.pages import render
 from api.errors import status_of
-from api.guards import OPERATOR, PasswordRoute
+from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
@@ -107,7 +107,7 @@ def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> R
     )
 
 
-@router.post("/preview")
+@router.post("/preview", openapi_extra=FOR_VIEWERS)
 def preview(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTMLResponse:
     """Show when what was typed would come, where no script does it; nothing is planned."""
     return _page(request, _Shown(typed, times=_times(parts, typed)))

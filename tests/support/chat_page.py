@@ -60,6 +60,8 @@ class ChatPage:
             password_set=False,
             demo=self.demo,
             version="0.1.0",
+            logged_in=True,
+            may_change=True,
         )
         web = f"ws://localhost:{self.web_port} http://localhost:{self.web_port}"
         policy = (
