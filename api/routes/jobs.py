@@ -12,7 +12,8 @@ from maestro.domain.context.views import SeenView, seen_view
 from maestro.domain.jobs.cursors import Cursor
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.views import CallPage, JobDetail, JobFilter, JobPage, call_page, detail, summary
+from maestro.domain.jobs.timeline import CallPage
+from maestro.domain.jobs.views import JobDetail, JobFilter, JobPage, call_page, detail, summary
 from maestro.domain.values import Value
 from maestro.store.store import Store
 

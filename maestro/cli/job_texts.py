@@ -5,16 +5,21 @@ from datetime import datetime, timedelta
 
 from maestro.cli.pages import more
 from maestro.cli.table import lines, plain
-from maestro.domain.jobs.views import (
-    EXCERPT,
+from maestro.domain.jobs.edits import Edits
+from maestro.domain.jobs.timeline import (
     ActionView,
+    AskedView,
     CallView,
     DeliveryView,
-    JobDetail,
-    JobPage,
-    JobSummary,
     StepView,
+    ToolRunView,
+    WouldActView,
+    excerpt,
 )
+from maestro.domain.jobs.views import JobDetail, JobPage, JobSummary
+
+NARROW = 60
+"""Characters of a text in a table."""
 
 NOTHING = "There are no such jobs."
 UNITS = (("d", timedelta(days=1)), ("h", timedelta(hours=1)), ("m", timedelta(minutes=1)), ("s", timedelta(seconds=1)))
@@ -37,6 +42,9 @@ CALL_COLUMNS = (
     "tools",
     "error",
 )
+TOOL_COLUMNS = ("round", "tool", "state", "attempts", "took", "result")
+ASKED_COLUMNS = ("id", "round", "asked", "state", "answer", "by")
+WOULD_ACT_COLUMNS = ("place", "tag", "about", "what it holds")
 ACTION_COLUMNS = ("place", "tag", "about", "state", "what came of it")
 DELIVERY_COLUMNS = ("chunk", "purpose", "state", "attempts", "platform id", "error")
 
@@ -58,7 +66,10 @@ def timeline(job: JobDetail) -> Iterator[str]:
             yield f"  {name:<13} {plain(value)}"
     yield from _section("Steps", STEP_COLUMNS, map(_step, job.steps))
     yield from _section("Model calls", CALL_COLUMNS, map(_call, job.calls))
+    yield from _section("Tool calls", TOOL_COLUMNS, map(_tool, job.tools))
+    yield from _section("Asked people", ASKED_COLUMNS, map(_asked, job.questions))
     yield from _section("Acted on", ACTION_COLUMNS, map(_action, job.actions))
+    yield from _section("Would have acted on", WOULD_ACT_COLUMNS, map(_would_act, job.would_act))
     yield from _section("Sent", DELIVERY_COLUMNS, map(_delivery, job.deliveries))
 
 
@@ -90,6 +101,8 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "webhook", job.webhook or ""
     yield "planned for", moment(job.slot)
     yield "message", job.excerpt if not job.task else ""
+    yield "route", job.route
+    yield from _edits(job.edits)
     yield "conversation", str(job.conversation_id or "")
     yield "created", moment(job.created_at)
     yield "ended", moment(job.completed_at)
@@ -98,16 +111,24 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "reason", job.reason
     yield "cost", cost(job.cost_usd) if job.cost_usd is not None else ""
     yield "cut off", cost(job.interrupted_cost_usd) if job.interrupted_cost_usd is not None else ""
-    yield "restarts", job.restarted_from or ""
+    yield ("what if" if job.what_if else "restarts"), job.restarted_from or ""
     yield "restarted by", ", ".join(job.restarted_by)
+    yield "what-ifs", ", ".join(job.what_ifs)
     yield "merged into", job.merged_into or ""
     yield "task of", job.parent_id or ""
-    yield "task", _line(job.task)
-    yield "answered", _line(job.said)
+    yield "task", excerpt(job.task)
+    yield ("would answer" if job.what_if else "answered"), excerpt(job.said)
     yield "led to", ", ".join(job.led_to)
     yield "answers for", ", ".join(job.merged)
     yield "texts", "deleted with the conversation" if job.erased else ""
     yield "Temporal", job.temporal_url or ""
+
+
+def _edits(edits: Edits | None) -> Iterator[tuple[str, str]]:
+    if edits is not None:
+        yield "chosen agent", edits.agent or ""
+        yield "chosen model", edits.model or ""
+        yield "asked instead", excerpt(edits.prompt or "")
 
 
 def _section(title: str, head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -147,13 +168,22 @@ def _delivery(chunk: DeliveryView) -> tuple[str, ...]:
     return str(chunk.seq), chunk.purpose, chunk.state, str(chunk.attempts), chunk.platform_message_id, chunk.error
 
 
+def _tool(call: ToolRunView) -> tuple[str, ...]:
+    number, took = f"{call.number}.{call.place}", _took(call.duration_ms)
+    return number, call.tool, call.state, str(call.attempts), took, excerpt(call.result, NARROW)
+
+
+def _asked(question: AskedView) -> tuple[str, ...]:
+    asked = f"#{question.id}", str(question.number), excerpt(question.text, NARROW)
+    return *asked, question.status, excerpt(question.answer, NARROW), question.answered_by
+
+
+def _would_act(tag: WouldActView) -> tuple[str, ...]:
+    return str(tag.seq), tag.tag.lower(), tag.subject, excerpt(tag.text, NARROW)
+
+
 def _action(action: ActionView) -> tuple[str, ...]:
     return str(action.seq), action.tag.lower(), action.subject, action.state, action.detail
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
 
 
 def _age(age: timedelta) -> str:

@@ -12,6 +12,9 @@ LaneKey = NewType("LaneKey", str)
 
 DEFAULT_ACCOUNT = "default"
 
+MAX_CONTENT_CHARS = 300_000
+"""Characters of the longest message that is taken in."""
+
 
 class Address(Value):
     """A place on a platform where a conversation happens: one account's channel or thread."""

@@ -11,7 +11,7 @@ from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.jobs.busy import mode_of
 from maestro.domain.jobs.job import Ending, Job, JobStatus
-from maestro.domain.messages import Accepted, IncomingMessage
+from maestro.domain.messages import MAX_CONTENT_CHARS, Accepted, IncomingMessage
 from maestro.domain.people.permissions import AccessRules
 from maestro.domain.questions.question import Answer, Refusal
 from maestro.domain.texts import storable
@@ -22,7 +22,6 @@ from maestro.intake.strangers import PairingRules
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-MAX_CONTENT_CHARS = 300_000
 MINUTE = timedelta(minutes=1)
 
 BOT = "it came from a bot, and the channel does not let bots talk (allowBots)"

@@ -11,15 +11,20 @@ from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.cursors import Cursor
 from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.timeline import AskedView, ToolTexts
 from maestro.domain.jobs.views import JobFilter, Listed, Record
+from maestro.domain.questions.question import Question
+from maestro.domain.tools import ToolRun
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
 from maestro.store.merges import Merges
+from maestro.store.prompts import Prompts
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
+from maestro.store.tool_runs import ToolRuns
 
 TEXT = 400
 """Characters of a message that are read for its excerpt; a message may have 300,000."""
@@ -56,10 +61,23 @@ class Browse(Repository):
             actions=Actions(self._link, self._now).of(job_id),
             led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
             merged=[job.id for job in Merges(self._link, self._now).into([job_id])],
-            restarted_by=self._session.exec(
-                select(Job.id).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
+            restarts=self._session.exec(
+                select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
             ).all(),
+            tools=[self._with_texts(run) for run in ToolRuns(self._link, self._now).of(job_id)],
+            questions=[
+                AskedView(
+                    **row.model_dump(include=set(AskedView.model_fields) - {"status"}), status=row.standing(self._now)
+                )
+                for row in self._session.exec(
+                    select(Question).where(Question.job_id == job_id).order_by(col(Question.id))
+                )
+            ],
         )
+
+    def _with_texts(self, run: ToolRun) -> ToolTexts:
+        prompts = Prompts(self._link, self._now)
+        return ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
 
 
 def _newest_first() -> tuple[ColumnElement[Any], ...]:

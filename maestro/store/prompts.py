@@ -18,6 +18,9 @@ from maestro.domain.llm.prompts import TOOL_CALLS, ComposedTurn, PromptMessage, 
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
+BEGINNING = 4_000
+"""Bytes of a long text that are read to show how it begins."""
+
 _as_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -48,6 +51,11 @@ class Prompts(Repository):
         if body is None:
             raise NotFound(f"the prompt part {digest} does not exist")
         return zlib.decompress(body).decode()
+
+    def beginning(self, digest: str) -> str:
+        """Return the beginning of a kept text, empty when there is none, or it was deleted."""
+        body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
+        return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
 
     def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
         """Turn a prompt into references, keeping every text that no message row holds."""

@@ -2,19 +2,39 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.deliveries import Delivery
+from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
+from maestro.domain.jobs.flow import RouteOutcome
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.jobs.timeline import (
+    ActionView,
+    AskedView,
+    CallPage,
+    CallView,
+    DeliveryView,
+    StepView,
+    ToolRunView,
+    ToolTexts,
+    WouldActView,
+    call_view,
+    delivery_view,
+    excerpt,
+    step_view,
+    tool_view,
+    would_act_view,
+)
 from maestro.domain.llm.calls import CallState, LLMCall
-from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose
-from maestro.domain.tags.actions import Action, ActionState
+from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.tags.actions import Action
+from maestro.domain.tags.grammar import Tag, parse
 from maestro.domain.values import Value, View
 from maestro.domain.words import SearchText
 
-EXCERPT = 140
-"""Characters of a message that a list shows."""
+ROUTE = "route"
+"""The step that says who answers."""
 
 
 class JobFilter(Value):
@@ -39,7 +59,8 @@ class JobSummary(View):
 
     A run of a heartbeat or a cron has its ``schedule``, such as cron-3, and its ``slot``, the time that was planned;
     none that was begun beside the schedule. ``webhook`` is the path by which a delivery came, null where that is gone.
-    The ``excerpt`` is of the message, or of what the agent is told instead.
+    The ``excerpt`` is of the message, or of what the agent is told instead. ``edits`` is what an operator changed in a
+    restart, null for nothing; a ``whatIf`` only shows what would be answered, and acts on nothing.
     """
 
     id: str
@@ -66,6 +87,8 @@ class JobSummary(View):
     restarted_from: str | None
     merged_into: str | None
     parent_id: str | None
+    edits: Edits | None
+    what_if: bool
 
 
 class JobPage(View):
@@ -75,77 +98,6 @@ class JobPage(View):
     next: str | None
 
 
-class StepView(View):
-    """One attempt at one step."""
-
-    step: str
-    activity: str
-    state: StepState
-    attempt: int
-    run: int
-    started_at: datetime
-    finished_at: datetime | None
-    duration_ms: int | None
-    error: str
-    detail: str
-
-
-class CallView(View):
-    """One attempt at one model call, without what was said; ``cost_usd`` is None when unknown.
-
-    ``tools`` are the names of those it asked for.
-    """
-
-    id: int
-    purpose: CallPurpose
-    number: int
-    attempt: int
-    state: CallState
-    provider: str
-    model: str
-    account: str
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    cost_usd: float | None
-    tools: tuple[str, ...]
-    finish_reason: str
-    error: str
-    started_at: datetime
-    finished_at: datetime | None
-    duration_ms: int | None
-
-
-class CallPage(View):
-    """The model calls of a job in the order they were made, all of them, so ``next`` is always null."""
-
-    items: tuple[CallView, ...]
-    next: str | None = None
-
-
-class DeliveryView(View):
-    """One chunk that went out or was meant to, without its text."""
-
-    purpose: Purpose
-    seq: int
-    state: DeliveryState
-    attempts: int
-    platform_message_id: str
-    error: str
-    created_at: datetime
-    sent_at: datetime | None
-
-
-class ActionView(View):
-    """What came of one tag of the answer; ``detail`` is what people are told, or why nothing came of it."""
-
-    seq: int
-    tag: str
-    subject: str
-    state: ActionState
-    detail: str
-
-
 class JobDetail(JobSummary):
     """Everything about a job; ``temporal_url`` is its workflow in Temporal's Web UI, where there is one.
 
@@ -153,16 +105,23 @@ class JobDetail(JobSummary):
     ``said`` what such a job answered. ``led_to`` are the jobs that hang on this one.
     It answers in the place of the ``merged`` ones too. ``erased`` says that its texts went with its conversation.
     ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
+    ``route`` says by which rule the agent answers, or why nobody does. ``whatIfs`` asked what this job would answer
+    now, and ``wouldAct`` is what such a one would have acted on.
     """
 
     conversation_id: int | None
+    route: str
     restarted_by: tuple[str, ...]
+    what_ifs: tuple[str, ...]
     cost_usd: float | None
     interrupted_cost_usd: float | None
     steps: tuple[StepView, ...]
     calls: tuple[CallView, ...]
     deliveries: tuple[DeliveryView, ...]
     actions: tuple[ActionView, ...]
+    would_act: tuple[WouldActView, ...]
+    tools: tuple[ToolRunView, ...]
+    questions: tuple[AskedView, ...]
     depth: int
     task: str
     said: str
@@ -199,8 +158,10 @@ class Record:
     steps: Sequence[JobStep] = ()
     calls: Sequence[LLMCall] = ()
     deliveries: Sequence[Delivery] = ()
-    restarted_by: Sequence[str] = ()
+    restarts: Sequence[Job] = ()
     actions: Sequence[Action] = ()
+    tools: Sequence[ToolTexts] = ()
+    questions: Sequence[AskedView] = ()
     led_to: Sequence[str] = ()
     merged: Sequence[str] = ()
 
@@ -212,22 +173,24 @@ def summary(listed: Listed) -> JobSummary:
 
 def detail(record: Record) -> JobDetail:
     """Show everything about a job."""
+    job = record.listed.job
     return JobDetail(
         **_summary(record.listed),
-        conversation_id=record.listed.job.conversation_id,
-        restarted_by=tuple(record.restarted_by),
+        **job.model_dump(include={"conversation_id", "depth", "task", "said", "erased"}),
+        route=_route(record.steps),
+        restarted_by=tuple(other.id for other in record.restarts if not other.what_if),
+        what_ifs=tuple(other.id for other in record.restarts if other.what_if),
         cost_usd=total_cost(record.calls, CallState.ANSWERED, CallState.FAILED),
         interrupted_cost_usd=total_cost(record.calls, CallState.INTERRUPTED),
-        steps=tuple(map(_step, record.steps)),
-        calls=tuple(map(_call, record.calls)),
-        deliveries=tuple(map(DeliveryView.model_validate, record.deliveries)),
+        steps=tuple(map(step_view, record.steps)),
+        calls=tuple(map(call_view, record.calls)),
+        deliveries=tuple(map(delivery_view, record.deliveries)),
         actions=tuple(map(ActionView.model_validate, record.actions)),
-        depth=record.listed.job.depth,
-        task=record.listed.job.task,
-        said=record.listed.job.said,
+        would_act=tuple(would_act_view(seq, tag) for seq, tag in enumerate(_unacted(record))),
+        tools=tuple(map(tool_view, record.tools)),
+        questions=tuple(record.questions),
         led_to=tuple(record.led_to),
         merged=tuple(record.merged),
-        erased=record.listed.job.erased,
     )
 
 
@@ -237,34 +200,31 @@ def total_cost(calls: Sequence[LLMCall], *states: CallState) -> float | None:
     return sum(known) if known else None
 
 
+def call_page(calls: Sequence[LLMCall]) -> CallPage:
+    """Show the model calls of a job."""
+    return CallPage(items=tuple(map(call_view, calls)))
+
+
 def _summary(listed: Listed) -> dict[str, Any]:
+    edits = edits_of(listed.job)
     return {
         **listed.job.model_dump(include=set(JobSummary.model_fields)),
         "agent": listed.agent,
         "user": listed.user or "",
         "webhook": listed.webhook,
-        "excerpt": _excerpt(listed.text or ""),
+        "excerpt": excerpt(listed.text or ""),
+        "edits": edits if edits != NO_EDITS else None,
     }
 
 
-def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT else f"{line[: EXCERPT - 1]}…"
+def _route(steps: Sequence[JobStep]) -> str:
+    """Return by which rule somebody answers, as the last look said; empty where nobody looked yet, or had to."""
+    said = [step.result for step in steps if step.step == ROUTE and step.state is StepState.DONE]
+    return RouteOutcome.model_validate_json(said[-1]).reason if said else ""
 
 
-def call_page(calls: Sequence[LLMCall]) -> CallPage:
-    """Show the model calls of a job."""
-    return CallPage(items=tuple(map(_call, calls)))
-
-
-def _call(row: LLMCall) -> CallView:
-    wanted = TOOL_CALLS.validate_json(row.tool_calls) if row.tool_calls else ()
-    return CallView(**row.model_dump(include=set(CallView.model_fields)), tools=tuple(call.name for call in wanted))
-
-
-def _step(row: JobStep) -> StepView:
-    took = row.finished_at - row.started_at if row.finished_at else None
-    return StepView(
-        **row.model_dump(include=set(StepView.model_fields)),
-        duration_ms=took // timedelta(milliseconds=1) if took is not None else None,
-    )
+def _unacted(record: Record) -> Sequence[Tag]:
+    """Return the tags in the answer of a what-if."""
+    answers = [call for call in record.calls if call.purpose is CallPurpose.ANSWER and call.state is CallState.ANSWERED]
+    shown = record.listed.job.what_if and record.listed.job.status is JobStatus.COMPLETED
+    return parse(answers[-1].content).tags if shown and answers else ()
