@@ -1,5 +1,7 @@
 """The API and the dashboard as one ASGI application."""
 
+import secrets
+
 import structlog
 from fastapi import FastAPI
 
@@ -15,6 +17,7 @@ from api.routes import (
     accounts,
     agent_tokens,
     agents,
+    audit,
     bindings,
     chat,
     clients,
@@ -34,7 +37,7 @@ from api.routes import (
     webhooks,
 )
 
-DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro, or the cookie of a login."
+DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro (or viewer), or a login's cookie."
 
 ROUTERS = (
     health.for_everybody,
@@ -52,6 +55,7 @@ ROUTERS = (
     skills.router,
     usage.router,
     settings.router,
+    audit.router,
     tickets.router,
     pairings.router,
     schedules.router,
@@ -67,6 +71,9 @@ ROUTERS = (
     webhooks_page.router,
     assets.router,
 )
+
+BOOT_BYTES = 8
+"""Of the word by which one start of the process is told from another one."""
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +93,7 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.parts = parts
     app.state.doorman = Doorman(parts.guard, parts.store, parts.clock, parts.hooks)
     app.state.assets = assets.Assets()
+    app.state.boot = secrets.token_hex(BOOT_BYTES)
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
         app.include_router(router)

@@ -12,6 +12,8 @@ from api.errors import UnknownHost, answer, unexpected
 from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
+from maestro.domain.proxies import Asked
+from maestro.store.audit import coming_from
 
 log = structlog.get_logger(__name__)
 
@@ -38,6 +40,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
+ONLY_HTTPS = "max-age=31536000"
+"""Of this host alone: what runs under other names of its domain is not ours to decide about."""
+
 
 class FrontDoor:
     """ASGI middleware around the whole app."""
@@ -53,9 +58,17 @@ class FrontDoor:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        asked = self._asked(scope, headers)
+        # Everything behind this door sees who asks, and not the proxy that passes it on.
+        scope = {**scope, "client": (asked.address, 0), "scheme": asked.scheme}
+        with coming_from(asked.address):
+            await self._answered(scope, receive, send)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = Headers(scope=scope)
         refusal = self._refusal(scope["method"], headers)
         connector = () if refusal else connector_origins(self._parts, scope["scheme"], headers["host"])
-        headed = _Headed(send, POLICY.format(connect=" ".join(("'self'", *connector))))
+        headed = _Headed(send, POLICY.format(connect=" ".join(("'self'", *connector))), scope["scheme"])
         if refusal is not None:
             await answer(refusal)(scope, receive, headed)
             return
@@ -66,6 +79,11 @@ class FrontDoor:
             log.exception("a request failed", method=scope["method"], path=scope["path"])
             if not headed.started:
                 await unexpected()(scope, receive, headed)
+
+    def _asked(self, scope: Scope, headers: Headers) -> Asked:
+        peer = Asked(scope["client"][0] if scope.get("client") else "", scope["scheme"])
+        proxies = self._parts.guard.trusted_proxies
+        return proxies.asked(peer, headers.getlist("x-forwarded-for"), headers.getlist("x-forwarded-proto"))
 
     def _cap(self, path: str) -> int:
         return self._parts.hooks.rules().max_body_bytes if path.startswith(HOOKS) else MAX_BODY
@@ -110,9 +128,10 @@ class _Capped:
 class _Headed:
     """Sends a response on with our headers, and knows whether it has begun."""
 
-    def __init__(self, send: Send, policy: str) -> None:
+    def __init__(self, send: Send, policy: str, scheme: str) -> None:
         self._send = send
         self._policy = policy
+        self._secure = scheme == "https"
         self.started = False
 
     async def __call__(self, message: Message) -> None:
@@ -121,6 +140,8 @@ class _Headed:
             headers = MutableHeaders(scope=message)
             headers.update(HEADERS)
             headers["Content-Security-Policy"] = self._policy
+            if self._secure:
+                headers["Strict-Transport-Security"] = ONLY_HTTPS
             headers.setdefault("Cache-Control", "no-store")
         await self._send(message)
 

@@ -3,9 +3,7 @@
 import asyncio
 import base64
 import binascii
-import hashlib
-import hmac
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, ClassVar
@@ -19,6 +17,7 @@ from api.bearers import Bearers
 from api.errors import BASIC, Unauthorized
 from api.front import SAFE_METHODS
 from api.parts import GuardSettings
+from api.passwords import USER, Passwords, Role, same
 from api.sessions import Session, Sessions
 from api.signatures import Signatures
 from maestro.domain.errors import Forbidden
@@ -26,12 +25,18 @@ from maestro.domain.throttle import Throttle
 from maestro.intake.hooks import Hooks
 from maestro.store.store import Clock, Store
 
-USER = "maestro"
-OPERATOR = "operator"
+OPERATOR = str(Role.OPERATOR)
 """How the person with the password is called in the audit log."""
+NOBODY_KNOWN = "unknown"
+"""How the audit log calls whoever could not say who they are."""
+VIEWER = "x-viewer"
+FOR_VIEWERS = {VIEWER: True}
+"""What a route with an unsafe method declares, as its ``openapi_extra``, that changes nothing all the same."""
 COOKIE = "maestro_session"
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf_token"
+LOOK_ONLY = "A viewer sees everything and changes nothing. Log in with webui.password to change something."
+NO_TOKEN = f"With a login, changes need its token in the header {CSRF_HEADER}. Reload the page."
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
@@ -45,7 +50,12 @@ class Guard(StrEnum):
 
 
 SCHEMES: Mapping[str, Mapping[str, str]] = {
-    "password": {"type": "http", "scheme": "basic", "description": f"The user {USER} and webui.password"},
+    "password": {
+        "type": "http",
+        "scheme": "basic",
+        "description": f"The user {USER} and webui.password, or the user viewer "
+        "and webui.viewerPassword, who may send what is marked x-viewer and nothing else",
+    },
     "token": {"type": "http", "scheme": "bearer", "description": "A token of an agent"},
     "signature": {
         "type": "apiKey",
@@ -74,8 +84,14 @@ class GuardedRoute(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         ways: list[dict[str, list[str]]] = [{way: []} for way in self.security]
         extra = {"security": ways} if ways else {}
-        options["openapi_extra"] = {**extra, **(options.get("openapi_extra") or {})}
-        super().__init__(path, endpoint, **options)
+        said = {**extra, **self._for_viewers(options.get("methods")), **(options.get("openapi_extra") or {})}
+        self.viewer = bool(said.get(VIEWER))
+        super().__init__(path, endpoint, **{**options, "openapi_extra": said})
+
+    @classmethod
+    def _for_viewers(cls, methods: Collection[str] | None) -> Mapping[str, bool]:
+        """Say whether those who may only look may use the route, unless it declares that itself."""
+        return {VIEWER: set(methods or {"GET"}) <= SAFE_METHODS} if cls.guard is Guard.PASSWORD else {}
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Put the guard in front of the route; FastAPI would read and parse the body before any dependency."""
@@ -83,7 +99,7 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             try:
-                await doorman(request).admit(self.guard, request)
+                await doorman(request).admit(self, request)
             except Unauthorized:
                 if not _is_page(request):
                     raise
@@ -94,7 +110,7 @@ class GuardedRoute(APIRoute):
 
 
 class PasswordRoute(GuardedRoute):
-    """For the operator: HTTP Basic or the cookie of a login."""
+    """For people: HTTP Basic or the cookie of a login. A viewer may only send what changes nothing."""
 
     guard = Guard.PASSWORD
     security = ("password", "login")
@@ -124,7 +140,7 @@ class Doorman:
     """Decides about requests, and knows who is logged in."""
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: Hooks) -> None:
-        self._password = settings.password
+        self._passwords = Passwords(settings)
         self._store = store
         self._throttle = Throttle(clock, "passwords")
         self._bearers = Bearers(store, clock)
@@ -134,47 +150,62 @@ class Doorman:
     @property
     def open(self) -> bool:
         """Whether no password is set, so that whoever reaches the port is the operator."""
-        return not self._password
+        return self._passwords.none
 
-    async def admit(self, guard: Guard, request: Request) -> None:
+    async def admit(self, route: GuardedRoute, request: Request) -> None:
         """Return if the request may pass.
 
-        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token, and what
-        ``Bearers`` and ``Signatures`` raise.
+        Raises ``Unauthorized``, ``TooManyAttempts``, or ``Forbidden`` when a cookie comes without its token or a viewer
+        wants to change something, and what ``Bearers`` and ``Signatures`` raise.
         """
-        if guard is Guard.NONE or (guard is Guard.PASSWORD and self.open):
-            return
-        if guard is Guard.BEARER:
+        if route.guard is Guard.BEARER:
             await asyncio.to_thread(self._bearers.admit, request)
-            return
-        if guard is Guard.SIGNATURE:
+        elif route.guard is Guard.SIGNATURE:
             await self.signatures.admit(request)
-            return
+        elif route.guard is Guard.PASSWORD:
+            role = request.state.role = await self._role(request)
+            if role is not Role.OPERATOR and not route.viewer:
+                raise await self._refused(request, role, LOOK_ONLY)
+
+    async def _role(self, request: Request) -> Role:
+        if self.open:
+            return Role.OPERATOR
         if "authorization" in request.headers:
             user, password = _basic(request)
-            await asyncio.to_thread(self.check, request, user, password)
-            return
+            return await asyncio.to_thread(self.check, request, password, user)
         session = self.session(request)
         if session is None:
             raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
-        if request.method not in SAFE_METHODS:
-            await _check_token(request, session)
+        if request.method not in SAFE_METHODS and not same(await _token(request), session.csrf_token):
+            raise await self._refused(request, session.role, NO_TOKEN)
+        return session.role
 
     def session(self, request: Request) -> Session | None:
         """Return the login of the request's cookie, if it has a valid one."""
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read(cookie) if cookie and not self.open else None
 
-    def check(self, request: Request, user: str, password: str) -> None:
-        """Return if name and password are right; raises ``Unauthorized`` and ``TooManyAttempts``."""
-        address = request.client.host if request.client else ""
-        right = _same(user, USER) & _same(password, self._password)
-        self._throttle.judge(address, right)
-        if right:
-            return
-        with self._store.begin() as tx:
-            tx.audit.add("unknown", "login.failed", address)
+    def check(self, request: Request, password: str, user: str = "") -> Role:
+        """Return what a password allows, or only that of a user, if one is named.
+
+        Raises ``Unauthorized`` and ``TooManyAttempts``.
+        """
+        role = self._passwords.role_of(user, password) if user else self._passwords.role_by(password)
+        self._throttle.judge(request.client.host if request.client else "", role is not None)
+        if role is not None:
+            return role
+        self._note(NOBODY_KNOWN, "login.failed")
         raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
+
+    async def _refused(self, request: Request, role: Role, reason: str) -> Forbidden:
+        # The path as it was declared: what stands in the real one may be a name or a key that is nobody's business.
+        subject = f"{request.method} {request.scope['route'].path}"
+        await asyncio.to_thread(self._note, role, "refused", subject, reason)
+        return Forbidden(reason)
+
+    def _note(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
+        with self._store.begin() as tx:
+            tx.audit.add(actor, action, subject, detail)
 
 
 def doorman(request: Request) -> Doorman:
@@ -182,6 +213,13 @@ def doorman(request: Request) -> Doorman:
     found = request.app.state.doorman
     assert isinstance(found, Doorman)
     return found
+
+
+def role_of(request: Request) -> Role | None:
+    """Return what the person who asks may do; None on a page for everybody."""
+    role = getattr(request.state, "role", None)
+    assert role is None or isinstance(role, Role)
+    return role
 
 
 def is_form(request: Request) -> bool:
@@ -195,12 +233,12 @@ def _to_login(request: Request) -> RedirectResponse:
     return RedirectResponse(f"/login?{urlencode({'next': wanted})}", HTTPStatus.SEE_OTHER)
 
 
-async def _check_token(request: Request, session: Session) -> None:
+async def _token(request: Request) -> str:
+    """Return what a request shows to prove that it comes from a page of ours."""
     token = request.headers.get(CSRF_HEADER, "")
     if not token and is_form(request):
         token = str((await request.form()).get(CSRF_FIELD, ""))
-    if not _same(token, session.csrf_token):
-        raise Forbidden(f"With a login, changes need its token in the header {CSRF_HEADER}. Reload the page.")
+    return token
 
 
 def _basic(request: Request) -> tuple[str, str]:
@@ -215,12 +253,6 @@ def _basic(request: Request) -> tuple[str, str]:
             "This takes HTTP Basic with the user maestro, and nothing else.", challenge=_challenge(request)
         )
     return user, password
-
-
-def _same(given: str, expected: str) -> bool:
-    """Compare in constant time, whatever the lengths."""
-    digests = (hashlib.sha256(text.encode("utf-8", "replace")).digest() for text in (given, expected))
-    return hmac.compare_digest(*digests)
 
 
 def _is_page(request: Request) -> bool:

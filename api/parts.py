@@ -10,6 +10,7 @@ from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
 from maestro.domain.llm.account_views import AccountControl
+from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.views import ScheduleControl
 from maestro.domain.skills.views import SkillControl
@@ -24,15 +25,18 @@ from maestro.tools.outside import OutsideTools
 class GuardSettings:
     """Who is let in.
 
-    ``signing_key`` signs sessions. An empty ``password`` means that none is asked; the bind must then be loopback.
-    ``allowed_hosts`` are names, without a port, by which browsers may reach us besides loopback, the bound host among
-    them; a wildcard address there admits every plain address.
+    ``signing_key`` signs sessions. An empty ``password`` means that none is asked; the bind must then be loopback. With
+    ``viewer_password`` people see everything and change nothing; empty: nobody does. ``allowed_hosts`` are names,
+    without a port, by which browsers may reach us besides loopback, the bound host among them; a wildcard address there
+    admits every plain address. ``trusted_proxies`` are believed when they say for whom they ask.
     """
 
     signing_key: bytes = field(repr=False)
     password: str = field(default="", repr=False)
+    viewer_password: str = field(default="", repr=False)
     session_hours: float = 12
     allowed_hosts: frozenset[str] = frozenset()
+    trusted_proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
 
 @dataclass(frozen=True)

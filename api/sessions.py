@@ -3,14 +3,18 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from threading import Lock
 
 from api.parts import GuardSettings
+from api.passwords import Role
 
-PURPOSE = b"maestro dashboard session 1\n"
+PURPOSES: Mapping[Role, bytes] = {
+    Role.OPERATOR: b"maestro dashboard session 1\n",
+    Role.VIEWER: b"maestro dashboard session of a viewer 1\n",
+}
 ID_BYTES = 18
 
 
@@ -19,39 +23,48 @@ class Session:
     """A login; ``csrf_token`` is what its forms and scripts must send along to change something."""
 
     id: str
+    role: Role
     expires_at: datetime
     csrf_token: str
 
 
 class Sessions:
-    """Issues and reads session cookies; a changed password ends them all, and so does a new signing key.
+    """Issues and reads session cookies; a changed password ends all of its role, and a new signing key all.
 
-    A cookie carries its own proof, so that a restart logs nobody out. Logging out is remembered in memory until the
-    cookie would have expired anyway: a restart forgets it, which only matters for a cookie that somebody copied.
+    A cookie carries its own proof, so that a restart logs nobody out. Each role signs with a key of its own: what a
+    cookie may do is what its signature fits, and nothing that is written in it. Logging out is remembered in memory
+    until the cookie would have expired anyway: a restart forgets it, which only matters for a cookie that somebody
+    copied.
     """
 
     def __init__(self, settings: GuardSettings, clock: Callable[[], datetime]) -> None:
-        password = hashlib.sha256(settings.password.encode()).digest()
-        self._key = hmac.digest(settings.signing_key, PURPOSE + password, "sha256")
+        passwords = {Role.OPERATOR: settings.password, Role.VIEWER: settings.viewer_password}
+        self._keys = {
+            role: hmac.digest(settings.signing_key, PURPOSES[role] + _digest(password), "sha256")
+            for role, password in passwords.items()
+            if password
+        }
         self._clock = clock
         self._lock = Lock()
         self._ended: dict[str, datetime] = {}
         self.lifetime = timedelta(hours=settings.session_hours)
 
-    def issue(self) -> tuple[str, Session]:
+    def issue(self, role: Role) -> tuple[str, Session]:
         """Return a new cookie and its session."""
         expires = int((self._clock() + self.lifetime).timestamp())
         session_id = secrets.token_urlsafe(ID_BYTES)
         body = f"{session_id}.{expires}"
-        return f"{body}.{self._sign('cookie', body)}", self._session(session_id, expires)
+        return f"{body}.{self._sign(role, 'cookie', body)}", self._session(role, session_id, expires)
 
     def read(self, cookie: str) -> Session | None:
         """Return the session of a cookie; None when it is forged, expired or logged out."""
         body, _, signature = cookie.rpartition(".")
-        if not hmac.compare_digest(self._sign("cookie", body).encode(), signature.encode()):
+        given = signature.encode("utf-8", "replace")
+        fits = [role for role in self._keys if hmac.compare_digest(self._sign(role, "cookie", body).encode(), given)]
+        if not fits:
             return None
         session_id, _, expires = body.partition(".")
-        session = self._session(session_id, int(expires))
+        session = self._session(fits[0], session_id, int(expires))
         if session.expires_at <= self._clock() or session_id in self._ended:
             return None
         return session
@@ -63,8 +76,13 @@ class Sessions:
             self._ended = {known: until for known, until in self._ended.items() if until > now}
             self._ended[session.id] = session.expires_at
 
-    def _session(self, session_id: str, expires: int) -> Session:
-        return Session(session_id, datetime.fromtimestamp(expires, UTC), self._sign("csrf", session_id))
+    def _session(self, role: Role, session_id: str, expires: int) -> Session:
+        return Session(session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id))
 
-    def _sign(self, purpose: str, text: str) -> str:
-        return hmac.new(self._key, f"{purpose}\n{text}".encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+    def _sign(self, role: Role, purpose: str, text: str) -> str:
+        signed = f"{purpose}\n{text}".encode("utf-8", "replace")
+        return hmac.new(self._keys[role], signed, hashlib.sha256).hexdigest()
+
+
+def _digest(password: str) -> bytes:
+    return hashlib.sha256(password.encode()).digest()

@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
 
-from api.guards import OPERATOR, PasswordRoute
+from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
 from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange
 from maestro.domain.schedules.views import (
@@ -45,7 +45,7 @@ def add_schedule(parts: Parts, new: NewScheduleOfKind) -> ScheduleView:
     return parts.schedules.add(new.kind, new, OPERATOR)
 
 
-@router.post("/preview")
+@router.post("/preview", openapi_extra=FOR_VIEWERS)
 def preview_schedule(parts: Parts, wish: PreviewWish) -> PreviewView:
     """Return the next five times of a schedule in its time zone, without planning anything."""
     return parts.schedules.preview(wish)

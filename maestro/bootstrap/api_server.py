@@ -20,6 +20,7 @@ from maestro.bootstrap.webhook_control import StoreWebhookControl, open_hooks
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.jobs.replay import JobControl
+from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings, read_environment
@@ -72,8 +73,10 @@ def api_parts(
         guard=GuardSettings(
             signing_key=signing_key(settings),
             password=webui.password.get_secret_value(),
+            viewer_password=webui.viewer_password.get_secret_value(),
             session_hours=webui.session_hours,
             allowed_hosts=frozenset({webui.host, *webui.allowed_hosts}),
+            trusted_proxies=TrustedProxies.of(webui.trusted_proxies),
         ),
         health=vitals.health,
         metrics=vitals.metrics,

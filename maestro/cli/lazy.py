@@ -26,6 +26,7 @@ COMMANDS: Mapping[str, str] = {
     "schedules": "List, show, add, change, run and remove what agents do by the clock.",
     "webhooks": "List, show, add, change, try and remove what programs outside may send.",
     "skills": "List, show, test, add, enable, disable and remove skills.",
+    "audit": "Show who did what, when and from where.",
     "usage": "Show what model calls took and cost.",
     "settings": "List settings, and change some of them while Maestro runs.",
     "session": "Show, begin and end the session of #maestro, the chat of the agents.",

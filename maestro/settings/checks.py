@@ -1,7 +1,7 @@
 """The rules a single setting must keep, each with the sentence an operator reads when it does not."""
 
 from collections.abc import Hashable, Iterable
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -66,5 +66,16 @@ DatabaseUrl = Annotated[
         "an empty text (SQLite in dataDir) or sqlite:///PATH; other databases are not supported yet",
     ),
 ]
+
+
+def _network(text: str) -> str:
+    try:
+        ip_network(text)
+    except ValueError:
+        raise ValueError("expected an address or a network, such as 10.0.0.5 or 10.0.0.0/24") from None
+    return text
+
+
+ProxyAddress = Annotated[str, AfterValidator(_network)]
 Place = Annotated[str, matching(r"[a-z][a-z0-9_-]*:\S+", "platform:channel, such as slack:C024BE91L")]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]

@@ -16,6 +16,7 @@ from maestro.settings.checks import (
     HostName,
     HttpUrl,
     Origin,
+    ProxyAddress,
     Seconds,
     ServerAddress,
     is_loopback,
@@ -134,16 +135,42 @@ class WebuiSettings(Section):
         default=NO_SECRET,
         description="the password of user `maestro`; empty: none is asked. Here the file beats the environment",
     )
+    viewer_password: SecretStr = Field(
+        default=NO_SECRET,
+        description="the password of user `viewer`, who sees everything and changes nothing; empty: there is none",
+    )
     session_hours: float = Field(default=12, gt=0, le=8760, description="hours until a login has to be repeated")
     allowed_hosts: tuple[HostName, ...] = Field(
         default=(),
         description="host names by which dashboard, web connector and health ports are reached, besides `host` and "
         "loopback",
     )
+    trusted_proxies: tuple[ProxyAddress, ...] = Field(
+        default=(),
+        description="addresses and networks of the proxies in front of the dashboard, which are believed when they say "
+        "for whom they ask (`X-Forwarded-For`) and under which scheme (`X-Forwarded-Proto`)",
+    )
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        """A viewer with the operator's password would be the operator."""
+        if self.viewer_password and not self.password:
+            raise ValueError(
+                "webui.viewerPassword counts only beside webui.password (or MAESTRO_WEBUI_PASSWORD): without that "
+                "everybody is the operator"
+            )
+        if self.viewer_password and self.viewer_password.get_secret_value() == self.password.get_secret_value():
+            raise ValueError("webui.viewerPassword must be another password than webui.password")
+        return self
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
         """Decision 19: what others can reach needs a password."""
+        if self.enabled and self.trusted_proxies and not self.password:
+            raise ValueError(
+                "webui.trustedProxies: a proxy lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) "
+                "must be set"
+            )
         if self.enabled and not self.password and not is_loopback(self.host):
             raise ValueError(
                 "webui.host lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) must be set; "

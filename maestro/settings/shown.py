@@ -16,6 +16,7 @@ from maestro.settings.reference import limits
 from maestro.settings.section import Section
 
 SET = "set"
+PASSWORDS = frozenset({"webui.password", "webui.viewerPassword"})
 SHOWN = 4
 LONG_ENOUGH = 16
 """Characters that a secret has at least before any of it is shown."""
@@ -64,6 +65,13 @@ def held(settings: Settings, key: Key) -> Any:
     return value
 
 
+def _of_key(key: Key, value: Any) -> JsonValue:
+    # People choose passwords themselves: the end of one is a good part of it, and a viewer reads this too.
+    if key.path in PASSWORDS:
+        return SET if value.get_secret_value() else ""
+    return shown(value)
+
+
 def _of_entry(name: str, value: Any) -> JsonValue:
     # Programs are often told their keys as arguments.
     return [SET for _ in value] if name == "args" else shown(value)
@@ -73,7 +81,7 @@ def _view(key: Key, loaded: Loaded, overlaid: Overlaid) -> SettingView:
     default = key.field.default
     return SettingView(
         key=key.path,
-        value=shown(held(overlaid.settings, key)),
+        value=_of_key(key, held(overlaid.settings, key)),
         default=None if default is PydanticUndefined else shown(default),
         origin=RUNTIME if key.path in overlaid.values else loaded.origins.get(key.path, "default"),
         changes="live" if key.live else "restart",

@@ -13,6 +13,7 @@ from maestro.domain.errors import StoreBusy
 from maestro.store.engine import open_readers, open_writer
 from maestro.store.repository import Link
 from maestro.store.schema import upgrade
+from maestro.store.sentinel import Sentinel
 from maestro.store.transaction import Transaction
 
 Clock = Callable[[], datetime]
@@ -30,6 +31,7 @@ class Store:
         self._clock = clock
         self._writer = open_writer(path)
         self._readers = open_readers(path)
+        self._sentinel = Sentinel(path)
 
     @classmethod
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
@@ -56,6 +58,14 @@ class Store:
         with _typed(), self._readers.begin() as connection, closing(Link(connection)) as link:
             yield Transaction(link, self._clock())
 
+    def mark(self) -> str:
+        """Return a word that is another one after anybody, in any process, committed a change; it reads no table.
+
+        It counts for this store alone, as long as it is open.
+        """
+        with _typed():
+            return self._sentinel.mark()
+
     def problem(self) -> str | None:
         """Return why the store cannot be read, or None."""
         try:
@@ -69,6 +79,7 @@ class Store:
         """Close every connection."""
         self._writer.dispose()
         self._readers.dispose()
+        self._sentinel.close()
 
 
 @contextmanager

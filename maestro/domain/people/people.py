@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from sqlalchemy import Index
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
@@ -82,6 +83,7 @@ class AuditEntry(SQLModel, table=True):
     """
 
     __tablename__ = "audit_log"
+    __table_args__ = tuple(Index(f"ix_audit_log_{name}", name, "at") for name in ("actor", "action", "subject"))
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime, index=True)

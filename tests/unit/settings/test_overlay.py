@@ -74,8 +74,9 @@ def test_a_file_that_changed_may_make_a_value_impossible() -> None:
 
 def test_every_key_is_shown_and_no_secret() -> None:
     tree = {
-        "webui": {"password": SECRET},
+        "webui": {"password": SECRET, "viewerPassword": f"another {SECRET}"},
         "web": {"apiKey": "short"},
+        "temporal": {"apiKey": SECRET},
         "llm": {
             "accounts": [
                 {
@@ -92,8 +93,9 @@ def test_every_key_is_shown_and_no_secret() -> None:
     page = settings_page(started, overlay(started, {"jobs.maxAttempts": 5}), 4)
     assert SECRET not in page.model_dump_json()
     found = {one.key: one for one in page.items}
-    assert found["webui.password"].value == f"...{SECRET[-4:]}"
-    assert (found["web.apiKey"].value, found["temporal.apiKey"].value) == ("set", "")
+    assert found["temporal.apiKey"].value == f"...{SECRET[-4:]}"
+    assert (found["web.apiKey"].value, found["temporal.tlsKey"].value) == ("set", "")
+    assert (found["webui.password"].value, found["webui.viewerPassword"].value) == ("set", "set"), "people chose them"
     assert (found["webui.password"].type, found["webui.password"].changes) == ("secret", "restart")
     one = found["jobs.maxAttempts"]
     assert (one.value, one.default, one.origin, one.changes, one.type) == (5, 3, "runtime", "live", "integer")

@@ -187,3 +187,35 @@ def test_a_key_that_cannot_be_one_is_named() -> None:
         found_accounts({"OPENAI_API_KEY": "\udcff"})
     with pytest.raises(ConfigurationError, match="OLLAMA_BASE_URL_3: baseUrl: expected an address"):
         found_accounts({"OLLAMA_BASE_URL_3": "ftp://localhost"})
+
+
+# Who looks
+
+
+def test_a_viewer_has_another_password_than_the_operator() -> None:
+    assert "webui.viewerPassword must be another password" in problem(
+        {"webui": {"password": SECRET, "viewerPassword": SECRET}}
+    )
+    settings = loaded(
+        {"webui": {"password": SECRET, "viewerPassword": "env:VIEWING"}}, {"VIEWING": "only look"}
+    ).settings
+    assert settings.webui.viewer_password.get_secret_value() == "only look"
+
+
+def test_without_a_password_there_is_nobody_to_tell_a_viewer_from() -> None:
+    assert "webui.viewerPassword counts only beside webui.password" in problem({"webui": {"viewerPassword": "look"}})
+
+
+@pytest.mark.parametrize("proxy", ["", "proxy.example.org", "10.0.0.0/8/8", "10.0.0.1/8", "*"])
+def test_a_proxy_is_named_by_its_address(proxy: str) -> None:
+    refused = problem({"webui": {"password": SECRET, "trustedProxies": [proxy]}})
+    assert "webui.trustedProxies[0]: expected an address or a network" in refused
+
+
+def test_behind_a_proxy_a_password_is_needed() -> None:
+    assert "webui.trustedProxies: a proxy lets other machines in" in problem(
+        {"webui": {"trustedProxies": ["10.0.0.5"]}}
+    )
+    names = ("10.0.0.5", "10.1.0.0/16", "2001:db8::/32")
+    webui = loaded({"webui": {"password": SECRET, "trustedProxies": list(names)}}).settings.webui
+    assert webui.trusted_proxies == names

@@ -10,6 +10,9 @@ from maestro.domain.columns import UtcDateTime
 revision = "0009"
 down_revision = "0008"
 
+AUDITED = ("actor", "action", "subject")
+"""By what operators look for entries of the audit log, the newest first."""
+
 
 def upgrade() -> None:
     """Apply."""
@@ -37,10 +40,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("batch_id", "place"),
     )
     op.create_index("ix_replay_items_state", "replay_items", ["batch_id", "state", "place"])
+    for name in AUDITED:
+        op.create_index(f"ix_audit_log_{name}", "audit_log", [name, "at"])
 
 
 def downgrade() -> None:
     """Take back."""
+    for name in AUDITED:
+        op.drop_index(f"ix_audit_log_{name}", "audit_log")
     op.drop_table("replay_items")
     op.drop_table("replay_batches")
     for table, columns in _columns().items():

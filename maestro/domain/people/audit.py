@@ -1,0 +1,127 @@
+"""What operators look for in the audit log, and how it is shown to them."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, AwareDatetime, Field, field_validator, model_validator
+
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.people.people import AuditEntry
+from maestro.domain.values import Value, View
+from maestro.domain.words import SearchText
+
+LIMIT = 100
+MOST = 1000
+FIRST_YEAR = 1970
+LAST_YEAR = 9998
+"""A moment of a year beyond may be none at all in another zone."""
+
+
+def _sensible(moment: datetime) -> datetime:
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise ValueError(f"expected a time from {FIRST_YEAR} to {LAST_YEAR}")
+    return moment
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_sensible)]
+
+
+class AuditFilter(Value):
+    """Which entries are wanted.
+
+    ``actor``, ``action`` and ``subject`` are whole. ``since`` counts itself, ``until`` does not.
+    """
+
+    actor: SearchText | None = None
+    action: SearchText | None = Field(default=None, description="such as login or job.resume")
+    subject: SearchText | None = Field(default=None, description="what it was done to, such as the id of a job")
+    q: SearchText | None = Field(default=None, description="a part of any text of an entry, in any case")
+    since: Moment | None = None
+    until: Moment | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.since is not None and self.until is not None and self.since > self.until:
+            raise ValueError("since: expected a time that is not after until")
+        return self
+
+
+class AuditQuery(AuditFilter):
+    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: str | None = None
+
+    @field_validator("cursor")
+    @classmethod
+    def _ours(cls, text: str | None) -> str | None:
+        if text is not None:
+            read_mark(text)
+        return text
+
+    @property
+    def after(self) -> "Mark | None":
+        """Return where the page begins."""
+        return read_mark(self.cursor) if self.cursor is not None else None
+
+
+Mark = tuple[datetime, int]
+"""When the last entry of a page was written, and its number."""
+
+
+def read_mark(text: str) -> Mark:
+    """Read a cursor; raises ``ValueError`` for a text that is none of ours."""
+    cursor = Cursor.decode(text)
+    if not (cursor.job_id.isascii() and cursor.job_id.isdecimal() and len(cursor.job_id) < 19):
+        raise ValueError("this is not a cursor from an earlier answer")
+    return _sensible(cursor.created_at), int(cursor.job_id)
+
+
+class AuditView(View):
+    """Who did what to what, and from where; ``origin`` is an address, and empty for a terminal of this machine."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    detail: str
+    origin: str
+
+
+class AuditPage(View):
+    """Entries, newest first."""
+
+    items: tuple[AuditView, ...]
+    next: str | None
+
+
+def mark_of(entry: AuditEntry) -> Mark:
+    """Return where a page goes on that ended with this entry."""
+    return entry.at, entry.id or 0
+
+
+def audit_page(entries: Sequence[AuditEntry], limit: int) -> AuditPage:
+    """Show a page of what was read, which has one entry too many while there are more."""
+    shown = entries[:limit]
+    at, number = mark_of(shown[-1]) if shown else (None, 0)
+    following = Cursor(at, str(number)).encode() if at is not None and len(entries) > limit else None
+    return AuditPage(items=tuple(map(AuditView.model_validate, shown)), next=following)
+
+
+COLUMNS = tuple(AuditView.model_fields)
+
+
+def audit_rows(entries: Sequence[AuditEntry]) -> Iterator[tuple[str, ...]]:
+    """Yield the texts of entries, in the order of ``COLUMNS``."""
+    for entry in entries:
+        yield (
+            str(entry.id),
+            entry.at.isoformat(),
+            entry.actor,
+            entry.action,
+            entry.subject,
+            entry.detail,
+            entry.origin,
+        )
