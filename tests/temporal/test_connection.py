@@ -91,7 +91,8 @@ async def test_a_web_server_is_not_temporal() -> None:
 
     async with await asyncio.start_server(answer, "127.0.0.1", address := free_port()):
         said = await why(Endpoint(f"127.0.0.1:{address}", "default"))
-    assert "is not Temporal" in said
+    # The SDK tells of the bytes that are no HTTP/2, or of the connection that ended over them, whichever it sees first.
+    assert "is not Temporal" in said or "ends them at once" in said
     assert "correct temporal.address" in said
 
 
