@@ -29,6 +29,7 @@ from api.routes import (
     openapi,
     pairings,
     questions,
+    replays,
     schedules,
     settings,
     skills,
@@ -42,6 +43,7 @@ DESCRIPTION = "The work of one Maestro. HTTP Basic with the user maestro (or vie
 ROUTERS = (
     health.for_everybody,
     health.for_operators,
+    replays.router,  # before the jobs: /api/jobs/counts is not the job called counts
     jobs.router,
     questions.router,
     agents.router,

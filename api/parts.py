@@ -7,6 +7,7 @@ from maestro.chat import ChatService
 from maestro.domain.bots.views import ConnectorControl
 from maestro.domain.conversations.views import ConversationControl
 from maestro.domain.health import Health, Metrics
+from maestro.domain.jobs.batch_views import BatchControl
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
 from maestro.domain.llm.account_views import AccountControl
@@ -67,6 +68,7 @@ class ApiParts:
 
     store: Store
     control: JobControl
+    batches: BatchControl
     accounts: AccountControl
     connectors: ConnectorControl
     skills: SkillControl

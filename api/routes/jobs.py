@@ -10,10 +10,11 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.context.views import SeenView, seen_view
 from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.timeline import CallPage
-from maestro.domain.jobs.views import JobDetail, JobFilter, JobPage, call_page, detail, summary
+from maestro.domain.jobs.views import JobDetail, JobPage, call_page, detail, summary
 from maestro.domain.values import Value
 from maestro.store.store import Store
 

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from maestro.bootstrap.api_server import ApiServer, api_parts
+from maestro.bootstrap.batches import build_batch_work
 from maestro.bootstrap.chat import build_chat
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.health import process_metrics
@@ -37,7 +38,7 @@ class Api(SeparateProcess):
         parts = replace(api_parts(self.live, store, chat, control, vitals), demo=demo, redact=scope.of(TextKind.MEMORY))
         server = ApiServer(self.settings, parts)
         services = Services(stop)
-        services.add(server.run(), engine.run())
+        services.add(server.run(), engine.run(), build_batch_work(store, engine, lambda: None).run())
         await services.until_stopped(self._announce(server), engine.drain)
 
     async def _announce(self, server: ApiServer) -> None:

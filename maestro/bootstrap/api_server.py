@@ -6,6 +6,7 @@ from api.app import build_app
 from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
 from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
@@ -62,6 +63,7 @@ def api_parts(
     return ApiParts(
         store=store,
         control=control,
+        batches=StoreBatchControl(store),
         accounts=StoreAccountControl(store, keys.keep),
         connectors=StoreConnectorControl(store, keys),
         conversations=StoreConversationControl(store, settings.data_dir),

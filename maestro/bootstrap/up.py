@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from connectors.base import Connector
 from maestro.bootstrap.api_server import ApiServer, api_parts
+from maestro.bootstrap.batches import build_batch_work
 from maestro.bootstrap.bot_keeper import BotKeeper
 from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.chat import build_chat
@@ -124,6 +125,7 @@ class Up(Process):
         keeper = build_keeper(store, self.live)
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
+        services.add(build_batch_work(store, engine, dispatcher.wake).run())
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
             vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from maestro.bootstrap.batches import build_batch_work
 from maestro.bootstrap.chat import build_chat
 from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
@@ -46,6 +47,7 @@ class Worker(SeparateProcess):
         keeper = build_keeper(store, self.live)
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))
+        services.add(build_batch_work(store, engine, dispatcher.wake).run())
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")

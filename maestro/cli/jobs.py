@@ -10,9 +10,9 @@ import typer
 
 from maestro.bootstrap.operator import Operator, open_operator
 from maestro.cli import job_texts, prompt_texts
-from maestro.cli.checked import made
 from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
+from maestro.cli.job_options import Which
 from maestro.cli.opened import ACTOR
 from maestro.cli.options import Given
 from maestro.cli.output import write
@@ -20,9 +20,9 @@ from maestro.cli.pages import Limit, TextCursor, decoded
 from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import seen_view
 from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.domain.jobs.job import JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.jobs.views import JobFilter, JobPage, JobSummary, detail, summary
+from maestro.domain.jobs.views import JobPage, JobSummary, detail, summary
 from maestro.domain.values import Value
 from maestro.store.store import Store
 
@@ -58,34 +58,14 @@ class Outcome(Value):
 @app.command("list")
 def list_jobs(
     given: Given,
-    status: Annotated[list[JobStatus] | None, typer.Option(help="Only these; may be given several times.")] = None,
-    kind: Annotated[list[JobKind] | None, typer.Option(help="Only these; may be given several times.")] = None,
-    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Only those of this agent.")] = None,
-    platform: Annotated[str | None, typer.Option(metavar="NAME", help="Only those of this platform.")] = None,
-    schedule: Annotated[
-        str | None, typer.Option(metavar="REF", help="Only the runs of this heartbeat or cron, such as cron-3.")
-    ] = None,
-    webhook: Annotated[str | None, typer.Option(metavar="PATH", help="Only what this webhook was sent.")] = None,
-    error: Annotated[str | None, typer.Option(metavar="CLASS", help="Only those that ended with this error.")] = None,
-    text: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None,
+    which: Which,
     limit: Limit = LIMIT,
     cursor: TextCursor = None,
 ) -> None:
     """List jobs, newest first."""
-    wanted = made(
-        JobFilter,
-        status=tuple(status or ()),
-        kind=tuple(kind or ()),
-        agent=agent,
-        platform=platform,
-        schedule=schedule,
-        webhook=webhook,
-        error=error,
-        q=text,
-    )
     after = decoded(Cursor.decode, cursor)
     with _operator(given) as operator, operator.store.view() as tx:
-        found, following = tx.browse.jobs(wanted, after, limit)
+        found, following = tx.browse.jobs(which.filter, after, limit)
     page = JobPage(items=tuple(map(summary, found)), next=following.encode() if following else None)
     write(page, job_texts.listing(page, datetime.now(UTC)), given.as_json)
 

@@ -30,6 +30,11 @@ def coming_from(address: str) -> Iterator[None]:
         _ORIGIN.reset(token)
 
 
+def present_origin() -> str:
+    """Return the address that entries tell now: for work that goes on when the request is long over."""
+    return _ORIGIN.get()
+
+
 def origin() -> str:
     """Return where what is being done comes from, empty for what nobody asked for over a network."""
     return _ORIGIN.get()

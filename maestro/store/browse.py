@@ -1,18 +1,19 @@
 """What operators look at: lists with filters, in pages, and everything about one job."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, tuple_
-from sqlmodel import col, or_, select
+from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.timeline import AskedView, ToolTexts
-from maestro.domain.jobs.views import JobFilter, Listed, Record
+from maestro.domain.jobs.views import Listed, Record
 from maestro.domain.questions.question import Question
 from maestro.domain.tools import ToolRun
 from maestro.domain.webhooks.webhook import Webhook
@@ -20,6 +21,7 @@ from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
+from maestro.store.job_filters import conditions
 from maestro.store.merges import Merges
 from maestro.store.prompts import Prompts
 from maestro.store.repository import Repository
@@ -38,7 +40,7 @@ class Browse(Repository):
 
         The order never changes, so a job is on one page only, whatever happens between two requests.
         """
-        page = select(Job.id).where(*_conditions(wanted))
+        page = select(Job.id).where(*conditions(wanted))
         if after is not None:
             page = page.where(tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id))
         # First the page, then what other tables say of it: joined before, 100,000 jobs take ten times as long.

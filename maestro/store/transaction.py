@@ -16,6 +16,7 @@ from maestro.store.actions import Actions
 from maestro.store.agent_edits import AgentEdits
 from maestro.store.agent_tokens import AgentTokens
 from maestro.store.audit import Audit
+from maestro.store.batches import Batches
 from maestro.store.bots import Bots
 from maestro.store.browse import Browse
 from maestro.store.budgets import Budgets
@@ -44,6 +45,7 @@ from maestro.store.owners import Owners
 from maestro.store.pairing import Pairings
 from maestro.store.people import People
 from maestro.store.prompts import Prompts
+from maestro.store.prospects import Prospects
 from maestro.store.questions import Questions
 from maestro.store.removals import Removals
 from maestro.store.repository import Link
@@ -55,6 +57,7 @@ from maestro.store.schedule_runs import ScheduleRuns
 from maestro.store.schedule_starts import ScheduleStarts
 from maestro.store.skills import Skills
 from maestro.store.steps import Steps
+from maestro.store.tallies import Tallies
 from maestro.store.tool_runs import ToolRuns
 from maestro.store.usage import UsageLog
 from maestro.store.versions import AgentVersions
@@ -176,6 +179,12 @@ class Transaction:
     """What was set at run time."""
     webhooks = OnDemand(Webhooks)
     """Webhooks, and what came to them."""
+    batches = OnDemand(Batches)
+    """Replays of many jobs."""
+    prospects = OnDemand(Prospects)
+    """What tells what would become of many jobs."""
+    tallies = OnDemand(Tallies)
+    """How many jobs there are of each kind."""
 
     def __init__(self, link: Link, now: datetime) -> None:
         self.now = now

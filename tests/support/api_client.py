@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.keys import Keys
@@ -55,6 +56,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     made = ApiParts(
         store=rows.store,
         control=control,
+        batches=StoreBatchControl(rows.store),
         accounts=StoreAccountControl(rows.store, keys.keep),
         connectors=StoreConnectorControl(rows.store, keys),
         conversations=StoreConversationControl(rows.store, NO_FOLDER),

@@ -30,28 +30,10 @@ from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag, parse
-from maestro.domain.values import Value, View
-from maestro.domain.words import SearchText
+from maestro.domain.values import View
 
 ROUTE = "route"
 """The step that says who answers."""
-
-
-class JobFilter(Value):
-    """Which jobs to show; what is empty or None does not matter.
-
-    ``schedule`` is a heartbeat or a cron, such as cron-3, ``webhook`` the path of one, ``error`` the name of a class,
-    ``q`` a part of the id, the message or the task, the user's name, the error or the reason.
-    """
-
-    status: tuple[JobStatus, ...] = ()
-    kind: tuple[JobKind, ...] = ()
-    agent: str | None = None
-    platform: str | None = None
-    schedule: str | None = None
-    webhook: str | None = None
-    error: str | None = None
-    q: SearchText | None = None
 
 
 class JobSummary(View):

@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.jobs.views import JobFilter
+from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.messages import Address
 from maestro.domain.people.owners import PersonId
 from maestro.intake.strangers import AN_OWNER, LET_IN

@@ -10,6 +10,11 @@ from maestro.domain.columns import UtcDateTime
 revision = "0009"
 down_revision = "0008"
 
+PARTIAL = (
+    ("ix_replay_batches_open", "replay_batches", ["id"], "ended_at IS NULL"),
+    ("ix_replay_items_began", "replay_items", ["began"], "state = 'begun'"),
+)
+
 AUDITED = ("actor", "action", "subject")
 """By what operators look for entries of the audit log, the newest first."""
 
@@ -22,7 +27,7 @@ def upgrade() -> None:
     op.create_table(
         "replay_batches",
         sa.Column("id", sa.String(), nullable=False),
-        *(sa.Column(name, sa.String(), nullable=False) for name in ("mode", "edits", "wanted", "actor", "origin")),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("action", "edits", "wanted", "actor", "origin")),
         sa.Column("total", sa.Integer(), nullable=False),
         sa.Column("stopped", sa.Boolean(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
@@ -33,13 +38,14 @@ def upgrade() -> None:
         "replay_items",
         sa.Column("batch_id", sa.String(), nullable=False),
         sa.Column("place", sa.Integer(), nullable=False),
-        sa.Column("job_id", sa.String(), nullable=False),
-        *(sa.Column(name, sa.String(), nullable=False) for name in ("state", "began", "problem")),
+        *(sa.Column(name, sa.String(), nullable=False) for name in ("job_id", "lane", "state", "began", "problem")),
         sa.Column("at", UtcDateTime(), nullable=True),
         sa.ForeignKeyConstraint(["batch_id"], ["replay_batches.id"]),
         sa.PrimaryKeyConstraint("batch_id", "place"),
     )
-    op.create_index("ix_replay_items_state", "replay_items", ["batch_id", "state", "place"])
+    op.create_index("ix_replay_items_state", "replay_items", ["batch_id", "state", "place", "lane"])
+    for name, table, columns, rows in PARTIAL:
+        op.create_index(name, table, columns, sqlite_where=sa.text(rows), postgresql_where=sa.text(rows))
     for name in AUDITED:
         op.create_index(f"ix_audit_log_{name}", "audit_log", [name, "at"])
 

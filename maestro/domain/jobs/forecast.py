@@ -1,0 +1,204 @@
+"""What a batch would do, told before it does anything: which jobs, from which step, and what that may cost."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from maestro.domain.jobs.batches import BatchAction
+from maestro.domain.jobs.edits import NO_EDITS, Edits
+from maestro.domain.jobs.failures import pattern_of
+from maestro.domain.jobs.job import Job, StepState
+from maestro.domain.jobs.replay import refusal
+from maestro.domain.llm.calls import CallState
+from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.values import View
+
+TOP = "start"
+"""The step from which a restart goes on."""
+
+AFTERMATH = ("notice", "close", "park")
+"""How the steps begin that follow a failure, a stop or a wait; no job goes on with one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An attempt at a model call."""
+
+    purpose: CallPurpose
+    number: int
+    state: CallState
+    asks_tools: bool
+    cost_usd: float | None
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """A job of which somebody asks what would become of it.
+
+    ``newest`` is the job that answers the same message now, ``led_to`` what came of that; ``step`` is its last one and
+    how that ended, ``calls`` are its model calls in the order they were made.
+    """
+
+    job: Job
+    newest: Job
+    led_to: Sequence[Job] = ()
+    step: tuple[str, StepState] | None = None
+    calls: Sequence[Made] = ()
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What one call cost of late, on average in US dollars: by agent, by model, and of all."""
+
+    agents: Mapping[int, float] = field(default_factory=dict)
+    models: Mapping[str, float] = field(default_factory=dict)
+    overall: float | None = None
+
+    def of(self, agent_id: int | None, model: str = "") -> float | None:
+        """Return what a call of this agent, or of the model given instead of its own, may cost; None when unknown."""
+        if model:
+            return self.models.get(model)
+        return self.agents.get(agent_id or 0, self.overall)
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What would become of one job; ``problem`` is why nothing would."""
+
+    job_id: str
+    lane: str
+    problem: str = ""
+    step: str = ""
+    calls: int = 0
+    cost_usd: float | None = 0.0
+
+
+class RefusedGroup(View):
+    """Jobs that are refused for one reason, with ``*`` for what differs; ``example`` is one of them."""
+
+    reason: str
+    count: int
+    example: str
+
+
+class StepCount(View):
+    """How many jobs go on at a step; ``start`` is the top."""
+
+    step: str
+    count: int
+
+
+class Forecast(View):
+    """What a batch would do now. Nothing was changed.
+
+    ``matching`` are all that were asked for, of which so many are ``possible``. ``modelCalls`` are surely paid for at
+    the least, for about ``costUsd``; that says nothing of the ``unknownCost`` calls of which nobody knows the price.
+    """
+
+    action: BatchAction
+    matching: int
+    possible: int
+    refused: tuple[RefusedGroup, ...]
+    steps: tuple[StepCount, ...]
+    model_calls: int
+    cost_usd: float | None
+    unknown_cost: int
+
+
+class Outlooks:
+    """Judges the jobs of one batch in their order, by the rules that hold when each has its turn."""
+
+    def __init__(
+        self, action: BatchAction, prices: Prices, edits: Edits = NO_EDITS, agent_id: int | None = None
+    ) -> None:
+        """``agent_id`` is the agent that ``edits`` name."""
+        self._action = action
+        self._prices = prices
+        self._edits = edits
+        self._agent_id = agent_id
+        self._restarted: dict[str, str] = {}
+
+    def of(self, prospect: Prospect) -> Outlook:
+        """Say what would become of a job, after those before it."""
+        job, lane = prospect.job, prospect.job.lane or ""
+        problem = self._problem(prospect)
+        if problem:
+            return Outlook(job.id, lane, problem)
+        if self._action is BatchAction.RESTART:
+            self._restarted[prospect.newest.id] = job.id
+        calls = calls_to_pay(self._action, job, prospect.calls)
+        return Outlook(job.id, lane, "", step_of(self._action, prospect.step), calls, self._cost(prospect, calls))
+
+    def missing(self, job_id: str) -> Outlook:
+        """Say what would become of a job that does not exist."""
+        return Outlook(job_id, "", f"job {job_id} does not exist")
+
+    def _problem(self, prospect: Prospect) -> str:
+        job, mode = prospect.job, self._action.mode
+        if mode is None:
+            return f"job {job.id} is {job.status} already; there is nothing to cancel" if job.status.ended else ""
+        before = self._restarted.get(prospect.newest.id)
+        if before is not None:
+            return f"job {before} of this batch answers the same."
+        return refusal(job, prospect.newest, mode, prospect.led_to) or ""
+
+    def _cost(self, prospect: Prospect, calls: int) -> float | None:
+        """Return what so many calls may cost, by those the job made before, else by others; None when unknown."""
+        if not calls:
+            return 0.0
+        known = [call.cost_usd for call in prospect.calls if call.state is CallState.ANSWERED]
+        paid = [cost for cost in known if cost is not None]
+        if paid and not (self._edits.model or self._edits.agent):
+            return sum(paid) / len(paid) * calls
+        price = self._prices.of(self._agent_id or prospect.job.agent_id, self._edits.model or "")
+        return price * calls if price is not None else None
+
+
+def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[Made]) -> int:
+    """Return how many model calls a job surely pays for, at the least.
+
+    A restart pays for what it paid for the first time. A resumed job pays for one call unless it holds its last answer;
+    one that asks for tools is not the last.
+    """
+    if action is BatchAction.CANCEL or job.notice:
+        return 0
+    answered = {(call.purpose, call.number) for call in calls if call.state is CallState.ANSWERED}
+    if action is BatchAction.RESTART:
+        return max(1, len(answered))
+    answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
+    last = max((call.number for call in answers), default=0)
+    held = [call for call in answers if call.number == last and call.state is CallState.ANSWERED]
+    return 0 if held and not held[0].asks_tools else 1
+
+
+def step_of(action: BatchAction, last: tuple[str, StepState] | None) -> str:
+    """Return the step at which a job goes on, or stops; ``after route`` when nothing says what comes next."""
+    if last is None or action is BatchAction.RESTART:
+        return TOP
+    step, state = last
+    return f"after {step}" if state is StepState.DONE else step
+
+
+def forecast(action: BatchAction, outlooks: Sequence[Outlook]) -> Forecast:
+    """Add up what would become of each job."""
+    possible = [one for one in outlooks if not one.problem]
+    known = [one.cost_usd for one in possible if one.calls and one.cost_usd is not None]
+    steps = Counter(one.step for one in possible)
+    return Forecast(
+        action=action,
+        matching=len(outlooks),
+        possible=len(possible),
+        refused=_refused(one for one in outlooks if one.problem),
+        steps=tuple(StepCount(step=step, count=count) for step, count in steps.most_common()),
+        model_calls=sum(one.calls for one in possible),
+        cost_usd=sum(known) if known or not any(one.calls for one in possible) else None,
+        unknown_cost=sum(one.calls for one in possible if one.cost_usd is None),
+    )
+
+
+def _refused(outlooks: Iterable[Outlook]) -> tuple[RefusedGroup, ...]:
+    groups: dict[str, list[str]] = {}
+    for one in outlooks:
+        groups.setdefault(pattern_of(one.problem), []).append(one.job_id)
+    by_size = sorted(groups.items(), key=lambda group: -len(group[1]))
+    return tuple(RefusedGroup(reason=reason, count=len(ids), example=ids[0]) for reason, ids in by_size)

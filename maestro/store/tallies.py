@@ -1,0 +1,42 @@
+"""How many jobs there are of each kind: by status, and of failures by what went wrong."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import func
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.jobs.failures import Failures
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.store.job_filters import conditions, failed_step
+from maestro.store.repository import Repository
+
+
+class Tallies(Repository):
+    """Reads only."""
+
+    def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
+        """Count the jobs of each status; that of the filter does not matter, so that one look tells every number."""
+        others = wanted.model_copy(update={"status": ()})
+        found = select(Job.status, func.count()).where(*conditions(others)).group_by(col(Job.status))
+        return dict(self._run(found).tuples().all())
+
+    def failures(self, wanted: JobFilter) -> Sequence[Failures]:
+        """Return the failed jobs of a filter, or those of its statuses if it has some, by all that tells them apart."""
+        chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
+        each = (
+            select(Job.id, Job.error, Job.reason, Job.agent_id)
+            .add_columns(col(Job.completed_at), func.coalesce(failed_step(), "").label("step"))
+            .where(*conditions(chosen), col(Job.completed_at).is_not(None))
+            .subquery()
+        )
+        kind = (each.c.error, each.c.step, each.c.reason, each.c.agent_id)
+        found = (
+            select(each.c.error, each.c.step, each.c.reason, Agent.slug)
+            .add_columns(func.count(), func.min(each.c.completed_at), func.max(each.c.completed_at))
+            .add_columns(func.max(each.c.id))
+            .outerjoin_from(each, Agent, col(Agent.id) == each.c.agent_id)
+            .group_by(*kind)
+        )
+        return [Failures(*row) for row in self._run(found).all()]
