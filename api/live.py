@@ -20,18 +20,17 @@ def unchanged(request: Request, *also: str) -> Response | None:
     state of another server, says it in ``also``. Times that go on by themselves are the script's, which has them from
     the page. Pages are never kept by browsers (no-store), so the script itself sends ``If-None-Match``.
     """
-    tag = request.state.tag = _tag(request, also)
-    if tag not in request.headers.get("if-none-match", ""):
+    made = request.state.tag = _tag(request, also)
+    if made not in request.headers.get("if-none-match", ""):
         return None
-    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": tag})
+    return Response(status_code=HTTPStatus.NOT_MODIFIED, headers={"ETag": made})
 
 
-def tagged(request: Request, page: Response) -> Response:
+def tag(request: Request, page: Response) -> None:
     """Put the tag on a page that asked ``unchanged`` before it was made; what changed meanwhile has another one."""
-    tag = getattr(request.state, "tag", None)
-    if tag is not None and page.status_code == HTTPStatus.OK:
-        page.headers["ETag"] = tag
-    return page
+    made = getattr(request.state, "tag", "")
+    if made and page.status_code == HTTPStatus.OK:
+        page.headers["ETag"] = made
 
 
 def _tag(request: Request, also: tuple[str, ...]) -> str:

@@ -13,7 +13,9 @@ from starlette.responses import HTMLResponse, RedirectResponse
 from api.connector import connector_origins
 from api.dashboard import words
 from api.dashboard.assets import Assets
-from api.guards import PasswordRoute, doorman
+from api.guards import PasswordRoute, doorman, role_of
+from api.live import tag
+from api.passwords import Role
 from api.routes.surroundings import Parts, parts_of
 
 HOME = "/chat"
@@ -35,13 +37,14 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
     """Return a page.
 
     Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login, which
-    then needs none), ``logged_in``, ``may_change`` (false for who only looks), ``now``, and the functions
-    ``static(name)``, the address of a style sheet or script, ``far(moment)``, ``clock(moment)``, ``span(ms)``,
-    ``money(usd)``, ``number(n)``, and ``link(name=value)``, the address of this page with other parameters.
+    then needs none), ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for
+    who only looks), ``now``, and the functions ``static(name)``, the address of a style sheet or script,
+    ``far(moment)``, ``clock(moment)``, ``span(ms)``, ``money(usd)``, ``number(n)``, and ``link(name=value)``, the
+    address of this page with other parameters.
     """
     templates: Environment = request.app.state.templates
     parts, session = parts_of(request), doorman(request).session(request)
-    now = parts.clock()
+    now, role = parts.clock(), role_of(request)
     # What macros say is that of the page: they are imported with its values.
     shared = {
         "version": parts.version,
@@ -49,12 +52,15 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
         "password_set": bool(parts.guard.password),
         "csrf_token": session.csrf_token if session else "",
         "logged_in": session is not None,
-        "may_change": True,
+        "role": role or "",
+        "may_change": role is Role.OPERATOR,
         "now": now,
         "far": partial(words.far, now=now),
         "link": partial(with_parameters, request),
     }
-    return HTMLResponse(templates.get_template(name).render(**{**shared, **values}), status_code=status)
+    page = HTMLResponse(templates.get_template(name).render(**{**shared, **values}), status_code=status)
+    tag(request, page)
+    return page
 
 
 def with_parameters(request: Request, **changed: object) -> str:
@@ -78,6 +84,11 @@ async def home() -> RedirectResponse:
 
 @router.get("/chat")
 def chat(request: Request, parts: Parts) -> HTMLResponse:
-    """Show the chat; ``web_url`` is where its socket connects, empty when the web connector does not run."""
+    """Show the chat; ``web_url`` is where its socket connects, empty when the web connector does not run.
+
+    Who writes here is the operator to the agents, so a viewer is only told how to get in.
+    """
+    if role_of(request) is Role.VIEWER:
+        return render(request, "chat-off.html", title="Chat – Maestro")
     sockets = connector_origins(parts, request.url.scheme, request.headers["host"])
     return render(request, "chat.html", title="Chat – Maestro", web_url=sockets[0] if sockets else "")
