@@ -8,8 +8,10 @@ from temporalio.service import RPCError
 from ulid import ULID
 
 from maestro.domain.errors import Conflict
+from maestro.domain.jobs.edits import NO_EDITS, Edits
 from maestro.domain.jobs.job import Ending, Job, JobStatus
-from maestro.domain.jobs.replay import ReplayMode, refusal, restarted
+from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
+from maestro.store.replays import assign, judged
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -27,12 +29,12 @@ class TemporalJobControl:
         self._client = client
         self._wake = wake
 
-    async def replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
-        """Resume or restart an ended job and return the id of the job that runs now.
+    async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
+        """Resume, restart or try an ended job and return the id of the job that runs now.
 
-        Raises ``NotFound``, and ``Conflict`` when the job's state does not allow it.
+        Raises ``NotFound``, ``Conflict`` when the job's state does not allow it, and ``InvalidEdit``.
         """
-        running = await asyncio.to_thread(self._replay, job_id, mode, actor)
+        running = await asyncio.to_thread(self._replay, job_id, mode, actor, edits)
         self._wake()
         return running
 
@@ -54,54 +56,63 @@ class TemporalJobControl:
         except (RPCError, TimeoutError):
             return
 
-    def _replay(self, job_id: str, mode: ReplayMode, actor: str) -> str:
+    def _replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None) -> str:
         with self._store.begin() as tx:
-            return begin_again(tx, job_id, mode, actor)
+            return begin_again(tx, job_id, mode, actor, edits)
 
     def _stop(self, job_id: str, actor: str) -> JobStatus:
         with self._store.begin() as tx:
             return stop(tx, job_id, actor)
 
 
-def begin_again(tx: Transaction, job_id: str, mode: ReplayMode, actor: str) -> str:
-    """Resume or restart an ended job within a transaction of the caller, who wakes a dispatcher after it.
+def begin_again(tx: Transaction, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
+    """Let a dispatcher begin an ended job again, and return the id of the job that runs then.
 
-    Return the id of the job that runs now; raises as ``TemporalJobControl.replay`` does.
+    Raises ``NotFound``, ``Conflict`` and ``InvalidEdit``; the caller wakes the dispatcher.
     """
     job = tx.jobs.get(job_id)
-    newest = _newest(tx, job)
-    reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
-    if reason is not None:
-        raise Conflict(reason)
-    tx.audit.add(actor, f"job.{mode}", job_id)
+    newest = judged(tx, job, mode, edits)
     if mode is ReplayMode.RESUME:
-        tx.deliveries.revive(job_id)
-        tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
-        tx.delegations.reopened(job_id)
-        return tx.jobs.reopen(job).id
-    again: Job = tx.jobs.add(restarted(newest, f"{newest.kind}-{ULID()}", tx.now))
-    if newest.inbox_id is not None and newest.parent_id is None:
-        tx.merges.follow([newest.id], again.id)
+        tx.audit.add(actor, f"job.{mode}", job_id)
+        return _resume(tx, job)
+    again = _shown(tx, job, edits) if mode is ReplayMode.WHAT_IF else _restart(tx, newest, edits)
+    changed = ", ".join(name for name, value in edits or NO_EDITS if value is not None)
+    told = f"as {again.id}" + (f", with another {changed}" if changed else "")
+    tx.audit.add(actor, f"job.{mode}", job_id, told)
     return again.id
 
 
 def stop(tx: Transaction, job_id: str, actor: str) -> JobStatus:
-    """Stop an open job within a transaction of the caller and return where it stood; raises as ``cancel`` does.
+    """Ask an open job to stop and return how it stood: one without a workflow has ended now.
 
-    Where it stood in a workflow, ``TemporalJobControl.interrupt`` tells that, once the transaction is committed.
+    Raises ``NotFound``, and ``Conflict`` when it has ended.
     """
     job = tx.jobs.get(job_id)
-    if job.status.ended:
-        raise Conflict(f"job {job_id} is {job.status} already; there is nothing to cancel")
+    status = job.status
+    if status.ended:
+        raise Conflict(f"job {job_id} is {status} already; there is nothing to cancel")
     tx.audit.add(actor, "job.cancel", job_id)
     tx.jobs.request_stop(job_id)
-    if job.status in WITHOUT_A_WORKFLOW:
+    if status in WITHOUT_A_WORKFLOW:
         tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
-    return job.status
+    return status
 
 
-def _newest(tx: Transaction, job: Job) -> Job:
-    """Return the job that answers the same message, or does the same task, now."""
-    if job.parent_id is not None or job.inbox_id is None:
-        return tx.delegations.newest(job)
-    return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)
+def _resume(tx: Transaction, job: Job) -> str:
+    if not job.what_if:
+        tx.deliveries.revive(job.id)
+        tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
+        tx.delegations.reopened(job.id)
+    return tx.jobs.reopen(job).id
+
+
+def _restart(tx: Transaction, newest: Job, edits: Edits | None) -> Job:
+    again: Job = tx.jobs.add(assign(tx, restarted(newest, f"{newest.kind}-{ULID()}", tx.now, edits)))
+    if newest.inbox_id is not None and newest.parent_id is None:
+        tx.merges.follow([newest.id], again.id)
+    return again
+
+
+def _shown(tx: Transaction, job: Job, edits: Edits | None) -> Job:
+    shown: Job = tx.jobs.add(assign(tx, what_if(job, f"what-if-{ULID()}", tx.now, edits)))
+    return shown

@@ -86,7 +86,8 @@ class Delegations(Repository):
         """Return the job that does now what this one was to do: a restart of it, or one that answers in its place."""
         if job.merged_into is not None:
             return self.newest(self._fresh(job.merged_into))
-        restarts = select(Job).where(Job.restarted_from == job.id).order_by(col(Job.created_at).desc())
+        restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
+        restarts = restarts.order_by(col(Job.created_at).desc())
         again = self._session.exec(restarts).first()
         return self.newest(again) if again is not None else job
 

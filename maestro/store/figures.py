@@ -59,8 +59,12 @@ class Figures(Repository):
         return OpenJobs({turn: status for turn, status in found if turn is not None}, oldest)
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
-        """Return the jobs that have ended, of those with a turn after the mark and of those with the given turns."""
+        """Return the jobs that have ended, of those with a turn after the mark and of those with the given turns.
+
+        A what-if answers nobody, so it counts among none.
+        """
         wanted = select(col(Job.status), col(Job.error), col(Job.created_at), col(Job.completed_at))
+        wanted = wanted.where(col(Job.what_if).is_(False))
         return [
             EndedJob(status, error, completed_at - created_at)
             for status, error, created_at, completed_at in self._new_or_known(wanted, col(Job.turn), after, turns)

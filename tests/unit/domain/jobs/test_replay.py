@@ -4,8 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.jobs.replay import ReplayMode, refusal
+from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of, task_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.jobs.replay import ReplayMode, asked_of, edits_refusal, refusal, restarted, what_if
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def job(name: str, status: JobStatus, lane: str | None = "lane") -> Job:
@@ -17,7 +20,7 @@ def job(name: str, status: JobStatus, lane: str | None = "lane") -> Job:
         platform="web",
         account="default",
         channel="c",
-        created_at=datetime(2026, 1, 1, tzinfo=UTC),
+        created_at=AT,
     )
 
 
@@ -58,3 +61,73 @@ def test_a_message_is_not_restarted_while_a_task_works_for_it(status: JobStatus)
 def test_a_control_word_is_never_answered_again() -> None:
     dropped = job("stop", JobStatus.DROPPED, lane=None)
     assert refusal(dropped, dropped, ReplayMode.RESTART) is not None
+
+
+# What-if
+
+
+@pytest.mark.parametrize("status", JobStatus)
+@pytest.mark.parametrize("newest", JobStatus)
+def test_any_ended_job_may_be_asked_what_it_would_answer(status: JobStatus, newest: JobStatus) -> None:
+    reason = refusal(job("one", status), job("new", newest), ReplayMode.WHAT_IF)
+    assert (reason is None) is status.ended
+
+
+def test_a_what_if_is_only_ever_finished() -> None:
+    asked = what_if(FAILED, "what-if-1", AT)
+    asked.status = JobStatus.FAILED
+    assert refusal(asked, asked, ReplayMode.RESUME) is None
+    for mode in (ReplayMode.RESTART, ReplayMode.WHAT_IF):
+        assert "what job old would answer" in (refusal(asked, asked, mode) or "")
+    asked.status = JobStatus.COMPLETED
+    assert "no failed step" in (refusal(asked, asked, ReplayMode.RESUME) or "")
+
+
+def test_a_what_if_holds_nothing_that_others_wait_for() -> None:
+    task = job("task", JobStatus.COMPLETED)
+    task.parent_id, task.task, task.schedule, task.agent_id, task.conversation_id = "above", "Do it.", "cron-1", 3, 4
+    asked = what_if(task, "what-if-1", AT)
+    assert (asked.lane, asked.parent_id, asked.schedule, asked.webhook_id) == (None, None, None, None)
+    assert (asked.what_if, asked.restarted_from, asked.agent_id, asked.conversation_id) == (True, "task", 3, 4)
+
+
+def test_a_what_if_reads_what_the_job_was_asked_as_it_is_changed() -> None:
+    task = job("task", JobStatus.COMPLETED)
+    task.parent_id, task.task, task.depth = "above", "Do it.", 2
+    asked = what_if(task, "what-if-1", AT, Edits(model="m", prompt="Do it twice."))
+    asked.agent_id = 9
+    read = asked_of(asked, task)
+    assert (read.id, read.parent_id, read.depth, read.agent_id) == ("task", "above", 2, 9)
+    assert (task_of(read), edits_of(read).model, task_of(task)) == ("Do it twice.", "m", "Do it.")
+
+
+def test_a_script_has_no_answer_to_look_at() -> None:
+    script = job("script", JobStatus.COMPLETED)
+    script.kind, script.inbox_id, script.lane = JobKind.HEARTBEAT, None, None
+    assert "runs a script" in (refusal(script, script, ReplayMode.WHAT_IF) or "")
+    assert "change the script" in (edits_refusal(script, ReplayMode.RESTART, Edits(model="m")) or "")
+
+
+# Edits
+
+
+def test_only_what_begins_anew_can_be_changed() -> None:
+    for mode in ReplayMode:
+        assert (edits_refusal(FAILED, mode, Edits(model="m")) is None) is (mode is not ReplayMode.RESUME)
+        assert edits_refusal(FAILED, mode, NO_EDITS) is None
+
+
+def test_a_task_keeps_its_agent_and_what_goes_on_with_results_its_text() -> None:
+    task = job("task", JobStatus.FAILED)
+    task.parent_id, task.task = "above", "Do it."
+    assert "restart job above" in (edits_refusal(task, ReplayMode.RESTART, Edits(agent="ada")) or "")
+    assert edits_refusal(task, ReplayMode.RESTART, Edits(model="m", prompt="Do it twice.")) is None
+    task.task = ""
+    assert "restart above" in (edits_refusal(task, ReplayMode.RESTART, Edits(prompt="Do it twice.")) or "")
+
+
+def test_a_restart_keeps_its_edits_unless_others_are_given() -> None:
+    first = restarted(FAILED, "second", AT, Edits(model="m"))
+    assert edits_of(restarted(first, "third", AT)) == Edits(model="m")
+    assert edits_of(restarted(first, "third", AT, Edits(prompt="again"))) == Edits(prompt="again")
+    assert edits_of(restarted(first, "third", AT, NO_EDITS)) == NO_EDITS

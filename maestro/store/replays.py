@@ -1,0 +1,63 @@
+"""What a replay is judged by, in one transaction: who answers the same now, and whether what is changed fits."""
+
+from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
+from maestro.domain.errors import Conflict, InvalidEdit
+from maestro.domain.jobs.background import is_background
+from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
+from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.replay import ReplayMode, edits_refusal, refusal
+from maestro.store.transaction import Transaction
+
+
+def newest_of(tx: Transaction, job: Job) -> Job:
+    """Return the job that answers the same message, or does the same task, now; a what-if stands for itself."""
+    if job.what_if:
+        return job
+    if job.parent_id is not None or job.inbox_id is None:
+        return tx.delegations.newest(job)
+    return tx.jobs.get(tx.inbox.get(job.inbox_id).job_id)
+
+
+def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> Job:
+    """Return the newest job of the same message or task, of which a replay would be.
+
+    Raises ``Conflict`` where it cannot be, ``InvalidEdit`` for edits that do not fit.
+    """
+    newest = newest_of(tx, job)
+    reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
+    if reason is not None:
+        raise Conflict(reason)
+    wrong = edits_refusal(job, mode, edits or NO_EDITS)
+    if wrong is not None:
+        raise InvalidEdit(wrong)
+    _chosen(tx, edits or NO_EDITS)
+    return newest
+
+
+def assign(tx: Transaction, job: Job) -> Job:
+    """Say who does a new job that nobody routes, if an operator chose, or no longer chooses, who does."""
+    if not is_background(job):
+        return job
+    chosen = _chosen(tx, edits_of(job))
+    agent_id = chosen.id if chosen is not None else _first(tx, job).agent_id
+    if agent_id != job.agent_id:
+        agent = tx.agents.get(agent_id)
+        job.agent_id, job.client_id = agent.id, payer_of(agent, tx.agents.binding(job.address))
+    return job
+
+
+def _first(tx: Transaction, job: Job) -> Job:
+    """Return the job of which all the others are restarts: whose work it was before an operator chose."""
+    ancestors = tx.jobs.ancestors(job)
+    return tx.jobs.get(ancestors[-1]) if ancestors else job
+
+
+def _chosen(tx: Transaction, edits: Edits) -> Agent | None:
+    if edits.agent is None:
+        return None
+    agent = tx.agents.by_slug(edits.agent)
+    if agent is None or agent.status is AgentStatus.ARCHIVED:
+        raise InvalidEdit(f"agent: there is no agent {edits.agent}; see which there are with: maestro agents list")
+    if agent.status is not AgentStatus.ACTIVE:
+        raise InvalidEdit(f"agent: {edits.agent} is {agent.status}; make it active first, or choose another")
+    return agent
