@@ -8,6 +8,8 @@ from fastapi import FastAPI
 from api import errors, hooks, mcp
 from api.dashboard import agent_chat, assets, login, pages
 from api.dashboard import agent_tokens as tokens_page
+from api.dashboard import audit as audit_page
+from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import webhooks as webhooks_page
 from api.front import FrontDoor
@@ -71,6 +73,8 @@ ROUTERS = (
     tokens_page.router,
     schedules_page.router,
     webhooks_page.router,
+    questions_page.router,
+    audit_page.router,
     assets.router,
 )
 

@@ -156,6 +156,17 @@ class Questions(Repository):
         found = [Asked(*row) for row in self._session.exec(page)]
         return found[:limit], found[limit - 1].question.id if len(found) > limit else None
 
+    def waiting(self, limit: int) -> Sequence[Asked]:
+        """Return up to ``limit`` of what waits for an answer anywhere, that which was asked first at the head."""
+        waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
+        found = _asked().where(*waiting).order_by(col(Question.id)).limit(limit)
+        return [Asked(*row) for row in self._session.exec(found)]
+
+    def count_waiting(self, most: int) -> int:
+        """Count what waits for an answer anywhere, no further than ``most``."""
+        waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
+        return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
+
     def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
         """Say whether there is such a chunk of what puts the question to people."""
         of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))

@@ -1,0 +1,55 @@
+"""The page of the audit log: who did what to what, and from where, with filters that live in the address."""
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from starlette.responses import HTMLResponse
+
+from api.dashboard.moments import whole
+from api.dashboard.pages import render
+from api.errors import status_of
+from api.guards import PasswordRoute
+from api.routes.surroundings import Parts
+from maestro.domain.errors import InvalidEdit
+from maestro.domain.people.audit import AuditPage, AuditQuery, audit_page
+from maestro.domain.reading import read
+from maestro.store.store import Store
+
+PAGE = "/audit"
+TITLE = "Audit log – Maestro"
+CSV = "/api/audit.csv"
+FILTERS = ("actor", "action", "subject", "q", "since", "until")
+MOMENTS = ("since", "until")
+NOTHING = AuditPage(items=(), next=None)
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+
+@router.get("")
+def show(request: Request, parts: Parts) -> HTMLResponse:
+    """List what was done, newest first; a filter that cannot be is said above the form."""
+    typed = {name: request.query_params.get(name, "") for name in FILTERS}
+    values: dict[str, object] = {"typed": typed, "shown": NOTHING, "problem": "", "first": True, "csv": CSV}
+    try:
+        wanted = _wanted(typed, request.query_params.get("cursor", ""))
+    except InvalidEdit as error:
+        return render(request, "audit.html", status_of(error), title=TITLE, **{**values, "problem": str(error)})
+    values |= {"shown": _found(parts.store, wanted), "first": wanted.cursor is None, "csv": _csv(wanted)}
+    return render(request, "audit.html", title=TITLE, **values)
+
+
+def _wanted(typed: Mapping[str, str], cursor: str) -> AuditQuery:
+    """Return what the form asks for; a field that is left empty asks for nothing."""
+    given = {name: text.strip() for name, text in {**typed, "cursor": cursor}.items() if text.strip()}
+    return read(AuditQuery, {name: whole(text) if name in MOMENTS else text for name, text in given.items()})
+
+
+def _found(store: Store, wanted: AuditQuery) -> AuditPage:
+    with store.view() as tx:
+        return audit_page(tx.audit.page(wanted, wanted.after, wanted.limit + 1), wanted.limit)
+
+
+def _csv(wanted: AuditQuery) -> str:
+    given = wanted.model_dump(mode="json", include=set(FILTERS), exclude_none=True)
+    return CSV + (f"?{urlencode(given)}" if given else "")
