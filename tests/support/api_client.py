@@ -31,6 +31,8 @@ from tests.support.outside import outside_tools
 
 PASSWORD = "correct horse battery staple"
 BASIC = ("maestro", PASSWORD)
+VIEWER_PASSWORD = "only to look at"
+VIEWER = ("viewer", VIEWER_PASSWORD)
 SIGNING_KEY = b"the signing key of the tests, 32"
 ENCRYPTION_KEY = base64.urlsafe_b64encode(b"the key of the keys of the tests")
 HOME = "http://localhost:8080"
@@ -65,7 +67,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         webhooks=StoreWebhookControl(rows.store, keys),
         hooks=open_hooks(rows.store, keys, live),
         skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
-        guard=GuardSettings(signing_key=SIGNING_KEY, password=password),
+        guard=GuardSettings(SIGNING_KEY, password, viewer_password=VIEWER_PASSWORD if password else ""),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",
         metrics=ProcessMetrics(rows.store, "api", max_pending=lambda: 10, clock=rows.clock),
