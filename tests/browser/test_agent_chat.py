@@ -71,7 +71,7 @@ async def at(tmp_path: Path) -> AsyncIterator[Pane]:
 
 
 async def test_a_person_posts_and_sees_who_said_what(at: Pane) -> None:
-    await expect(at.page.get_by_role("heading")).to_have_text("Nothing in #maestro yet")
+    await expect(at.page.get_by_role("heading", level=2)).to_have_text("Nothing in #maestro yet")
     await at.box.fill("one line")
     await at.box.press("Shift+Enter")
     await at.box.press_sequentially(f"and {SECRET}")
@@ -83,7 +83,7 @@ async def test_a_person_posts_and_sees_who_said_what(at: Pane) -> None:
         "one line\nand [redacted] (Note: content redacted by scanner)"
     )
     assert await at.posts.locator("time").get_attribute("title")
-    await expect(at.page.get_by_role("heading")).to_be_hidden()
+    await expect(at.page.get_by_role("heading", level=2)).to_be_hidden()
 
 
 async def test_what_agents_post_appears_while_a_person_types(at: Pane) -> None:
@@ -139,7 +139,7 @@ async def test_a_new_session_begins_with_an_empty_page(at: Pane) -> None:
     with at.rows.store.begin() as tx:
         tx.chat.open("another")
     await expect(at.posts).to_have_count(0)
-    await expect(at.page.get_by_role("heading")).to_be_visible()
+    await expect(at.page.get_by_role("heading", level=2)).to_be_visible()
 
 
 async def test_without_scripts_people_post_with_a_form(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, async_playwright, expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+PATIENCE_MS = 30_000
+"""How long a page may take to show what is expected of it; only a failure ever takes so long."""
 
 
 def chromium() -> str:
@@ -20,6 +23,7 @@ def chromium() -> str:
 @asynccontextmanager
 async def browser() -> AsyncIterator[Browser]:
     """Run a browser."""
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]

@@ -11,7 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 Frame = dict[str, Any]
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 @dataclass

@@ -1,0 +1,133 @@
+"""Every page of the dashboard in a real browser, with hostile data that the real system made: light, dark, wide, narrow.
+
+With MAESTRO_TEST_SCREENSHOTS set to a folder, the pictures for the documentation are written there.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from tests.support.browser import browser
+from tests.support.populated import PASSWORD, Populated, populated
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-pages")]
+
+SIZES = {1280: 900, 400: 860}
+NAMES = {
+    "overview": "/",
+    "jobs": "/queue",
+    "jobs-by-error": "/queue?group=error",
+    "job-completed": "/queue/{completed}",
+    "job-failed": "/queue/{failed}",
+    "prompt": "/queue/{completed}/calls/{call}",
+    "batches": "/queue/batches",
+    "questions": "/questions",
+    "conversations": "/conversations",
+    "conversation": "/conversations/{conversation}",
+    "chat": "/chat",
+    "maestro": "/maestro",
+    "agents": "/agents",
+    "agent": "/agent/ada",
+    "tokens": "/agents/tokens",
+    "memory": "/memory?agent=conductor",
+    "skills": "/skills",
+    "schedules": "/schedules",
+    "webhooks": "/webhooks",
+    "usage": "/usage",
+    "accounts": "/accounts",
+    "settings": "/settings",
+    "audit": "/audit",
+}
+"""Every page, by the name of its picture."""
+AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+  .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
+Scheme = Literal["light", "dark"]
+
+
+@dataclass
+class Stage:
+    """The dashboard and a browser."""
+
+    at: Populated
+    chromium: Browser
+    paths: dict[str, str]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with populated(tmp_path_factory.mktemp("pages")) as at, browser() as chromium:
+        [call] = at.instance.query(
+            "SELECT id, job_id FROM llm_calls WHERE state = 'answered' AND purpose = 'answer' ORDER BY id LIMIT 1"
+        )
+        [conversation] = at.instance.query("SELECT id FROM conversations ORDER BY id LIMIT 1")
+        known = {
+            "completed": call["job_id"],
+            "failed": at.job("failed"),
+            "call": call["id"],
+            "conversation": conversation["id"],
+        }
+        yield Stage(at, chromium, {name: path.format(**known) for name, path in NAMES.items()})
+
+
+async def open_page(stage: Stage, scheme: Scheme, troubles: list[str]) -> Page:
+    """Open a page of a browser that is logged in; what its console complains of is noted."""
+    context = await stage.chromium.new_context(color_scheme=scheme, locale="en-GB", timezone_id="Europe/Amsterdam")
+    page = await context.new_page()
+    page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    await page.goto(f"{stage.at.home}/login")
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Log in").click()
+    await page.wait_for_url(lambda url: "/login" not in url)
+    return page
+
+
+async def is_inert(page: Page) -> None:
+    """Assert that nothing that people wrote became a part of the page."""
+    assert await page.locator("img[src=x]").count() == 0
+    assert await page.title() != "broken"
+
+
+async def fits(page: Page) -> None:
+    """Assert that nothing sticks out at the side."""
+    over = await page.evaluate(
+        """() => { const main = document.getElementById("main"); return Math.max(main.scrollWidth - main.clientWidth,
+        document.documentElement.scrollWidth - document.documentElement.clientWidth); }"""
+    )
+    assert over <= 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_page_is_whole(stage: Stage, name: str, scheme: Scheme) -> None:
+    troubles: list[str] = []
+    page = await open_page(stage, scheme, troubles)
+    answer = await page.goto(stage.at.home + stage.paths[name])
+    assert answer is not None
+    assert answer.status == 200
+    assert await page.locator("h1").count() == 1
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
+    for width, height in SIZES.items():
+        await page.set_viewport_size({"width": width, "height": height})
+        await fits(page)
+        await is_inert(page)
+        await picture(page, name, scheme, width)
+        await page.evaluate(axe)
+        assert await page.evaluate(AXE) == [], f"at {width} pixels"
+    assert troubles == []
+    await page.context.close()
+
+
+async def picture(page: Page, name: str, scheme: Scheme, width: int) -> None:
+    """Write a picture of the page, where somebody wants one."""
+    folder = os.environ.get("MAESTRO_TEST_SCREENSHOTS")
+    if folder:
+        path = Path(folder) / f"{name}-{scheme}-{width}.png"
+        await page.screenshot(path=path, animations="disabled")

@@ -1,0 +1,94 @@
+"""A Maestro with something on every page of its dashboard, all of it made by the real system and hostile to browsers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.instance import PATIENCE, Instance, free_port, running_instance
+from tests.support.llm_server import Failure
+
+PASSWORD = "the operator's own"  # noqa: S105 - of this test only
+VIEWER = "who only looks"
+KEY = "a key that makes its holder a user"
+MARKUP = "<img src=x onerror=\"document.title='broken'\">\"'`"
+HOSTILE = MARKUP + "${7*7}{{7*7}}"
+"""What breaks a page that does not escape: markup, both quotes, and the marks of two kinds of templates."""
+CHANNEL = "lobby"
+
+AGENTS = [
+    {"slug": "conductor", "role": "conductor"},
+    {"slug": "ada", "name": f"Ada {HOSTILE}"[:64], "description": f"Knows numbers {HOSTILE}", "role": "assistant"},
+]
+
+
+@dataclass
+class Populated:
+    """One with its dashboard at ``home``, asked by the operator."""
+
+    instance: Instance
+    http: httpx.AsyncClient
+    home: str
+
+    async def make(self, path: str, /, **body: Any) -> dict[str, Any]:
+        """Have the API make something."""
+        answer = await self.http.post(f"/api{path}", json=body)
+        assert answer.is_success, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def job(self, status: str) -> str:
+        """Return the newest job of a status."""
+        [row] = self.instance.query("SELECT id FROM queue WHERE status = ? ORDER BY created_at DESC LIMIT 1", status)
+        return str(row["id"])
+
+
+@asynccontextmanager
+async def populated(folder: Path, **settings: Any) -> AsyncIterator[Populated]:
+    """Run one, with jobs of every kind of end, and one of everything else that a page lists."""
+    port = free_port()
+    webui = {"enabled": True, "port": port, "password": PASSWORD, "viewerPassword": VIEWER}
+    async with running_instance(folder, agents=AGENTS, webui=webui, web={"apiKey": KEY}, **settings) as instance:
+        home = f"http://localhost:{port}"
+        async with httpx.AsyncClient(base_url=home, auth=("maestro", PASSWORD), timeout=PATIENCE) as http:
+            found = Populated(instance, http, home)
+            await _furnish(found)
+            await _talk(found)
+            yield found
+
+
+async def _furnish(at: Populated) -> None:
+    where = {"platform": "web", "channel": CHANNEL}
+    await at.make("/clients", name=f"Shop {HOSTILE}"[:60])
+    await at.make("/agents/ada/memory/facts", content=f"The shop opens at nine {HOSTILE}")
+    await at.http.put("/api/agents/ada/memory/state/topic", json={"value": HOSTILE})
+    await at.make(
+        "/schedules", kind="cron", agent="ada", name=HOSTILE[:60], schedule="0 9 * * 1-5", prompt=HOSTILE, **where
+    )
+    await at.make("/webhooks", path="deploys", agent="ada", name=HOSTILE[:60], promptTemplate=MARKUP, **where)
+    await at.make("/chat", text=f"A plan {HOSTILE}")
+    await at.make("/agents/ada/tokens", name=HOSTILE[:40])
+    await at.make("/bindings", agent="ada", platform="web", channel="den")
+
+
+async def _talk(at: Populated) -> None:
+    llm, maestro = at.instance.llm, at.instance
+    remembering = (
+        f"Here it is {HOSTILE} [MEMORY:user_preference] likes tea {HOSTILE} [/MEMORY] [STATE:mood] {HOSTILE} [/STATE]"
+    )
+    llm.script("remember", reply=remembering)
+    llm.script("break it", failure=Failure.status(400))
+    llm.script("reckon", calls=[("calculate", {"expression": "6*7"})], rounds=0)
+    llm.script("ask me", calls=[("ask_question", {"question": f"Which one? {HOSTILE}"})], rounds=0)
+    async with maestro.client(CHANNEL, user_name=f"Eve {HOSTILE}"[:60], api_key=KEY) as client:
+        await client.ask(f"remember {HOSTILE}")
+        await client.ask("reckon")
+    async with maestro.client("broken", user_name="Bob", api_key=KEY) as client:
+        await client.say(f"break it {HOSTILE}")
+        await maestro.ended("broken", "failed")
+    async with maestro.client("asking", user_name="Ann", api_key=KEY) as client:
+        await client.say("ask me")
+        await maestro.until("SELECT id FROM questions WHERE status = 'open'")
