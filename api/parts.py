@@ -11,6 +11,7 @@ from maestro.domain.jobs.batch_views import BatchControl
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
 from maestro.domain.llm.account_views import AccountControl
+from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.views import ScheduleControl
@@ -63,7 +64,7 @@ class ApiParts:
     Browsers reach the web connector at ``web_port`` of the host they see us under; 0 means that it does not run. An
     empty ``temporal_ui_url`` means no links. ``demo`` says that the built-in model answers. ``outside`` are the tools
     of agents outside; None means that there is no MCP server, as ``chat`` that there is no #maestro chat. ``redact``
-    takes secrets out of what operators have agents remember; it is asked for at each use.
+    takes secrets out of what operators have agents remember; it is asked for at each use, and so are the ``budgets``.
     """
 
     store: Store
@@ -90,3 +91,4 @@ class ApiParts:
     outside: OutsideTools | None = None
     chat: AgentChat | None = None
     redact: Callable[[], Redact] = lambda: as_it_is
+    budgets: Callable[[], DailyBudgets] = DailyBudgets

@@ -8,6 +8,7 @@ from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
+from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import temporal_ui_url
 from maestro.bootstrap.keys import open_keys
@@ -87,6 +88,7 @@ def api_parts(
         temporal_ui_url=temporal_ui_url(settings),
         namespace=settings.temporal.namespace,
         pairing=live.of(pairing_rules),
+        budgets=live.of(daily_budgets),
         outside=OutsideTools(store, chat, live.of(outside_rules)),
         chat=AgentChat(chat, live.of(_pane_rules)) if chat is not None else None,
     )

@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
+from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.scope import Scope
-from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.redaction import TextKind
 from maestro.llm.estimates import Estimates
 from maestro.llm.hearing import keep_heard
@@ -48,7 +48,7 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         models.transport,
         lambda inner: ReplayGuard(inner, store),
         lambda inner: StopGuard(inner, watch),
-        lambda inner: Budget(inner, store, estimates, live.of(_daily_budgets)),
+        lambda inner: Budget(inner, store, estimates, live.of(daily_budgets)),
         lambda inner: Failover(inner, models.book, request_time, window),
         Validator,
         ToolSupport,
@@ -66,17 +66,6 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
 
 def _request_time(settings: Settings) -> timedelta:
     return timedelta(seconds=settings.llm.total_timeout_seconds)
-
-
-def _daily_budgets(settings: Settings) -> DailyBudgets:
-    budgets = settings.budgets
-    return DailyBudgets(
-        day_usd=budgets.day_usd,
-        agent_usd=budgets.agent_day_usd,
-        client_usd=budgets.client_day_usd,
-        conversation_usd=budgets.conversation_day_usd,
-        fallback_model=budgets.fallback_model if budgets.on_limit == "fallback" else "",
-    )
 
 
 def _breaker_rules(settings: Settings) -> BreakerRules:

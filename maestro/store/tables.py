@@ -20,7 +20,7 @@ from maestro.domain.live import SettingsVersion
 from maestro.domain.llm.accounts import AccountLimit, ModelAccount
 from maestro.domain.llm.budgets import Client, Reservation, Spending
 from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
-from maestro.domain.llm.usage import UsageRow
+from maestro.domain.llm.usage import UsageDay, UsageRow
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact, MemoryState
 from maestro.domain.people.ignored import IgnoredLines
@@ -87,6 +87,7 @@ TABLES = (
     Spending,
     ToolRun,
     UploadedFile,
+    UsageDay,
     UsageRow,
     WebTicket,
     Webhook,

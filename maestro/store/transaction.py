@@ -19,7 +19,6 @@ from maestro.store.audit import Audit
 from maestro.store.batches import Batches
 from maestro.store.bots import Bots
 from maestro.store.browse import Browse
-from maestro.store.budgets import Budgets
 from maestro.store.calls import Calls
 from maestro.store.channels import Channels
 from maestro.store.chat import Chat
@@ -36,6 +35,7 @@ from maestro.store.figures import Figures
 from maestro.store.ignored import Ignored
 from maestro.store.inbox import Inbox
 from maestro.store.jobs import Jobs
+from maestro.store.latency import Latency
 from maestro.store.live_values import LiveValues
 from maestro.store.media import Media
 from maestro.store.memory import Memory
@@ -60,6 +60,7 @@ from maestro.store.steps import Steps
 from maestro.store.tallies import Tallies
 from maestro.store.tool_runs import ToolRuns
 from maestro.store.usage import UsageLog
+from maestro.store.usage_budgets import UsedBudgets
 from maestro.store.versions import AgentVersions
 from maestro.store.webhooks import Webhooks
 
@@ -135,7 +136,9 @@ class Transaction:
     """Accounts at model providers."""
     usage = OnDemand(UsageLog)
     """What calls took and cost."""
-    budgets = OnDemand(Budgets)
+    latency = OnDemand(Latency)
+    """How long jobs took."""
+    budgets = OnDemand(UsedBudgets)
     """What was spent and is reserved."""
     tool_runs = OnDemand(ToolRuns)
     """Tool calls."""

@@ -1,6 +1,7 @@
 """What model calls took and cost: one row for each request to an account."""
 
 from collections.abc import Sequence
+from datetime import date
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlmodel import col
@@ -9,9 +10,20 @@ from maestro.domain.columns import UtcDateTime
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallKey
-from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRow, UsageSum
+from maestro.domain.llm.usage import (
+    EVERYBODY,
+    NOTHING,
+    Period,
+    UsageBy,
+    UsageOf,
+    UsagePart,
+    UsageRow,
+    UsageSum,
+    UsageWish,
+)
+from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
 from maestro.store.repository import Repository
-from maestro.store.usage_sums import sums
+from maestro.store.usage_sums import series, sums, total
 
 _OF_CALL = (
     "job_id",
@@ -92,9 +104,25 @@ class UsageLog(Repository):
         ended = update(UsageRow).where(col(UsageRow.id) == row_id)
         self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
 
-    def sums(self, by: UsageBy, period: Period, after: UsageMark | None, limit: int) -> Sequence[UsageSum]:
+    def sums(self, wish: UsageWish, limit: int) -> Sequence[UsageSum]:
         """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""
-        return [UsageSum(*row) for row in self._session.execute(sums(by, period, after, limit))]
+        return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
+
+    def total(self, period: Period, whose: UsageOf = EVERYBODY) -> UsageSum:
+        """Return everything that is meant as one sum without a key."""
+        row = self._session.execute(total(period, whose)).first()
+        return UsageSum(*row) if row is not None else NOTHING
+
+    def series(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
+        """Return what each took on each day on which anything was taken, oldest first."""
+        return [UsagePart(*row) for row in self._session.execute(series(by, period, whose))]
+
+    def page(self, query: UsageQuery, today: date) -> UsagePage:
+        """Return what operators asked for, with the sum of everything meant, and that of as many days before."""
+        wish = query.wish(today)
+        found = self.sums(wish, query.limit + 1)
+        totals = self.total(wish.period, wish.whose), self.total(wish.period.before, wish.whose)
+        return usage_page(found, query.limit, wish.period, totals)
 
     def forget(self, key: CallKey, attempt: int) -> float:
         """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""

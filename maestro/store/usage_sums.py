@@ -1,57 +1,121 @@
-"""Sums of usage, for people who look at a bill."""
+"""Sums of usage, for people who look at a bill.
 
+They are read from the sums of days, which the database keeps, except those of conversations and jobs, which are too
+many for that and are read from the log.
+"""
+
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, String, and_, case, cast, func, or_, select, type_coerce
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
+from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.calls import CallState
-from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageRow
+from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageOf, UsageRow, UsageWish
 
 DATE_CHARS = len("2026-11-20")
+FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
+"""What the sums of days do not tell apart."""
+
+Query = Select[*tuple[Any, ...]]
 
 
-def sums(by: UsageBy, period: Period, after: UsageMark | None, limit: int) -> Select[*tuple[Any, ...]]:
-    """Return the query for up to ``limit`` sums after the mark, with the columns of ``UsageSum``.
+def sums(wish: UsageWish) -> Query:
+    """Return the query for the sums after the mark, with the columns of ``UsageSum``.
 
     Days come newest first, anything else by what it cost, the dearest first.
     """
-    key = _key(by)
-    found = select(key, *_totals()).where(col(UsageRow.at) >= period.begins, col(UsageRow.at) < period.ends)
-    if by is UsageBy.AGENT:
-        found = found.outerjoin(Agent, col(Agent.id) == col(UsageRow.agent_id))
-    if by is UsageBy.CLIENT:
-        found = found.outerjoin(Client, col(Client.id) == col(UsageRow.client_id))
-    found = found.group_by(key).limit(limit)
+    by, after = wish.by, wish.after
+    key, totals, cost = (_fine_key(by), _fine_totals(), _fine_cost()) if by in FINE else (_key(by), _totals(), _cost())
+    found = _within(select(key, *totals), by, wish.period, wish.whose).group_by(key)
     if by is UsageBy.DAY:
         return (found.having(key < after.key) if after is not None else found).order_by(key.desc())
-    cost = func.coalesce(_cost(), 0.0)
+    known = func.coalesce(cost, 0.0)
     if after is not None:
-        found = found.having(or_(cost < after.cost_usd, and_(cost == after.cost_usd, key > after.key)))
-    return found.order_by(cost.desc(), key)
+        found = found.having(or_(known < after.cost_usd, and_(known == after.cost_usd, key > after.key)))
+    return found.order_by(known.desc(), key)
+
+
+def total(period: Period, whose: UsageOf) -> Query:
+    """Return the query for one row: everything that is meant, with the columns of ``UsageSum``; none for nothing."""
+    return _within(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, whose).having(func.count() > 0)
+
+
+def series(by: UsageBy, period: Period, whose: UsageOf) -> Query:
+    """Return the query for each day, key, known cost, and tokens in, out and cached, in the order of days."""
+    key = _key(by)
+    tokens = (func.sum(UsageDay.input_tokens), func.sum(UsageDay.output_tokens), func.sum(UsageDay.cached_tokens))
+    found = _within(select(col(UsageDay.day), key, func.sum(UsageDay.cost_usd), *tokens), by, period, whose)
+    return found.group_by(col(UsageDay.day), key).order_by(col(UsageDay.day), key)
+
+
+def _within(found: Query, by: UsageBy, period: Period, whose: UsageOf) -> Query:
+    table: Any = UsageRow if by in FINE else UsageDay
+    if by is UsageBy.AGENT:
+        found = found.outerjoin(Agent, col(Agent.id) == table.agent_id)
+    if by is UsageBy.CLIENT:
+        found = found.outerjoin(Client, col(Client.id) == table.client_id)
+    if table is UsageRow:
+        when = (col(UsageRow.at) >= period.begins, col(UsageRow.at) < period.ends)
+    else:
+        when = (col(UsageDay.day) >= str(period.since), col(UsageDay.day) <= str(period.until))
+    return found.where(*when, *_conditions(table, whose))
+
+
+def _conditions(table: Any, whose: UsageOf) -> Iterator[ColumnElement[bool]]:
+    if whose.agent is not None:
+        yield table.agent_id == select(col(Agent.id)).where(col(Agent.slug) == whose.agent).scalar_subquery()
+    if whose.client is not None:
+        named = or_(col(Client.name) == whose.client, col(Client.slug) == whose.client)
+        yield table.client_id.in_(select(col(Client.id)).where(named))
+    if whose.model is not None:
+        yield or_(table.provider + "/" + table.model == whose.model, table.model == whose.model)
+    if whose.platform is not None and table is UsageRow:
+        of_job = select(col(Job.platform)).where(col(Job.id) == table.job_id).scalar_subquery()
+        yield of_job == whose.platform
+    same = {"account": whose.account, "purpose": whose.purpose}
+    if table is UsageDay:
+        same["platform"] = whose.platform
+    yield from (getattr(table, name) == value for name, value in same.items() if value is not None)
 
 
 def _key(by: UsageBy) -> Any:
     match by:
-        case UsageBy.DAY:
-            return func.substr(type_coerce(col(UsageRow.at), String), 1, DATE_CHARS)
         case UsageBy.AGENT:
             return func.coalesce(col(Agent.slug), "")
         case UsageBy.CLIENT:
             return func.coalesce(col(Client.name), "")
-        case UsageBy.ACCOUNT:
-            return col(UsageRow.account)
         case UsageBy.MODEL:
-            return col(UsageRow.provider) + "/" + col(UsageRow.model)
-        case UsageBy.CONVERSATION:
-            return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
-        case UsageBy.JOB:
-            return col(UsageRow.job_id)
+            return col(UsageDay.provider) + "/" + col(UsageDay.model)
+        case _:
+            return getattr(UsageDay, by)
+
+
+def _fine_key(by: UsageBy) -> Any:
+    if by is UsageBy.JOB:
+        return col(UsageRow.job_id)
+    return func.coalesce(cast(col(UsageRow.conversation_id), String), "")
 
 
 def _totals() -> tuple[ColumnElement[Any], ...]:
+    counted = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens")
+    return (
+        *(func.sum(getattr(UsageDay, name)) for name in counted),
+        _cost(),
+        func.sum(UsageDay.unknown_cost),
+        case((func.sum(UsageDay.estimated) > 0, func.sum(UsageDay.interrupted_cost_usd))),
+    )
+
+
+def _cost() -> ColumnElement[Any]:
+    """Return what is known of the cost, None when nothing is."""
+    return case((func.sum(UsageDay.known) > 0, func.sum(UsageDay.cost_usd)))
+
+
+def _fine_totals() -> tuple[ColumnElement[Any], ...]:
     state, cost = col(UsageRow.state), col(UsageRow.cost_usd)
     took_tokens = col(UsageRow.input_tokens) + col(UsageRow.output_tokens) > 0
     return (
@@ -61,14 +125,13 @@ def _totals() -> tuple[ColumnElement[Any], ...]:
         _tokens(UsageRow.input_tokens),
         _tokens(UsageRow.output_tokens),
         _tokens(UsageRow.cached_tokens),
-        _cost(),
+        _fine_cost(),
         _count(and_(cost.is_(None), or_(state == CallState.ANSWERED, took_tokens))),
         func.sum(case((state == CallState.INTERRUPTED, cost))),
     )
 
 
-def _cost() -> ColumnElement[Any]:
-    """Return what is known of the cost, None when nothing is."""
+def _fine_cost() -> ColumnElement[Any]:
     return func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
 
 

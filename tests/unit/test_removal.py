@@ -15,7 +15,7 @@ from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.llm.usage import Period, UsageBy, UsageSum
+from maestro.domain.llm.usage import Period, UsageBy, UsageSum, UsageWish
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
@@ -75,7 +75,7 @@ async def talk(rows: JobRows, said: str = SAID, answered: str = ANSWERED) -> tup
 def used(rows: JobRows) -> Sequence[UsageSum]:
     """Return what each job took."""
     with rows.store.view() as tx:
-        return tx.usage.sums(UsageBy.JOB, Period(tx.now.date(), tx.now.date()), None, 10)
+        return tx.usage.sums(UsageWish(UsageBy.JOB, Period(tx.now.date(), tx.now.date())), 10)
 
 
 def everything(tmp_path: Path) -> bytes:

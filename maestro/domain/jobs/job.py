@@ -63,6 +63,8 @@ class Job(SQLModel, table=True):
     __tablename__ = "queue"
     __table_args__ = (
         Index("ix_queue_status_turn", "status", "turn"),
+        # What lists are sorted and filtered by, so that only the jobs that are shown are read.
+        Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error"),
         Index(
             "ix_queue_open_lane",
             "lane",

@@ -44,14 +44,46 @@ class UsageRow(SQLModel, table=True):
     error: str = ""
 
 
+class UsageDay(SQLModel, table=True):
+    """A row of ``usage_days``: what the rows of ``usage_log`` of one day and kind add up to; 0 for no agent or client.
+
+    The database keeps it with each row of the log. ``known`` and ``estimated`` count the rows whose cost is in
+    ``cost_usd`` and ``interrupted_cost_usd``: without any, the cost is not 0 but unknown.
+    """
+
+    __tablename__ = "usage_days"
+
+    day: str = Field(primary_key=True)
+    agent_id: int = Field(primary_key=True)
+    client_id: int = Field(primary_key=True)
+    platform: str = Field(primary_key=True)
+    provider: str = Field(primary_key=True)
+    model: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    purpose: str = Field(primary_key=True)
+    calls: int
+    failures: int
+    interrupted: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    cost_usd: float
+    known: int
+    unknown_cost: int
+    interrupted_cost_usd: float
+    estimated: int
+
+
 class UsageBy(StrEnum):
-    """What usage is added up by."""
+    """What usage is added up by; a purpose is why a model was asked, such as answer or summary."""
 
     DAY = "day"
     AGENT = "agent"
     CLIENT = "client"
     ACCOUNT = "account"
     MODEL = "model"
+    PURPOSE = "purpose"
+    PLATFORM = "platform"
     CONVERSATION = "conversation"
     JOB = "job"
 
@@ -73,6 +105,31 @@ class Period:
         """The first moment after it."""
         return datetime.combine(self.until + timedelta(days=1), time(), UTC)
 
+    @property
+    def days(self) -> int:
+        """How many days it has."""
+        return (self.until - self.since).days + 1
+
+    @property
+    def before(self) -> "Period":
+        """As many days, right before it."""
+        return Period(self.since - timedelta(days=self.days), self.since - timedelta(days=1))
+
+
+@dataclass(frozen=True)
+class UsageOf:
+    """Whose usage is meant, by names; None for everybody's. A model may be given with its provider or without."""
+
+    agent: str | None = None
+    client: str | None = None
+    account: str | None = None
+    model: str | None = None
+    purpose: str | None = None
+    platform: str | None = None
+
+
+EVERYBODY = UsageOf()
+
 
 @dataclass(frozen=True)
 class UsageMark:
@@ -80,6 +137,28 @@ class UsageMark:
 
     key: str
     cost_usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class UsageWish:
+    """What to add up, by what, and after which sum to begin."""
+
+    by: UsageBy
+    period: Period
+    whose: UsageOf = EVERYBODY
+    after: UsageMark | None = None
+
+
+@dataclass(frozen=True)
+class UsagePart:
+    """What one agent, model, ... took on one day; ``cost_usd`` is what is known of it."""
+
+    day: str
+    key: str
+    cost_usd: float
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
 
 
 @dataclass(frozen=True)
@@ -105,3 +184,7 @@ class UsageSum:
     def mark(self) -> UsageMark:
         """Where a page ends that ends with this."""
         return UsageMark(self.key, self.cost_usd or 0.0)
+
+
+NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
+"""What no request took."""

@@ -18,6 +18,35 @@ PARTIAL = (
 AUDITED = ("actor", "action", "subject")
 """By what operators look for entries of the audit log, the newest first."""
 
+LISTED = ("created_at", "id", "status", "kind", "agent_id", "platform", "error")
+"""What lists of jobs are sorted and filtered by: found in the index alone, and only the jobs that are shown are read."""
+
+USAGE_KEYS = {
+    "day": "substr({row}.at, 1, 10)",
+    "agent_id": "coalesce({row}.agent_id, 0)",
+    "client_id": "coalesce({row}.client_id, 0)",
+    "platform": "coalesce((SELECT platform FROM queue WHERE queue.id = {row}.job_id), '')",
+    "provider": "{row}.provider",
+    "model": "{row}.model",
+    "account": "{row}.account",
+    "purpose": "{row}.purpose",
+}
+_ENDED = "{row}.state <> 'interrupted'"
+_CUT_OFF = "{row}.state = 'interrupted'"
+_TOOK = "({row}.state = 'answered' OR {row}.input_tokens + {row}.output_tokens > 0)"
+USAGE_SUMS = {
+    "calls": "1",
+    "failures": "{row}.state = 'failed'",
+    "interrupted": _CUT_OFF,
+    **{name: f"iif({_ENDED}, {{row}}.{name}, 0)" for name in ("input_tokens", "output_tokens", "cached_tokens")},
+    "cost_usd": f"iif({_ENDED}, coalesce({{row}}.cost_usd, 0.0), 0.0)",
+    "known": f"{_ENDED} AND {{row}}.cost_usd IS NOT NULL",
+    "unknown_cost": f"{{row}}.cost_usd IS NULL AND {_TOOK}",
+    "interrupted_cost_usd": f"iif({_CUT_OFF}, coalesce({{row}}.cost_usd, 0.0), 0.0)",
+    "estimated": f"{_CUT_OFF} AND {{row}}.cost_usd IS NOT NULL",
+}
+"""What a row of ``usage_log`` adds to its day: written by the database itself, whoever writes the row."""
+
 
 def upgrade() -> None:
     """Apply."""
@@ -48,10 +77,16 @@ def upgrade() -> None:
         op.create_index(name, table, columns, sqlite_where=sa.text(rows), postgresql_where=sa.text(rows))
     for name in AUDITED:
         op.create_index(f"ix_audit_log_{name}", "audit_log", [name, "at"])
+    op.create_index("ix_queue_listed", "queue", list(LISTED))
+    _usage_days()
 
 
 def downgrade() -> None:
     """Take back."""
+    for change in ("added", "changed", "removed"):
+        op.execute(f"DROP TRIGGER usage_log_{change}")
+    op.drop_table("usage_days")
+    op.drop_index("ix_queue_listed", "queue")
     for name in AUDITED:
         op.drop_index(f"ix_audit_log_{name}", "audit_log")
     op.drop_table("replay_items")
@@ -59,6 +94,41 @@ def downgrade() -> None:
     for table, columns in _columns().items():
         for column in reversed(columns):
             op.drop_column(table, column.name)
+
+
+def _usage_days() -> None:
+    """Add up usage by day: a bill of a year then reads a few thousand rows instead of every call."""
+    numbers = ("agent_id", "client_id")
+    dollars = ("cost_usd", "interrupted_cost_usd")
+    op.create_table(
+        "usage_days",
+        *(sa.Column(name, sa.Integer() if name in numbers else sa.String(), nullable=False) for name in USAGE_KEYS),
+        *(sa.Column(name, sa.Float() if name in dollars else sa.Integer(), nullable=False) for name in USAGE_SUMS),
+        sa.PrimaryKeyConstraint(*USAGE_KEYS),
+    )
+    op.execute(f"{_add('usage_log', 1)} FROM usage_log WHERE true {_MERGED}")
+    put, take = f"{_add('new', 1)} WHERE true {_MERGED};", f"{_add('old', -1)} WHERE true {_MERGED}; {_EMPTY};"
+    # The row of a call is written once; only what begins before its end is known, a transcription, changes.
+    for change, event, actions in (
+        ("added", "INSERT", put),
+        ("changed", "UPDATE", f"{take} {put}"),
+        ("removed", "DELETE", take),
+    ):
+        op.execute(f"CREATE TRIGGER usage_log_{change} AFTER {event} ON usage_log BEGIN {actions} END")
+
+
+def _add(row: str, sign: int) -> str:
+    names = ", ".join((*USAGE_KEYS, *USAGE_SUMS))
+    keys = [expression.format(row=row) for expression in USAGE_KEYS.values()]
+    sums = [f"{sign} * ({expression.format(row=row)})" for expression in USAGE_SUMS.values()]
+    return f"INSERT INTO usage_days ({names}) SELECT {', '.join((*keys, *sums))}"
+
+
+_MERGED = (
+    f"ON CONFLICT ({', '.join(USAGE_KEYS)}) DO UPDATE SET "
+    f"{', '.join(f'{name} = {name} + excluded.{name}' for name in USAGE_SUMS)}"
+)
+_EMPTY = "DELETE FROM usage_days WHERE day = substr(old.at, 1, 10) AND calls = 0"
 
 
 def _columns() -> dict[str, tuple[sa.Column[Any], ...]]:
