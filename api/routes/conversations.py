@@ -1,26 +1,31 @@
 """Conversations: the list, what was said in one, and its end (decision 18)."""
 
+from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import Field, field_validator
+from starlette.responses import StreamingResponse
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
+from maestro.domain.conversations.export import as_json, as_markdown
 from maestro.domain.conversations.views import (
     ConversationDetail,
     ConversationFilter,
     ConversationPage,
     Mark,
     SaidPage,
+    SaidView,
     conversation_detail,
     conversation_view,
     said_view,
 )
 from maestro.domain.values import Value
 from maestro.domain.words import SearchText
+from maestro.store.store import Store
 
 LIMIT = 50
 MOST = 200
@@ -29,6 +34,16 @@ router = APIRouter(route_class=PasswordRoute, tags=["conversations"], prefix="/a
 
 Limit = Annotated[int, Query(ge=1, le=MOST)]
 After = Annotated[int, Query(ge=0, le=LARGEST)]
+
+
+Written = Callable[[ConversationDetail, Iterable[SaidView]], Iterator[str]]
+
+TYPES = {"json": "application/json", "md": "text/markdown; charset=utf-8"}
+
+
+def _file_of(media_type: str) -> dict[int | str, dict[str, object]]:
+    """Describe a download in the words of OpenAPI."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}}}, "description": "The conversation"}}
 
 
 class ConversationQuery(ConversationFilter):
@@ -51,9 +66,13 @@ class ConversationQuery(ConversationFilter):
 
 
 class SearchQuery(Value):
-    """A part of what was said, and a page of where; ``cursor`` is the ``next`` of the page before."""
+    """A part of what was said, and a page of where, in one conversation if its number is given.
+
+    ``cursor`` is the ``next`` of the page before.
+    """
 
     q: SearchText = Field(min_length=1)
+    conversation: int | None = Field(default=None, ge=1, le=LARGEST)
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
     cursor: int | None = Field(default=None, ge=1, le=LARGEST)
 
@@ -70,9 +89,9 @@ def list_conversations(parts: Parts, query: Annotated[ConversationQuery, Query()
 
 @router.get("/search")
 def search_conversations(parts: Parts, query: Annotated[SearchQuery, Query()]) -> SaidPage:
-    """Return the messages of all conversations that contain a text, newest first."""
+    """Return the messages that contain a text, newest first, of all conversations or of one."""
     with parts.store.view() as tx:
-        found, following = tx.conversation_lists.containing(query.q, query.cursor, query.limit)
+        found, following = tx.conversation_lists.containing(query.q, query.cursor, query.limit, query.conversation)
     return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
 
 
@@ -91,6 +110,26 @@ def list_messages(parts: Parts, conversation_id: Number, limit: Limit = LIMIT, c
     return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
 
 
+@router.get("/{conversation_id}/export.json", response_class=StreamingResponse, responses=_file_of("application/json"))
+def export_json(parts: Parts, conversation_id: Number) -> StreamingResponse:
+    """Download a conversation with everything that was said in it, as one JSON object."""
+    return _download(parts.store, conversation_id, as_json, "json")
+
+
+@router.get("/{conversation_id}/export.md", response_class=StreamingResponse, responses=_file_of("text/markdown"))
+def export_markdown(parts: Parts, conversation_id: Number) -> StreamingResponse:
+    """Download a conversation with everything that was said in it, as a text to read."""
+    return _download(parts.store, conversation_id, as_markdown, "md")
+
+
+@router.post("/{conversation_id}/close")
+def close_conversation(parts: Parts, conversation_id: Number) -> ConversationDetail:
+    """End a conversation as ``/new`` does: the next message begins another; 409 for one that has ended."""
+    parts.conversations.close(conversation_id, OPERATOR)
+    with parts.store.view() as tx:
+        return conversation_detail(tx.conversation_lists.record(conversation_id))
+
+
 @router.delete("/{conversation_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_conversation(parts: Parts, conversation_id: Number, facts: bool = False) -> None:
     """Delete a conversation with everything that was said in it, its prompts and its files; 409 while a job is open.
@@ -98,3 +137,21 @@ def delete_conversation(parts: Parts, conversation_id: Number, facts: bool = Fal
     With ``facts`` what was learned in it is forgotten too. Jobs and usage stay, without their texts.
     """
     parts.conversations.delete(conversation_id, OPERATOR, facts=facts)
+
+
+def _download(store: Store, conversation_id: int, written: Written, ending: str) -> StreamingResponse:
+    with store.view() as tx:
+        detail = conversation_detail(tx.conversation_lists.record(conversation_id))
+    headers = {"Content-Disposition": f'attachment; filename="conversation-{conversation_id}.{ending}"'}
+    return StreamingResponse(
+        written(detail, _everything(store, conversation_id)), media_type=TYPES[ending], headers=headers
+    )
+
+
+def _everything(store: Store, conversation_id: int) -> Iterator[SaidView]:
+    """Yield all messages, page by page: a slow reader must not keep a connection to the store."""
+    after: int | None = 0
+    while after is not None:
+        with store.view() as tx:
+            found, after = tx.conversation_lists.said(conversation_id, after, MOST)
+        yield from map(said_view, found)

@@ -15,6 +15,15 @@ class StoreConversationControl:
         self._store = store
         self._data_dir = data_dir
 
+    def close(self, conversation_id: int, actor: str) -> None:
+        """End a conversation, so that the next message begins another; nothing of it is lost.
+
+        Raises ``NotFound``, and ``Conflict`` for one that has ended.
+        """
+        with self._store.begin() as tx:
+            tx.conversations.close(conversation_id)
+            tx.audit.add(actor, "conversation.close", str(conversation_id))
+
     def delete(self, conversation_id: int, actor: str, *, facts: bool) -> None:
         """Delete a conversation with its files, with ``facts`` also what was learned in it.
 

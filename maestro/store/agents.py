@@ -27,6 +27,10 @@ class Agents(Repository):
         """Return every agent by slug."""
         return self._session.exec(select(Agent).order_by(Agent.slug)).all()
 
+    def slugs(self) -> Sequence[str]:
+        """Return the slug of every agent, in their order, without reading the rest."""
+        return self._session.exec(select(Agent.slug).order_by(Agent.slug)).all()
+
     def active(self) -> Sequence[Agent]:
         """Return the agents that may answer, oldest first."""
         return self._session.exec(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id))).all()

@@ -1,23 +1,32 @@
 """What operators look at: conversations, and what was said in them, compacted or not (decision 18)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from heapq import merge
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, tuple_
+from sqlalchemy import ColumnElement, case, func, tuple_
 from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
+from maestro.domain.conversations.stretch import Stretch
 from maestro.domain.conversations.views import ConversationFilter, Listed, Mark, Record, Spoken
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import OPEN, Job
+from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.usage import UsageRow
 from maestro.domain.memory.memory import MemoryFact
+from maestro.store.media import Media
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository
+
+MOST_LEARNED = 200
+"""Facts that are shown among the messages of one page."""
 
 
 class ConversationLists(Repository):
@@ -35,7 +44,20 @@ class ConversationLists(Repository):
             here = tuple_(Conversation.last_message_at, Conversation.id)
             statement = statement.where(here < (after.last_message_at, after.conversation_id))
         found = [Listed(*row) for row in self._session.exec(statement)]
-        return found[:limit], found[limit - 1].mark if len(found) > limit else None
+        costs = self._costs([one.conversation.id or 0 for one in found[:limit]])
+        shown = [replace(one, cost_usd=costs.get(one.conversation.id or 0)) for one in found[:limit]]
+        return shown, found[limit - 1].mark if len(found) > limit else None
+
+    def platforms(self) -> Sequence[str]:
+        """Return the platforms on which anybody spoke, each found with one look at an index."""
+        found: list[str] = []
+        while True:
+            rest = select(func.min(Conversation.platform))
+            after = rest.where(col(Conversation.platform) > found[-1]) if found else rest
+            first = self._session.exec(after).one()
+            if first is None:
+                return found
+            found.append(first)
 
     def record(self, conversation_id: int) -> Record:
         """Return everything about a conversation but what was said in it; raises ``NotFound``."""
@@ -44,7 +66,7 @@ class ConversationLists(Repository):
         open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
         compactions = select(Compaction).where(Compaction.conversation_id == conversation_id)
         return Record(
-            listed=Listed(conversation, agent.slug),
+            listed=Listed(conversation, agent.slug, self._costs([conversation_id]).get(conversation_id)),
             archived=self._count(ArchivedMessage.conversation_id, conversation_id),
             facts=self._count(MemoryFact.source_conversation_id, conversation_id),
             open_jobs=self._session.exec(open_jobs.order_by(col(Job.created_at))).all(),
@@ -57,26 +79,83 @@ class ConversationLists(Repository):
         They come in the order they were said, those in the archive among the others. Raises ``NotFound``.
         """
         Removals(self._link, self._now).conversation(conversation_id)
-        kept, archived = (
-            self._spoken(table, limit + 1, table.conversation_id == conversation_id, col(table.id) > after)
+        found = self._among(conversation_id, limit + 1, after=after)
+        shown = self._with_files(found[:limit])
+        return shown, found[limit - 1].message.id if len(found) > limit else None
+
+    def stretch(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> Stretch:
+        """Return up to ``limit`` messages that stand together: those after an id, those before one, or the newest."""
+        if after is not None:
+            found = self._among(conversation_id, limit + 1, after=after)
+            older = bool(self._among(conversation_id, 1, before=after + 1))
+            return Stretch(self._with_files(found[:limit]), older, found[limit] if len(found) > limit else None)
+        found = self._among(conversation_id, limit + 1, before=before)
+        following = self._among(conversation_id, 1, after=before - 1) if before is not None else []
+        return Stretch(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
+
+    def last_before(self, conversation_id: int, moment: datetime) -> int:
+        """Return the id of the last message that was said up to a moment, 0 for none."""
+        newest = (
+            select(table.id)
+            .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
+            .order_by(col(table.id).desc())
+            .limit(1)
             for table in (Message, ArchivedMessage)
         )
-        found = list(islice(merge(kept, archived, key=_said_first), limit + 1))
-        return found[:limit], found[limit - 1].message.id if len(found) > limit else None
+        return max(self._session.exec(one).first() or 0 for one in newest)
 
-    def containing(self, text: str, before: int | None, limit: int) -> tuple[Sequence[Spoken], int | None]:
+    def learned(self, conversation_id: int, stretch: Stretch) -> Sequence[MemoryFact]:
+        """Return the facts that the agent learned during a stretch of a conversation and still knows."""
+        facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
+        if stretch.since is not None:
+            facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
+        if stretch.until is not None:
+            facts = facts.where(col(MemoryFact.created_at) < stretch.until)
+        return self._session.exec(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED)).all()
+
+    def containing(
+        self, text: str, before: int | None, limit: int, conversation_id: int | None = None
+    ) -> tuple[Sequence[Spoken], int | None]:
         """Return up to ``limit`` messages that contain a text, newest first, and the id to go on before.
 
-        It reads through everything that was ever said, and takes as long.
+        Without a conversation it reads through everything that was ever said, and takes as long.
         """
         found: list[Spoken] = []
         for table in (Message, ArchivedMessage):
             conditions = [col(table.content).icontains(text, autoescape=True)]
             if before is not None:
                 conditions.append(col(table.id) < before)
+            if conversation_id is not None:
+                conditions.append(col(table.conversation_id) == conversation_id)
             found += self._spoken(table, limit + 1, *conditions, newest_first=True)
         found.sort(key=_said_first, reverse=True)
         return found[:limit], found[limit - 1].message.id if len(found) > limit else None
+
+    def _among(
+        self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
+    ) -> list[Spoken]:
+        """Return the first messages after an id, or the last ones before one or at all, in the order they were said."""
+        backwards = after is None
+        parts = []
+        for table in (Message, ArchivedMessage):
+            conditions: list[Any] = [table.conversation_id == conversation_id]
+            conditions += [col(table.id) > after] if after is not None else []
+            conditions += [col(table.id) < before] if before is not None else []
+            parts.append(self._spoken(table, limit, *conditions, newest_first=backwards))
+        found = list(islice(merge(*parts, key=_said_first, reverse=backwards), limit))
+        return found[::-1] if backwards else found
+
+    def _with_files(self, found: Sequence[Spoken]) -> list[Spoken]:
+        with_files = [one.message.inbox_id for one in found if one.message.has_files]
+        files = Media(self._link, self._now).of([number for number in with_files if number is not None])
+        return [replace(one, files=files.get(one.message.inbox_id or 0, ())) for one in found]
+
+    def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
+        """Return what is known of the cost of the calls of each of these conversations; None when nothing is."""
+        known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
+        of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
+        rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
+        return {number: cost for number, cost in rows if number is not None}
 
     def _spoken(
         self, table: type[Message] | type[ArchivedMessage], limit: int, *where: Any, newest_first: bool = False

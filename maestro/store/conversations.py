@@ -18,10 +18,11 @@ from maestro.domain.conversations.conversation import (
     conversation_key,
 )
 from maestro.domain.conversations.removal import RemovedConversation
-from maestro.domain.errors import NotFound
+from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 from maestro.store.prepared import Prepared
+from maestro.store.removals import Removals
 from maestro.store.repository import Repository
 
 
@@ -135,6 +136,17 @@ class Conversations(Repository):
         if user_id is not None:
             statement = statement.where(col(Conversation.user_id) == user_id)
         return self._session.exec(statement).rowcount
+
+    def close(self, conversation_id: int) -> None:
+        """Close a conversation without a ``/new``; raises ``NotFound``, and ``Conflict`` for one that is closed.
+
+        An answer that is being written still goes into it. What waits unread begins the next one.
+        """
+        conversation = Removals(self._link, self._now).conversation(conversation_id)
+        if conversation.status is ConversationStatus.CLOSED:
+            raise Conflict(f"conversation {conversation_id} has ended already")
+        conversation.status = ConversationStatus.CLOSED
+        self._session.flush()
 
     def message_of_inbox(self, inbox_id: int | None) -> Message | None:
         """Return the user's message that this inbox row became, as a value, if the conversation still has it."""

@@ -46,6 +46,11 @@ class MemoryEdits(Memory):
             raise NotFound(f"{agent.slug} has no fact {fact_id}")
         return fact
 
+    def learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
+        """Return a fact if it was learned in this conversation."""
+        fact = self._session.get(MemoryFact, fact_id)
+        return fact if fact is not None and fact.source_conversation_id == conversation_id else None
+
     def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
         """Keep what an operator says; raises ``Conflict`` when the agent knows it."""
         self._refuse_repeat(agent.id or 0, new.fact, new.place)

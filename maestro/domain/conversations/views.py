@@ -8,6 +8,7 @@ from typing import Protocol
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import Conversation, ConversationStatus, Said
 from maestro.domain.llm.prompts import Role
+from maestro.domain.media import MediaFile
 from maestro.domain.values import Value, View
 from maestro.domain.words import SearchText
 
@@ -29,7 +30,10 @@ class ConversationFilter(Value):
 
 
 class ConversationView(View):
-    """A conversation in a line; counts and tokens are those of what models still see."""
+    """A conversation in a line; counts and tokens are those of what models still see.
+
+    ``costUsd`` is what is known of what its calls cost, null when nothing is.
+    """
 
     id: int
     agent: str
@@ -44,6 +48,7 @@ class ConversationView(View):
     total_tokens_estimate: int
     started_at: datetime
     last_message_at: datetime
+    cost_usd: float | None
 
 
 class ConversationPage(View):
@@ -76,6 +81,19 @@ class ConversationDetail(ConversationView):
     compactions: tuple[CompactionView, ...]
 
 
+class SentFile(View):
+    """A file that came with a message; ``size`` is in bytes, ``available`` says whether it could be had.
+
+    ``transcript`` is what was said in a voice message, null where nobody listened.
+    """
+
+    filename: str
+    content_type: str
+    size: int
+    available: bool
+    transcript: str | None
+
+
 class SaidView(View):
     """A message of a conversation; ``author`` is the person's name or the agent's slug, a delegate's where one spoke.
 
@@ -92,6 +110,7 @@ class SaidView(View):
     created_at: datetime
     archived: bool
     superseded: bool
+    files: tuple[SentFile, ...]
 
 
 class SaidPage(View):
@@ -123,10 +142,11 @@ class Mark:
 
 @dataclass(frozen=True)
 class Listed:
-    """A conversation and the slug of its agent."""
+    """A conversation, the slug of its agent, and what is known of its cost."""
 
     conversation: Conversation
     agent: str
+    cost_usd: float | None = None
 
     @property
     def mark(self) -> Mark:
@@ -147,15 +167,23 @@ class Record:
 
 @dataclass(frozen=True)
 class Spoken:
-    """A message, who said it, and whether it is in the archive."""
+    """A message, who said it, whether it is in the archive, and what came with it."""
 
     message: Said
     author: str
     archived: bool
+    files: Sequence[MediaFile] = ()
 
 
 class ConversationControl(Protocol):
     """What an operator does with conversations."""
+
+    def close(self, conversation_id: int, actor: str) -> None:
+        """End a conversation, so that the next message begins another; nothing of it is lost.
+
+        Raises ``NotFound``, and ``Conflict`` for one that has ended.
+        """
+        ...
 
     def delete(self, conversation_id: int, actor: str, *, facts: bool) -> None:
         """Delete a conversation with its files, with ``facts`` also what was learned in it.
@@ -167,13 +195,14 @@ class ConversationControl(Protocol):
 
 def conversation_view(listed: Listed) -> ConversationView:
     """Show a conversation in a line."""
-    return ConversationView(agent=listed.agent, **_columns(listed.conversation))
+    return ConversationView(agent=listed.agent, cost_usd=listed.cost_usd, **_columns(listed.conversation))
 
 
 def conversation_detail(record: Record) -> ConversationDetail:
     """Show everything about a conversation but what was said in it."""
     return ConversationDetail(
         agent=record.listed.agent,
+        cost_usd=record.listed.cost_usd,
         archived_count=record.archived,
         facts_learned=record.facts,
         open_jobs=tuple(record.open_jobs),
@@ -184,9 +213,19 @@ def conversation_detail(record: Record) -> ConversationDetail:
 
 def said_view(spoken: Spoken) -> SaidView:
     """Show a message."""
-    columns = set(SaidView.model_fields) - {"author", "archived"}
-    return SaidView(author=spoken.author, archived=spoken.archived, **spoken.message.model_dump(include=columns))
+    columns = set(SaidView.model_fields) - {"author", "archived", "files"}
+    return SaidView(
+        author=spoken.author,
+        archived=spoken.archived,
+        files=tuple(map(_sent, spoken.files)),
+        **spoken.message.model_dump(include=columns),
+    )
+
+
+def _sent(file: MediaFile) -> SentFile:
+    shown = file.model_dump(include={"filename", "content_type", "size", "transcript"})
+    return SentFile(available=bool(file.digest), **shown)
 
 
 def _columns(conversation: Conversation) -> dict[str, object]:
-    return conversation.model_dump(include=set(ConversationView.model_fields) - {"agent"})
+    return conversation.model_dump(include=set(ConversationView.model_fields) - {"agent", "cost_usd"})

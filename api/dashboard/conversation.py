@@ -1,0 +1,154 @@
+"""The page of one conversation: read as a chat, searched, ended, and deleted after a question."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from pydantic import Field
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.conversations import PAGE
+from api.dashboard.pages import lead_back, render
+from api.dashboard.refusals import refused
+from api.errors import status_of
+from api.guards import OPERATOR, PasswordRoute
+from api.live import unchanged
+from api.routes.surroundings import Number, Parts, parts_of
+from maestro.domain.columns import LARGEST
+from maestro.domain.conversations.stretch import Stretch, around, entries
+from maestro.domain.conversations.views import Record, conversation_detail, said_view
+from maestro.domain.errors import MaestroError
+from maestro.domain.reading import read
+from maestro.domain.values import Value
+from maestro.domain.words import SearchText
+from maestro.store.transaction import Transaction
+
+HERE = "conversations"
+SHOWN = 50
+"""Messages on a page, and finds of a search."""
+DONE = {"closed": "The conversation has ended: the next message begins another one."}
+"""What was done, by the word that stands in the address: no text of an address is shown."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+RowId = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+class Look(Value):
+    """Which part of a conversation is looked at: what contains ``q``, or the messages that stand together.
+
+    Those after an id, those before one, those around the moment at which a fact was learned, or the newest.
+    """
+
+    q: SearchText | None = None
+    cursor: RowId | None = None
+    after: RowId | None = None
+    before: RowId | None = None
+    fact: RowId | None = None
+
+
+@router.get("/{conversation_id}")
+def show(request: Request, conversation_id: Number, done: str = "") -> Response:
+    """Show a conversation as a chat, its end first, or where in it something was said."""
+    same = unchanged(request)
+    return same if same is not None else _page(request, conversation_id, said=DONE.get(done, ""))
+
+
+@router.post("/{conversation_id}/close")
+def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
+    """End a conversation, and lead back to it."""
+    try:
+        parts.conversations.close(conversation_id, OPERATOR)
+    except MaestroError as error:
+        return _page(request, conversation_id, error)
+    return lead_back(f"{PAGE}/{conversation_id}", done="closed")
+
+
+@router.get("/{conversation_id}/delete")
+def ask_to_delete(request: Request, conversation_id: Number) -> HTMLResponse:
+    """Say what would go and what would stay, and ask whether it is meant."""
+    return _doomed(request, conversation_id)
+
+
+@router.post("/{conversation_id}/delete")
+def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False) -> Response:
+    """Delete a conversation, and lead back to the list; why one cannot be deleted is said where it was asked for."""
+    try:
+        parts.conversations.delete(conversation_id, OPERATOR, facts=facts)
+    except MaestroError as error:
+        return _doomed(request, conversation_id, error)
+    return lead_back(PAGE, done="deleted")
+
+
+def _page(
+    request: Request, conversation_id: int, problem: MaestroError | None = None, *, said: str = ""
+) -> HTMLResponse:
+    given = {name: text for name in Look.model_fields if (text := request.query_params.get(name, "").strip())}
+    try:
+        with parts_of(request).store.view() as tx:
+            look, record = read(Look, given), tx.conversation_lists.record(conversation_id)
+            values = _found(tx, conversation_id, look) if look.q else _told(tx, record, look)
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    return render(
+        request,
+        "conversation.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        title=f"Conversation {conversation_id} – Maestro",
+        one=conversation_detail(record),
+        look=look,
+        said=said,
+        problem=str(problem or ""),
+        **values,
+    )
+
+
+def _told(tx: Transaction, record: Record, look: Look) -> Mapping[str, object]:
+    """Return what happened in the part of the conversation that is looked at."""
+    number = record.listed.conversation.id or 0
+    after, before = look.after, look.before
+    if look.fact is not None:
+        before = _moment_of(tx, number, look.fact)
+    stretch = tx.conversation_lists.stretch(number, after, before, SHOWN)
+    facts = tx.conversation_lists.learned(number, stretch)
+    told = [
+        {"said": said_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
+        for entry in entries(stretch, record.compactions, facts)
+    ]
+    return {"told": told, "hits": None, **_ends(stretch)}
+
+
+def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:
+    """Return the id before which the messages stand after which a fact was learned, None for the newest."""
+    fact = tx.memory_edits.learned_in(number, fact_id)
+    last = tx.conversation_lists.last_before(number, fact.created_at) if fact is not None else 0
+    return last + 1 if last else None
+
+
+def _ends(stretch: Stretch) -> Mapping[str, object]:
+    first, last = (stretch.said[at].message.id if stretch.said else None for at in (0, -1))
+    return {"older": first if stretch.older else None, "newer": last if stretch.following is not None else None}
+
+
+def _found(tx: Transaction, number: int, look: Look) -> Mapping[str, object]:
+    """Return where in the conversation something was said, newest first."""
+    found, following = tx.conversation_lists.containing(look.q or "", look.cursor, SHOWN, number)
+    hits = [(said_view(one), around(one.message.content, look.q or "")) for one in found]
+    return {"told": (), "hits": hits, "older": None, "newer": None, "following": following}
+
+
+def _doomed(request: Request, conversation_id: int, problem: MaestroError | None = None) -> HTMLResponse:
+    try:
+        with parts_of(request).store.view() as tx:
+            one = conversation_detail(tx.conversation_lists.record(conversation_id))
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    return render(
+        request,
+        "conversation-delete.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        title=f"Delete conversation {conversation_id} – Maestro",
+        one=one,
+        problem=str(problem or ""),
+    )
