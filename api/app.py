@@ -9,6 +9,8 @@ from api import errors, hooks, mcp
 from api.dashboard import agent_chat, assets, login, pages
 from api.dashboard import agent_tokens as tokens_page
 from api.dashboard import audit as audit_page
+from api.dashboard import conversation as conversation_page
+from api.dashboard import conversations as conversations_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import webhooks as webhooks_page
@@ -71,6 +73,8 @@ ROUTERS = (
     pages.router,
     agent_chat.pane,
     tokens_page.router,
+    conversations_page.router,
+    conversation_page.router,
     schedules_page.router,
     webhooks_page.router,
     questions_page.router,
