@@ -11,6 +11,7 @@ from api.dashboard import agent_tokens as tokens_page
 from api.dashboard import audit as audit_page
 from api.dashboard import conversation as conversation_page
 from api.dashboard import conversations as conversations_page
+from api.dashboard import job as job_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import webhooks as webhooks_page
@@ -75,6 +76,7 @@ ROUTERS = (
     tokens_page.router,
     conversations_page.router,
     conversation_page.router,
+    job_page.router,
     schedules_page.router,
     webhooks_page.router,
     questions_page.router,

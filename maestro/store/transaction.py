@@ -34,6 +34,7 @@ from maestro.store.editions import Editions
 from maestro.store.figures import Figures
 from maestro.store.ignored import Ignored
 from maestro.store.inbox import Inbox
+from maestro.store.job_papers import JobPapers
 from maestro.store.jobs import Jobs
 from maestro.store.latency import Latency
 from maestro.store.live_values import LiveValues
@@ -130,6 +131,8 @@ class Transaction:
     """Who did what."""
     browse = OnDemand(Browse)
     """What operators look at."""
+    papers = OnDemand(JobPapers)
+    """What was said around jobs, in full."""
     figures = OnDemand(Figures)
     """What monitoring counts."""
     accounts = OnDemand(Accounts)

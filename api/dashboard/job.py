@@ -1,0 +1,210 @@
+"""The page of one job: what it was about, what it did step by step, and what each model saw."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import NamedTuple
+
+from fastapi import APIRouter, Request
+from pydantic import JsonValue
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.pages import render
+from api.guards import PasswordRoute
+from api.live import unchanged
+from api.routes.surroundings import Number, Parts
+from maestro.domain.context.views import SeenView, TurnView, seen_view
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.course import Course, at_work, course
+from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.outcomes import purpose_of
+from maestro.domain.jobs.timeline import ActionView, CallView, StepView
+from maestro.domain.jobs.views import JobDetail, Record, detail
+from maestro.domain.papers import Answered, Papers
+from maestro.store.transaction import Transaction
+
+PAGE = "/queue/{job_id}"
+SHORT = 600
+"""Characters of a text that the page of a job shows at once; the rest is one click away."""
+LONG = 6_000
+"""Characters of one turn that the page of a prompt shows at once."""
+FOLDED = 1_200
+"""Characters above which a turn of a prompt is folded."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+
+class Text(NamedTuple):
+    """A text, or the beginning of one; ``more`` are the characters that are left out."""
+
+    shown: str
+    more: int = 0
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What all model calls of a job took together."""
+
+    calls: int
+    answered: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+
+    @classmethod
+    def of(cls, calls: Sequence[CallView]) -> "Sums":
+        """Add up."""
+        return cls(
+            calls=len(calls),
+            answered=sum(call.state == "answered" for call in calls),
+            input_tokens=sum(call.input_tokens for call in calls),
+            output_tokens=sum(call.output_tokens for call in calls),
+            cached_tokens=sum(call.cached_tokens for call in calls),
+        )
+
+
+@dataclass(frozen=True)
+class Real:
+    """What the job answered and did of which a what-if asks what it would."""
+
+    id: str
+    answer: Answered | None
+    actions: Sequence[ActionView]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Everything that the page of a job says."""
+
+    job: JobDetail
+    row: Job
+    papers: Papers
+    course: Course
+    work: StepView | None
+    sums: Sums
+    real: Real | None = None
+    whole: str = ""
+
+    def text(self, name: str, text: str) -> Text:
+        """Return a text, whole if it was asked for."""
+        return beginning(text, None if self.whole == name else SHORT)
+
+    @property
+    def work_words(self) -> str:
+        """What it does now, in words."""
+        return purpose_of(self.work.step) if self.work is not None else ""
+
+    @property
+    def waited_ms(self) -> float | None:
+        """How long the job waited for its turn; None for one that still does."""
+        return _between(self.job.created_at, self.job.started_at)
+
+    @property
+    def took_ms(self) -> float | None:
+        """How long it took from its start to its end."""
+        return _between(self.job.started_at, self.job.completed_at)
+
+    @property
+    def in_all_ms(self) -> float | None:
+        """How long somebody waited for it: from the message to the end."""
+        return _between(self.job.created_at, self.job.completed_at)
+
+
+@router.get("")
+def show(request: Request, parts: Parts, job_id: str, whole: str = "") -> Response:
+    """Show a job; ``whole`` names the text that is shown to its end: message, task or answer."""
+    same = unchanged(request)
+    if same is not None:
+        return same
+    try:
+        with parts.store.view() as tx:
+            sheet = sheet_of(tx, job_id, whole)
+    except NotFound as error:
+        return gone(request, str(error))
+    ui = sheet.job.linked(parts.temporal_ui_url, parts.namespace).temporal_url
+    return render(request, "job.html", title=f"{job_id} – Maestro", sheet=sheet, temporal_url=ui)
+
+
+@router.get("/calls/{call_id}")
+def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn: int = 0) -> HTMLResponse:
+    """Show one model call as the model saw it; ``turn`` is shown to its end, counted from 1."""
+    try:
+        with parts.store.view() as tx:
+            seen = seen_view(tx.requests.seen(job_id, call_id))
+    except NotFound as error:
+        return gone(request, str(error), job_id)
+    tools = [(tool.name, tool.description, _schema(tool.parameters)) for tool in seen.tools]
+    title = f"Prompt – {job_id} – Maestro"
+    return render(request, "job-call.html", title=title, seen=seen, turns=_turns(seen, turn), tools=tools)
+
+
+def sheet_of(tx: Transaction, job_id: str, whole: str = "") -> Sheet:
+    """Read everything about a job; raises ``NotFound``."""
+    record = tx.browse.job(job_id)
+    row, job = record.listed.job, detail(record)
+    return Sheet(
+        job=job,
+        row=row,
+        papers=tx.papers.of(row),
+        course=course(record, job, tx.now),
+        work=at_work(job),
+        sums=Sums.of(job.calls),
+        real=_real(tx, record),
+        whole=whole,
+    )
+
+
+def gone(request: Request, problem: str, job_id: str = "") -> HTMLResponse:
+    """Say that something is not there, and lead to what is."""
+    return render(
+        request, "job-gone.html", HTTPStatus.NOT_FOUND, title="Not found – Maestro", problem=problem, job_id=job_id
+    )
+
+
+def beginning(text: str, most: int | None) -> Text:
+    """Return the beginning of a text; all of it for None, or where the rest would be shorter than the way to it."""
+    if most is None or len(text) <= most + most // 10:
+        return Text(text)
+    return Text(text[:most], len(text) - most)
+
+
+class Turn(NamedTuple):
+    """A message of a prompt by its number, and whether it is folded."""
+
+    number: int
+    turn: TurnView
+    text: Text
+    folded: bool
+
+
+def _turns(seen: SeenView, whole: int) -> Sequence[Turn]:
+    """Return the turns; the last one, which is answered, is never folded."""
+    return [
+        Turn(
+            number,
+            turn,
+            beginning(turn.text, None if number == whole else LONG),
+            len(turn.text) > FOLDED and number not in (whole, len(seen.messages)),
+        )
+        for number, turn in enumerate(seen.messages, start=1)
+    ]
+
+
+def _real(tx: Transaction, record: Record) -> Real | None:
+    """Return what the job of which this is a what-if really answered."""
+    job = record.listed.job
+    original = tx.jobs.find(job.restarted_from) if job.what_if and job.restarted_from is not None else None
+    if original is None:
+        return None
+    actions = [ActionView.model_validate(action) for action in tx.actions.of(original.id)]
+    return Real(original.id, tx.papers.answer(original), actions)
+
+
+def _schema(parameters: JsonValue) -> str:
+    return json.dumps(parameters, indent=2, ensure_ascii=False)
+
+
+def _between(began: datetime | None, ended: datetime | None) -> float | None:
+    return (ended - began) / timedelta(milliseconds=1) if began is not None and ended is not None else None

@@ -1,0 +1,172 @@
+"""The course of a job: every attempt at every step in order, with what it did, each run on a scale of its own."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
+from typing import TypeVar
+
+from maestro.domain.deliveries import Purpose
+from maestro.domain.jobs.job import StepState
+from maestro.domain.jobs.outcomes import note_of, purpose_of
+from maestro.domain.jobs.timeline import ActionView, AskedView, CallView, DeliveryView, StepView, ToolRunView
+from maestro.domain.jobs.views import JobDetail, Record
+from maestro.domain.llm.prompts import CallPurpose
+
+WIDTH = 100.0
+"""Of the scale that a run's bars stand on."""
+
+THIN = 0.6
+"""The width of what took next to no time, so that it is seen."""
+
+Thing = TypeVar("Thing")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Where something stands on the scale of its run, which is ``WIDTH`` wide."""
+
+    offset: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One attempt at one step, and what it did."""
+
+    step: StepView
+    words: str
+    note: str
+    bar: Bar = Bar(0, WIDTH)
+    calls: Sequence[CallView] = ()
+    tools: Sequence[ToolRunView] = ()
+    questions: Sequence[AskedView] = ()
+    actions: Sequence[ActionView] = ()
+    deliveries: Sequence[DeliveryView] = ()
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """One run of a job: from its first step to its last."""
+
+    run: int
+    began: datetime
+    ended: datetime
+    entries: Sequence[Entry]
+
+    @property
+    def milliseconds(self) -> float:
+        """How long it took, pauses included."""
+        return (self.ended - self.began).total_seconds() * 1000
+
+
+@dataclass(frozen=True)
+class Loose:
+    """What belongs to no step of the journal, such as that of a release that wrote none."""
+
+    calls: Sequence[CallView] = ()
+    tools: Sequence[ToolRunView] = ()
+    questions: Sequence[AskedView] = ()
+    actions: Sequence[ActionView] = ()
+    deliveries: Sequence[DeliveryView] = ()
+
+
+@dataclass(frozen=True)
+class Course:
+    """The runs of a job, the newest first, and what stands in none."""
+
+    stretches: Sequence[Stretch] = ()
+    loose: Loose = field(default_factory=Loose)
+
+
+NOWHERE = -1
+"""The place of what belongs to no attempt."""
+
+
+def course(record: Record, job: JobDetail, now: datetime) -> Course:
+    """Return the course of a job; ``job`` is how its ``record`` is shown."""
+    steps = job.steps
+    calls = _gathered(job.calls, lambda call: _attempt(steps, _step_of_call(call), call.started_at))
+    tools = _gathered(job.tools, lambda tool: _attempt(steps, f"tool-{tool.number}-{tool.place}"))
+    questions = _gathered(job.questions, lambda asked: _attempt(steps, f"tool-{asked.number}-{asked.place}"))
+    actions = _gathered(job.actions, lambda _: _attempt(steps, "tags"))
+    deliveries = _gathered(job.deliveries, lambda chunk: _attempt(steps, _step_of_chunk(chunk, steps)))
+    entries = [
+        Entry(
+            step=step,
+            words=purpose_of(step.step),
+            note=note_of(row),
+            calls=calls.get(place, ()),
+            tools=tools.get(place, ()),
+            questions=questions.get(place, ()),
+            actions=actions.get(place, ()),
+            deliveries=deliveries.get(place, ()),
+        )
+        for place, (row, step) in enumerate(zip(record.steps, steps, strict=True))
+    ]
+    by_run = groupby(sorted(entries, key=_run), key=_run)
+    stretches = [_stretch(run, list(of_run), now) for run, of_run in by_run]
+    loose = Loose(
+        calls=calls.get(NOWHERE, ()),
+        tools=tools.get(NOWHERE, ()),
+        questions=questions.get(NOWHERE, ()),
+        actions=actions.get(NOWHERE, ()),
+        deliveries=deliveries.get(NOWHERE, ()),
+    )
+    return Course(stretches[::-1], loose)
+
+
+def at_work(job: JobDetail) -> StepView | None:
+    """Return what an open job does now, or waits in; None before its first step, between two and after its end."""
+    if job.status.ended or not job.steps:
+        return None
+    last = job.steps[-1]
+    return last if last.state in (StepState.RUNNING, StepState.WAITING) else None
+
+
+def _gathered(things: Iterable[Thing], place: Callable[[Thing], int]) -> Mapping[int, Sequence[Thing]]:
+    """Gather things by their places, in their order."""
+    found: dict[int, list[Thing]] = {}
+    for thing in things:
+        found.setdefault(place(thing), []).append(thing)
+    return found
+
+
+def _attempt(steps: Sequence[StepView], name: str, at: datetime | None = None) -> int:
+    """Return the place of the last attempt at a step that had begun then, else of its first; ``NOWHERE`` for none."""
+    named = [place for place, step in enumerate(steps) if step.step == name]
+    begun = [place for place in named if at is None or steps[place].started_at <= at]
+    return begun[-1] if begun else named[0] if named else NOWHERE
+
+
+def _step_of_call(call: CallView) -> str:
+    return f"model-{call.number}" if call.purpose is CallPurpose.ANSWER else "compaction"
+
+
+def _step_of_chunk(chunk: DeliveryView, steps: Sequence[StepView]) -> str:
+    """A notice has a step of its own, unless it is all that the job has to say."""
+    alone = chunk.purpose is Purpose.ANSWER or not any(step.step == "notice" for step in steps)
+    return "deliver" if alone else "notice"
+
+
+def _run(entry: Entry) -> int:
+    return entry.step.run
+
+
+def _stretch(run: int, entries: Sequence[Entry], now: datetime) -> Stretch:
+    """Put the attempts of a run on one scale of time; what still goes on goes on until now."""
+    began = min(entry.step.started_at for entry in entries)
+    ended = max(_end(entry, now) for entry in entries)
+    whole = (ended - began).total_seconds()
+    placed = []
+    for entry in entries:
+        width = max(
+            (_end(entry, now) - entry.step.started_at).total_seconds() / whole * WIDTH if whole else WIDTH, THIN
+        )
+        offset = (entry.step.started_at - began).total_seconds() / whole * WIDTH if whole else 0
+        placed.append(replace(entry, bar=Bar(round(min(offset, WIDTH - THIN), 2), round(width, 2))))
+    return Stretch(run, began, ended, placed)
+
+
+def _end(entry: Entry, now: datetime) -> datetime:
+    return max(entry.step.finished_at or now, entry.step.started_at)

@@ -1,0 +1,30 @@
+"""What was said around one job, in full: for its page, which shows more than its row and its journal."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from maestro.domain.context.layers import LayerSize
+from maestro.domain.inbox import InboxRow
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a job answered; ``superseded`` by that of a restart. Without a conversation nobody kept when it was said."""
+
+    text: str
+    at: datetime | None = None
+    superseded: bool = False
+
+
+@dataclass(frozen=True)
+class Papers:
+    """The message as it came in, the answer as it is kept, and the layers of the prompt, each where there is one.
+
+    ``ahead`` is the job whose turn comes before in the same lane, for one that waits for its own.
+    """
+
+    message: InboxRow | None = None
+    answer: Answered | None = None
+    layers: Sequence[LayerSize] = ()
+    ahead: str = ""
