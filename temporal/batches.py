@@ -9,6 +9,7 @@ import structlog
 
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
+from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.job import JobStatus
 from maestro.store.audit import coming_from
 from maestro.store.store import Store
@@ -123,6 +124,7 @@ def _places(tx: Transaction, batch: ReplayBatch, lanes: list[str]) -> Sequence[i
 def _do(tx: Transaction, batch: ReplayBatch, job_id: str) -> Done:
     mode = batch.action.mode
     if mode is not None:
-        return Done(begin_again(tx, job_id, mode, batch.actor))
+        edits = Edits.model_validate_json(batch.edits) if batch.edits else None
+        return Done(begin_again(tx, job_id, mode, batch.actor, edits))
     status: JobStatus = stop(tx, job_id, batch.actor)
     return Done(job_id, status not in WITHOUT_A_WORKFLOW)

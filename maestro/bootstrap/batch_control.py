@@ -10,6 +10,7 @@ from maestro.domain.jobs.batches import MOST, ReplayBatch
 from maestro.domain.jobs.forecast import Forecast, Outlook, Outlooks, forecast
 from maestro.store.audit import present_origin
 from maestro.store.batches import batch_items
+from maestro.store.replays import chosen_agent
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -71,7 +72,7 @@ def _batch(tx: Transaction, wish: BatchWish, actor: str, total: int) -> ReplayBa
 
 def _outlooks(tx: Transaction, wish: BatchWish) -> Sequence[Outlook]:
     """Judge every job that is meant, in the order of their turns."""
-    agent = tx.agents.by_slug(wish.changes.agent) if wish.changes.agent else None
+    agent = chosen_agent(tx, wish.changes)
     judged = Outlooks(wish.action, tx.prospects.prices(), wish.changes, agent.id if agent else None)
     found = tx.prospects.of(_ids(tx, wish))
     return [judged.of(one) if one is not None else judged.missing(job_id) for job_id, one in found]

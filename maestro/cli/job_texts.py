@@ -86,7 +86,7 @@ def _row(job: JobSummary, now: datetime) -> tuple[str, ...]:
         job.schedule or job.kind,
         job.agent or "-",
         f"{job.platform}/{job.channel}",
-        _age(now - job.created_at),
+        age(now - job.created_at),
         str(job.attempts),
         job.error or job.reason,
     )
@@ -186,9 +186,10 @@ def _action(action: ActionView) -> tuple[str, ...]:
     return str(action.seq), action.tag.lower(), action.subject, action.state, action.detail
 
 
-def _age(age: timedelta) -> str:
-    unit, length = next((unit for unit in UNITS if age >= unit[1]), UNITS[-1])
-    return f"{max(age, timedelta()) // length}{unit}"
+def age(time: timedelta) -> str:
+    """Show how long ago something was."""
+    unit, length = next((unit for unit in UNITS if time >= unit[1]), UNITS[-1])
+    return f"{max(time, timedelta()) // length}{unit}"
 
 
 def moment(at: datetime | None) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.operator import Operator, open_operator
-from maestro.cli import job_texts, prompt_texts
+from maestro.cli import job_batches, job_texts, prompt_texts
 from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
 from maestro.cli.job_options import Which
@@ -29,7 +29,7 @@ from maestro.store.store import Store
 LIMIT = 50
 POLL_SECONDS = 0.5
 
-HELP = """List, show, replay and cancel jobs, and see what the models saw.
+HELP = """List, show, count, replay and cancel jobs, one or many, and see what the models saw.
 
 A job is one piece of work, such as answering one message. Listing and showing work whether Maestro runs or not; what
 you replay or cancel is done by the running Maestro, or by the next one that starts.
@@ -128,6 +128,9 @@ def cancel(given: Given, job_id: Id) -> None:
             status = tx.jobs.status(job_id)
     ended = f"{job_id} is {status}" if status.ended else f"{job_id} was told to stop and is still {status}"
     write(Outcome(id=job_id, status=status), [ended], given.as_json)
+
+
+app.add_typer(job_batches.app)
 
 
 def _operator(given: Given) -> AbstractContextManager[Operator]:

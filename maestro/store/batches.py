@@ -36,7 +36,9 @@ class Batches(Repository):
         """Keep a batch with its items."""
         self._session.add(batch)
         self._session.flush()
-        self._session.execute(insert(ReplayItem), [item.model_dump() for item in items])
+        rows = [item.model_dump() for item in items]
+        if rows:
+            self._session.execute(insert(ReplayItem), rows)
 
     def get(self, batch_id: str) -> ReplayBatch:
         """Return a batch; raises ``NotFound``."""
@@ -109,7 +111,7 @@ class Batches(Repository):
 
     def _by_state(self, batch_id: str) -> Mapping[ItemState, int]:
         found = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
-        return dict(self._run(found.group_by(col(ReplayItem.state))).tuples().all())
+        return dict(self._run(found.group_by(col(ReplayItem.state))).all())
 
     def _by_status(self, batch_id: str) -> Mapping[JobStatus, int]:
         found = (
@@ -117,7 +119,7 @@ class Batches(Repository):
             .join(ReplayItem, col(ReplayItem.began) == Job.id)
             .where(ReplayItem.batch_id == batch_id, ReplayItem.state == ItemState.BEGUN)
         )
-        return dict(self._run(found.group_by(col(Job.status))).tuples().all())
+        return dict(self._run(found.group_by(col(Job.status))).all())
 
 
 def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:

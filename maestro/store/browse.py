@@ -95,27 +95,3 @@ def _listed() -> Any:
         .outerjoin(InboxRow, col(InboxRow.id) == Job.inbox_id)
         .outerjoin(Webhook, col(Webhook.id) == Job.webhook_id)
     )
-
-
-def _conditions(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
-    if wanted.status:
-        yield col(Job.status).in_(wanted.status)
-    if wanted.kind:
-        yield col(Job.kind).in_(wanted.kind)
-    if wanted.agent is not None:
-        yield col(Job.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
-    if wanted.webhook is not None:
-        yield col(Job.webhook_id) == select(Webhook.id).where(Webhook.path == wanted.webhook).scalar_subquery()
-    if wanted.q:
-        yield _mentions(wanted.q)
-    same = ((Job.platform, wanted.platform), (Job.schedule, wanted.schedule), (Job.error, wanted.error))
-    yield from (col(column) == value for column, value in same if value is not None)
-
-
-def _mentions(text: str) -> ColumnElement[bool]:
-    messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
-    return or_(*_containing(text, Job.id, Job.error, Job.reason, Job.task), col(Job.inbox_id).in_(messages))
-
-
-def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
-    return (col(place).icontains(text, autoescape=True) for place in places)

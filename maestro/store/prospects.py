@@ -117,7 +117,9 @@ class Prospects(Repository):
         restarted = self._those(self._RESTARTED, ids)
         found = {}
         for job_id, job in jobs.items():
-            if job_id in answered_by:
+            if job.what_if:
+                found[job_id] = job
+            elif job_id in answered_by:
                 found[job_id] = answering[answered_by[job_id]]
             else:
                 passed_on = job_id in restarted or job.merged_into is not None

@@ -30,7 +30,7 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
     if wrong is not None:
         raise InvalidEdit(wrong)
-    _chosen(tx, edits or NO_EDITS)
+    chosen_agent(tx, edits or NO_EDITS)
     return newest
 
 
@@ -38,7 +38,7 @@ def assign(tx: Transaction, job: Job) -> Job:
     """Say who does a new job that nobody routes, if an operator chose, or no longer chooses, who does."""
     if not is_background(job):
         return job
-    chosen = _chosen(tx, edits_of(job))
+    chosen = chosen_agent(tx, edits_of(job))
     agent_id = chosen.id if chosen is not None else _first(tx, job).agent_id
     if agent_id != job.agent_id:
         agent = tx.agents.get(agent_id)
@@ -52,7 +52,8 @@ def _first(tx: Transaction, job: Job) -> Job:
     return tx.jobs.get(ancestors[-1]) if ancestors else job
 
 
-def _chosen(tx: Transaction, edits: Edits) -> Agent | None:
+def chosen_agent(tx: Transaction, edits: Edits) -> Agent | None:
+    """Return the agent that an operator chose, None for none; raises ``InvalidEdit`` for one that cannot answer."""
     if edits.agent is None:
         return None
     agent = tx.agents.by_slug(edits.agent)

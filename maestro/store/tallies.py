@@ -20,7 +20,7 @@ class Tallies(Repository):
         """Count the jobs of each status; that of the filter does not matter, so that one look tells every number."""
         others = wanted.model_copy(update={"status": ()})
         found = select(Job.status, func.count()).where(*conditions(others)).group_by(col(Job.status))
-        return dict(self._run(found).tuples().all())
+        return dict(self._run(found).all())
 
     def failures(self, wanted: JobFilter) -> Sequence[Failures]:
         """Return the failed jobs of a filter, or those of its statuses if it has some, by all that tells them apart."""

@@ -8,7 +8,7 @@ from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.edits import NO_EDITS, Edits
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import Job, StepState
-from maestro.domain.jobs.replay import refusal
+from maestro.domain.jobs.replay import edits_refusal, is_script, refusal
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.values import View
@@ -91,8 +91,9 @@ class StepCount(View):
 class Forecast(View):
     """What a batch would do now. Nothing was changed.
 
-    ``matching`` are all that were asked for, of which so many are ``possible``. ``modelCalls`` are surely paid for at
-    the least, for about ``costUsd``; that says nothing of the ``unknownCost`` calls of which nobody knows the price.
+    ``matching`` are all that were asked for, of which so many are ``possible``. About so many ``modelCalls`` are paid
+    for, those whose answers nobody holds; for about ``costUsd``, which says nothing of the ``unknownCost`` calls of
+    which nobody knows the price.
     """
 
     action: BatchAction
@@ -140,7 +141,8 @@ class Outlooks:
         before = self._restarted.get(prospect.newest.id)
         if before is not None:
             return f"job {before} of this batch answers the same."
-        return refusal(job, prospect.newest, mode, prospect.led_to) or ""
+        problem = refusal(job, prospect.newest, mode, prospect.led_to)
+        return problem or edits_refusal(job, mode, self._edits) or ""
 
     def _cost(self, prospect: Prospect, calls: int) -> float | None:
         """Return what so many calls may cost, by those the job made before, else by others; None when unknown."""
@@ -155,12 +157,12 @@ class Outlooks:
 
 
 def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[Made]) -> int:
-    """Return how many model calls a job surely pays for, at the least.
+    """Return how many model calls a job is likely to pay for.
 
-    A restart pays for what it paid for the first time. A resumed job pays for one call unless it holds its last answer;
-    one that asks for tools is not the last.
+    A restart asks as often as the job did the first time. A resumed job pays for one call unless it holds its last
+    answer; one that asks for tools is not the last.
     """
-    if action is BatchAction.CANCEL or job.notice:
+    if action is BatchAction.CANCEL or job.notice or is_script(job):
         return 0
     answered = {(call.purpose, call.number) for call in calls if call.state is CallState.ANSWERED}
     if action is BatchAction.RESTART:
