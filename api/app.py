@@ -9,9 +9,11 @@ from api import errors, hooks, mcp
 from api.dashboard import agent_chat, assets, login, pages
 from api.dashboard import agent_tokens as tokens_page
 from api.dashboard import audit as audit_page
+from api.dashboard import batches as batches_page
 from api.dashboard import conversation as conversation_page
 from api.dashboard import conversations as conversations_page
 from api.dashboard import job as job_page
+from api.dashboard import jobs as jobs_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import webhooks as webhooks_page
@@ -74,6 +76,8 @@ ROUTERS = (
     pages.router,
     agent_chat.pane,
     tokens_page.router,
+    batches_page.router,  # before that of one job: /queue/batches is not the job called batches
+    jobs_page.router,
     conversations_page.router,
     conversation_page.router,
     job_page.router,

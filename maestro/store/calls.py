@@ -1,6 +1,6 @@
 """Model calls: the request before it leaves, the answer before anybody acts on it (design invariant 5)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,12 @@ class Calls(Repository):
             .order_by(col(LLMCall.id).desc())
             .limit(1)
         ).first()
+
+    def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
+        """Return what the calls of each of these jobs cost, as far as it is known; jobs without any are left out."""
+        known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
+        found = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
+        return dict(self._run(found.group_by(col(LLMCall.job_id))).tuples().all())
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.

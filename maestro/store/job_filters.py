@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement, ScalarSelect, not_
+from sqlalchemy import ColumnElement, ScalarSelect, func, not_
 from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
@@ -70,7 +70,7 @@ def _related(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
         begun = select(ReplayItem.began).where(ReplayItem.batch_id == wanted.batch, ReplayItem.state == ItemState.BEGUN)
         yield col(Job.id).in_(begun)
     if wanted.step is not None:
-        yield failed_step() == wanted.step
+        yield func.coalesce(failed_step(), "") == wanted.step
 
 
 def _like(pattern: str) -> str:

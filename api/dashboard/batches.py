@@ -1,0 +1,225 @@
+"""The pages of what is done with many jobs at once: told before, begun when confirmed, and watched."""
+
+import json
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Form, Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.job_filters import PAGE, page_of, words_of
+from api.dashboard.pages import lead_back, render
+from api.errors import status_of
+from api.guards import OPERATOR, PasswordRoute
+from api.live import unchanged
+from api.parts import ApiParts
+from api.routes.replays import ItemQuery
+from api.routes.surroundings import Parts, parts_of
+from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
+from maestro.domain.jobs.batch_views import BatchItemPage, BatchView, BatchWish, batch_view, item_page
+from maestro.domain.jobs.batches import BatchAction, ItemState
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.forecast import Forecast
+from maestro.domain.reading import read
+
+TITLE = "Batches – Maestro"
+BATCHES = f"{PAGE}/batches"
+SHOWN = 20
+"""Batches on one page."""
+ITEMS = 100
+"""Jobs of a batch on one page."""
+WITH_EDITS = "edit"
+"""The button that begins with the form of a restart's edits open."""
+NOTHING_CHOSEN = "No job is selected. Go back and tick some, or all that match the filter."
+BROKEN = "what was selected cannot be read; go back to the list and select it again"
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+
+class Chosen(BaseModel):
+    """What a form says is to be done with which jobs.
+
+    With ``all`` those that ``filter``, the JSON of one, finds; else those with the ``ids``, several of which may stand
+    in one field with blanks between them. ``expected`` is how many the person saw.
+    """
+
+    action: str = ""
+    ids: tuple[str, ...] = ()
+    all: str = ""
+    filter: str = "{}"
+    expected: str = ""
+    agent: str = ""
+    model: str = ""
+    prompt: str = ""
+
+    @property
+    def picked(self) -> tuple[str, ...]:
+        """The ids, each once."""
+        return tuple(dict.fromkeys(" ".join(self.ids).split()))
+
+    @property
+    def kind(self) -> str:
+        """What is done with each job."""
+        return BatchAction.RESTART if self.action == WITH_EDITS else self.action
+
+    @property
+    def edits(self) -> dict[str, str]:
+        """What a restart changes, without what was left empty."""
+        typed = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
+        return {name: text for name, text in typed.items() if text.strip()}
+
+    def wish(self) -> BatchWish:
+        """Return what is asked for; raises ``InvalidEdit``."""
+        if not self.all and not self.picked:
+            raise InvalidEdit(NOTHING_CHOSEN)
+        fields: dict[str, Any] = {
+            "action": self.kind,
+            **({"filter": self._fields()} if self.all else {"ids": self.picked}),
+        }
+        if self.edits and self.kind == BatchAction.RESTART:
+            fields["edits"] = self.edits
+        if self.expected:
+            fields["expected"] = self.expected
+        return read(BatchWish, fields)
+
+    def origin(self) -> str:
+        """Return the address of the list that the jobs were selected in."""
+        try:
+            return page_of(read(JobFilter, self._fields()))
+        except InvalidEdit:
+            return PAGE
+
+    def _fields(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.filter)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise InvalidEdit(BROKEN)
+        return found
+
+
+Form_ = Annotated[Chosen, Form()]
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the page of a wish says: what would happen, or why nothing can."""
+
+    forecast: Forecast | None = None
+    problem: MaestroError | None = None
+
+
+@router.post("/replay/preview")
+def preview(request: Request, parts: Parts, chosen: Form_) -> HTMLResponse:
+    """Tell what would become of the jobs that are chosen; nothing is changed."""
+    return _confirm(request, chosen, _told(parts, chosen))
+
+
+@router.post("/replay")
+def begin(request: Request, parts: Parts, chosen: Form_) -> Response:
+    """Begin a batch and lead to it; what stands in the way is told beside what would happen by now."""
+    try:
+        batch = parts.batches.begin(chosen.wish(), OPERATOR)
+    except MaestroError as error:
+        return _confirm(request, chosen, _Told(_told(parts, chosen).forecast, error))
+    return lead_back(f"{BATCHES}/{batch.id}")
+
+
+@router.get("/batches")
+def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
+    """List batches, newest first."""
+    same = unchanged(request)
+    if same is not None:
+        return same
+    with parts.store.view() as tx:
+        found = tx.batches.all(cursor or None, SHOWN + 1)
+        shown = [batch_view(batch, tx.batches.progress(batch.id), tx.now) for batch in found[:SHOWN]]
+    return render(
+        request,
+        "batches.html",
+        title=TITLE,
+        batches=shown,
+        next=shown[-1].id if len(found) > SHOWN else None,
+        first=not cursor,
+        page_of=page_of,
+        words_of=words_of,
+    )
+
+
+@router.get("/batches/{batch_id}")
+def show(request: Request, batch_id: str, state: str = "", cursor: str = "") -> Response:
+    """Show how far a batch is, and what came of each job."""
+    same = unchanged(request)
+    return same if same is not None else _batch(request, batch_id, (state, cursor))
+
+
+@router.post("/batches/{batch_id}/stop")
+def stop(request: Request, parts: Parts, batch_id: str) -> Response:
+    """Let no more jobs of a batch begin, and lead back to it."""
+    try:
+        parts.batches.stop(batch_id, OPERATOR)
+    except MaestroError as error:
+        return _batch(request, batch_id, ("", ""), error)
+    return lead_back(f"{BATCHES}/{batch_id}")
+
+
+def _told(parts: ApiParts, chosen: Chosen) -> _Told:
+    try:
+        return _Told(parts.batches.forecast(chosen.wish()))
+    except MaestroError as error:
+        return _Told(problem=error)
+
+
+def _confirm(request: Request, chosen: Chosen, told: _Told) -> HTMLResponse:
+    with parts_of(request).store.view() as tx:
+        agents = [agent.slug for agent in tx.agents.active()]
+    return render(
+        request,
+        "jobs-confirm.html",
+        status_of(told.problem) if told.problem else HTTPStatus.OK,
+        title=TITLE,
+        chosen=chosen,
+        forecast=told.forecast,
+        problem=str(told.problem or ""),
+        agents=agents,
+        origin=chosen.origin(),
+    )
+
+
+def _record(parts: ApiParts, batch_id: str, query: ItemQuery) -> tuple[BatchView, BatchItemPage]:
+    with parts.store.view() as tx:
+        batch = batch_view(tx.batches.get(batch_id), tx.batches.progress(batch_id), tx.now)
+        return batch, item_page(tx.batches.items(batch_id, query.state, query.cursor, ITEMS + 1), ITEMS)
+
+
+def _batch(
+    request: Request, batch_id: str, asked: tuple[str, str], problem: MaestroError | None = None
+) -> HTMLResponse:
+    """Return the page of a batch; ``asked`` are the state and the place after which it begins."""
+    try:
+        query = read(ItemQuery, {"state": tuple(filter(None, asked[:1])), "cursor": asked[1] or 0, "limit": ITEMS})
+    except InvalidEdit as error:
+        query, problem = ItemQuery(limit=ITEMS), problem or error
+    try:
+        batch, items = _record(parts_of(request), batch_id, query)
+    except NotFound as error:
+        return render(request, "batch-gone.html", status_of(error), title=TITLE, problem=str(error))
+    return render(
+        request,
+        "batch.html",
+        status_of(problem) if problem else HTTPStatus.OK,
+        title=TITLE,
+        batch=batch,
+        items=items,
+        states=tuple(ItemState),
+        state=asked[0],
+        first=not query.cursor,
+        query=urlencode({name: text for name, text in zip(("state", "cursor"), asked, strict=True) if text}),
+        problem=str(problem or ""),
+        page_of=page_of,
+        words_of=words_of,
+    )
