@@ -320,6 +320,8 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
         "/api/agents/{slug}/tokens/{token_id}",
         "/api/audit",
         "/api/audit.csv",
+        "/api/audit",
+        "/api/audit.csv",
         "/api/bindings",
         "/api/bindings/{binding_id}",
         "/api/chat",
