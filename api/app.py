@@ -16,6 +16,7 @@ from api.dashboard import job as job_page
 from api.dashboard import jobs as jobs_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
+from api.dashboard import settings as settings_page
 from api.dashboard import webhooks as webhooks_page
 from api.front import FrontDoor
 from api.guards import Doorman
@@ -76,15 +77,16 @@ ROUTERS = (
     pages.router,
     agent_chat.pane,
     tokens_page.router,
-    batches_page.router,  # before that of one job: /queue/batches is not the job called batches
-    jobs_page.router,
     conversations_page.router,
     conversation_page.router,
+    batches_page.router,  # before that of one job: /queue/batches is not the job called batches
+    jobs_page.router,
     job_page.router,
     schedules_page.router,
     webhooks_page.router,
     questions_page.router,
     audit_page.router,
+    settings_page.router,
     assets.router,
 )
 

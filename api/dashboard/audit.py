@@ -1,6 +1,7 @@
 """The page of the audit log: who did what to what, and from where, with filters that live in the address."""
 
 from collections.abc import Mapping
+from http import HTTPStatus
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -10,7 +11,7 @@ from api.dashboard.moments import whole
 from api.dashboard.pages import render
 from api.errors import status_of
 from api.guards import PasswordRoute
-from api.routes.surroundings import Parts
+from api.routes.surroundings import parts_of
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.people.audit import AuditPage, AuditQuery, audit_page
 from maestro.domain.reading import read
@@ -27,16 +28,30 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 
 @router.get("")
-def show(request: Request, parts: Parts) -> HTMLResponse:
+def show(request: Request) -> HTMLResponse:
     """List what was done, newest first; a filter that cannot be is said above the form."""
     typed = {name: request.query_params.get(name, "") for name in FILTERS}
-    values: dict[str, object] = {"typed": typed, "shown": NOTHING, "problem": "", "first": True, "csv": CSV}
     try:
         wanted = _wanted(typed, request.query_params.get("cursor", ""))
     except InvalidEdit as error:
-        return render(request, "audit.html", status_of(error), title=TITLE, **{**values, "problem": str(error)})
-    values |= {"shown": _found(parts.store, wanted), "first": wanted.cursor is None, "csv": _csv(wanted)}
-    return render(request, "audit.html", title=TITLE, **values)
+        return _page(request, typed, AuditQuery(), error)
+    return _page(request, typed, wanted)
+
+
+def _page(
+    request: Request, typed: Mapping[str, str], wanted: AuditQuery, problem: InvalidEdit | None = None
+) -> HTMLResponse:
+    return render(
+        request,
+        "audit.html",
+        HTTPStatus.OK if problem is None else status_of(problem),
+        title=TITLE,
+        typed=typed,
+        shown=_found(parts_of(request).store, wanted) if problem is None else NOTHING,
+        problem=str(problem or ""),
+        first=wanted.cursor is None,
+        csv=_csv(wanted),
+    )
 
 
 def _wanted(typed: Mapping[str, str], cursor: str) -> AuditQuery:

@@ -1,0 +1,150 @@
+"""The page of settings: what holds and where it comes from; those that count at once are changed here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from itertools import groupby
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Form, Query, Request
+from pydantic import BaseModel, JsonValue
+from starlette.responses import Response
+
+from api.dashboard.pages import lead_back, render
+from api.errors import status_of
+from api.guards import OPERATOR, PasswordRoute
+from api.routes.surroundings import Parts, parts_of
+from maestro.domain.errors import InvalidEdit, MaestroError
+from maestro.domain.live import RUNTIME, SettingsPage, SettingView
+from maestro.domain.setting_texts import typed_value, written
+
+PAGE = "/settings"
+TITLE = "Settings – Maestro"
+ORIGINS = ("default", "file", "environment", "command line", RUNTIME)
+LIVE = "live"
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+
+class Wanted(BaseModel):
+    """Which settings are shown, the one whose field is open, and the one that was changed a moment ago."""
+
+    q: str = ""
+    origin: str = ""
+    changes: str = ""
+    edit: str = ""
+    changed: str = ""
+
+    def admits(self, one: SettingView) -> bool:
+        """Say whether a setting is among them."""
+        texts = f"{one.key} {one.description} {one.variable}".casefold()
+        same = (not self.origin or one.origin == self.origin) and (not self.changes or one.changes == self.changes)
+        return one.key == self.edit or (same and all(word in texts for word in self.q.casefold().split()))
+
+
+class Typed(Wanted):
+    """A form that changes a key: ``version`` is that of the settings as they were read."""
+
+    key: str
+    value: str = ""
+    version: int | None = None
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a change: for which key, what was typed and why it was not taken."""
+
+    key: str = ""
+    value: str = ""
+    problem: str = ""
+
+
+_NONE = _Outcome()
+
+
+@router.get("")
+def show(request: Request, wanted: Annotated[Wanted, Query()]) -> Response:
+    """List the settings."""
+    return _page(request, wanted)
+
+
+@router.post("/change")
+def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
+    """Set a key, and lead back to it; what cannot be is said beside its field, with what was typed."""
+    try:
+        value = _value(parts.settings.page(), typed)
+    except MaestroError as error:
+        return _refused(request, typed, error)
+    return _set(request, typed, value)
+
+
+@router.post("/reset")
+def reset(request: Request, typed: Annotated[Typed, Form()]) -> Response:
+    """Take back what was set while Maestro runs, and lead back to the key."""
+    return _set(request, typed, None)
+
+
+def _set(request: Request, typed: Typed, value: JsonValue) -> Response:
+    try:
+        parts_of(request).settings.change({typed.key: value}, typed.version, OPERATOR)
+    except MaestroError as error:
+        return _refused(request, typed, error)
+    led = lead_back(PAGE, q=typed.q, origin=typed.origin, changes=typed.changes, changed=typed.key)
+    led.headers["location"] += f"#{typed.key}"
+    return led
+
+
+def _refused(request: Request, typed: Typed, error: MaestroError) -> Response:
+    wanted = typed.model_copy(update={"edit": typed.key})
+    return _page(request, wanted, _Outcome(typed.key, typed.value, str(error)), status_of(error))
+
+
+def _value(page: SettingsPage, typed: Typed) -> JsonValue:
+    """Return what was typed as a value; that a key needs a restart is said by who would set it."""
+    found = next((one for one in page.items if one.key == typed.key), None)
+    if found is None:
+        raise InvalidEdit("there is no such setting; reload the page")
+    return typed_value(found, typed.value) if found.changes == LIVE else typed.value
+
+
+def _page(request: Request, wanted: Wanted, outcome: _Outcome = _NONE, status: HTTPStatus = HTTPStatus.OK) -> Response:
+    page = parts_of(request).settings.page()
+    shown = [one for one in page.items if wanted.admits(one)]
+    live = {one.key: one for one in page.items if one.changes == LIVE}
+    return render(
+        request,
+        "settings.html",
+        status,
+        title=TITLE,
+        sections=_sections(shown),
+        every=len(page.items),
+        page=page,
+        wanted=wanted,
+        outcome=outcome,
+        beside=outcome.key in live,
+        changed=live.get(wanted.changed),
+        origins=ORIGINS,
+        written=written,
+        runtime=RUNTIME,
+        address=partial(_address, wanted),
+    )
+
+
+def _address(wanted: Wanted, edit: str = "") -> str:
+    """Return where the same settings are shown with another field open; a form that was not taken has no such place."""
+    asked = {"q": wanted.q, "origin": wanted.origin, "changes": wanted.changes, "edit": edit}
+    given = {name: text for name, text in asked.items() if text}
+    return PAGE + (f"?{urlencode(given)}" if given else "")
+
+
+def _sections(shown: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
+    """Put together the settings of one section; a key that stands by itself is of the first one, ``general``."""
+
+    def section(one: SettingView) -> str:
+        name, dot, _ = one.key.partition(".")
+        return name if dot else ""
+
+    by_section = groupby(sorted(shown, key=section), key=section)
+    return [(name or "general", list(members)) for name, members in by_section]
