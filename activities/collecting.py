@@ -13,9 +13,10 @@ def collect(tx: Transaction, host: Job, mode: BusyMode, goes_along: Callable[[In
     """Let a job that begins answer for what waits behind it too; return how many messages it answers with its own.
 
     ``goes_along`` says whether a message would be answered by the same agent. What an earlier message was interrupted
-    for is answered as well. Nothing of it can be lost: it happens in the transaction that says who answers.
+    for is answered as well. Nothing of it can be lost: it happens in the transaction that says who answers. What an
+    operator changed is for one message alone.
     """
-    if mode is BusyMode.QUEUE:
+    if mode is BusyMode.QUEUE or host.edits:
         return 0
     row = tx.inbox.read(host.inbox_id)
     waiting = tx.merges.behind(host, MOST_MERGED)

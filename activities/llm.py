@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.routing import Typing
 from maestro.domain.agents.agent import Agent
 from maestro.domain.context.rounds import Round, made, round_of, turns
+from maestro.domain.jobs.edits import model_for
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import LLMCall
@@ -80,21 +81,23 @@ class LLMActivities:
     def _request(self, step: ModelStep) -> LLMRequest:
         with self._store.view() as tx:
             job = tx.jobs.get(step.job_id)
-            self._typing.start(job.id, job.address)
+            if not job.what_if:
+                self._typing.start(job.id, job.address)
             agent = tx.agents.get(job.agent_id)
             return LLMRequest(
                 key=CallKey(job_id=step.job_id, number=step.number),
                 platform=job.platform,
-                model=agent.model,
+                model=model_for(job, agent.model),
                 fallbacks=tuple(agent.fallbacks.split()),
                 messages=self._messages(tx, job, agent, step),
                 tools=self._rules().toolbox.specs(agent),
                 final=step.final,
                 max_output_tokens=self._rules().max_output_tokens,
-                conversation_id=job.conversation_id or 0,
+                conversation_id=0 if job.what_if else job.conversation_id or 0,
                 precedence=tx.jobs.precedence_of(job),
                 agent=agent.slug,
                 role=agent.role,
+                what_if=job.what_if,
             )
 
     def _messages(self, tx: Transaction, job: Job, agent: Agent, step: ModelStep) -> tuple[PromptMessage, ...]:
@@ -102,7 +105,7 @@ class LLMActivities:
         prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(job.id).turns))
         if step.number == 1:
             return prompt
-        window = self._rules().window(agent.model or tx.accounts.default_model())
+        window = self._rules().window(model_for(job, agent.model) or tx.accounts.default_model())
         tools = estimate_tools(self._rules().toolbox.specs(agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))

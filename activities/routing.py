@@ -7,8 +7,9 @@ from typing import Protocol
 from temporalio import activity
 
 from activities.collecting import collect
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, BusyMode, payer_of
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, payer_of
 from maestro.domain.jobs.busy import mode_of
+from maestro.domain.jobs.edits import CHOSEN, edits_of
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
 from maestro.domain.messages import Address, IncomingMessage
@@ -66,7 +67,8 @@ class RoutingActivities:
             )
         message = tx.inbox.read(job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
-        agent, reason = self._who(tx, message, binding)
+        rules, chosen = self._rules(), edits_of(job).agent
+        agent, reason = who_answers(tx, rules.access, message, binding, chosen)
         if agent is None:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
@@ -75,8 +77,8 @@ class RoutingActivities:
         together = collect(
             tx,
             job,
-            mode_of(binding, self._rules().busy),
-            lambda other: self._who(tx, other.message(), binding)[0] == agent,
+            mode_of(binding, rules.busy),
+            lambda other: who_answers(tx, rules.access, other.message(), binding)[0] == agent,
         )
         return RouteOutcome(
             action=RouteAction.ANSWER,
@@ -89,17 +91,35 @@ class RoutingActivities:
             precedence=tx.jobs.precedence(priority, payer, message.address),
         )
 
-    def _who(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> tuple[Agent | None, str]:
-        """Return who answers a message and by which rule, or nobody and why."""
-        access = self._rules().access
-        chosen = access.route(tx, message, binding)
-        if chosen.agent is None:
-            return None, chosen.reason
-        agent = tx.agents.read(chosen.agent.id)
-        person = access.person(tx, message, binding)
-        policy = access.turned_away(person, agent, message, binding)
-        refused = TURNED_AWAY[policy] if policy is not None else refusal(person, agent, binding)
-        return (None, refused) if refused is not None else (agent, chosen.reason)
+
+def who_answers(
+    tx: Transaction, access: Access, message: IncomingMessage, binding: AgentChannel | None, chosen: str | None = None
+) -> tuple[Agent | None, str]:
+    """Return who answers a message and by which rule, or nobody and why.
+
+    ``chosen`` is the slug of an agent that an operator chose; what the person who asked is allowed counts all the same.
+    """
+    agent, reason = _chosen(tx, chosen) if chosen is not None else _routed(tx, access, message, binding)
+    if agent is None:
+        return None, reason
+    person = access.person(tx, message, binding)
+    policy = access.turned_away(person, agent, message, binding)
+    refused = TURNED_AWAY[policy] if policy is not None else refusal(person, agent, binding)
+    return (None, refused) if refused is not None else (agent, reason)
+
+
+def _chosen(tx: Transaction, slug: str) -> tuple[Agent | None, str]:
+    agent = tx.agents.by_slug(slug)
+    if agent is None or agent.status is not AgentStatus.ACTIVE:
+        return None, f"the agent {slug}, which an operator chose, is not active"
+    return tx.agents.read(agent.id), CHOSEN
+
+
+def _routed(
+    tx: Transaction, access: Access, message: IncomingMessage, binding: AgentChannel | None
+) -> tuple[Agent | None, str]:
+    route = access.route(tx, message, binding)
+    return (tx.agents.read(route.agent.id) if route.agent is not None else None), route.reason
 
 
 class TypingActivities:

@@ -18,12 +18,12 @@ from maestro.domain.questions.question import Question, QuestionKind, QuestionSt
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import LOOK_AHEAD
 from maestro.domain.texts import storable
-from maestro.domain.tools import GIVE_UP, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
+from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
-from maestro.tools.base import Acts, Asks, Caller, Runs
+from maestro.tools.base import Acts, Asks, Caller, Runs, Tool
 
 CUT_MARK = "\n[cut: the result was longer]"
 
@@ -147,8 +147,10 @@ class ToolActivities:
         wanted, caller = case.wanted, self._caller(tx, case.job)
         if isinstance(wanted, Said):
             return Begun(caller, verdict=_verdict(wanted))
-        if case.worn:
-            return Begun(caller, verdict=Verdict(ToolState.REFUSED, GIVE_UP))
+        needs_a_yes = case.call.name in self._rules().asking.approval
+        refused = _refusal(case, wanted.tool, needs_a_yes=needs_a_yes)
+        if refused is not None:
+            return Begun(caller, verdict=Verdict(ToolState.REFUSED, refused))
         if case.begun and isinstance(wanted.tool, Runs) and not wanted.tool.idempotent:
             return Begun(caller, verdict=Verdict(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
         if isinstance(wanted.tool, Asks):
@@ -156,7 +158,7 @@ class ToolActivities:
             if isinstance(what, Said):
                 return Begun(caller, verdict=_verdict(what))
             return _answered(caller, asked(tx, case.job, case.step, what, self._rules().asking))
-        if case.call.name in self._rules().asking.approval:
+        if needs_a_yes:
             question = approval(tx, case.job, case.step, case.call, self._rules().asking)
             if question.status is not QuestionStatus.ANSWERED:
                 return _answered(caller, question)
@@ -202,6 +204,13 @@ class ToolActivities:
 def _call(tx: Transaction, step: ToolStep) -> ToolCall:
     answer = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
     return TOOL_CALLS.validate_json(answer.tool_calls)[step.place]
+
+
+def _refusal(case: Case, tool: Tool, *, needs_a_yes: bool) -> str | None:
+    """Return what the model reads of a call that is not made in any case, or None."""
+    if case.worn:
+        return GIVE_UP
+    return ONLY_SHOWN if case.job.what_if and (needs_a_yes or not tool.read_only) else None
 
 
 def _ready(begun: Begun) -> Understood | Verdict:

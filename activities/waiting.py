@@ -52,7 +52,7 @@ def _park(tx: Transaction, job: Job, waits: Sequence[Wait]) -> None:
 
 def _is_news(tx: Transaction, job: Job) -> bool:
     """Say whether the person does not know yet: one notice for all that wait in a channel (decision 9)."""
-    if job.inbox_id is None or job.told_to_wait:
+    if job.inbox_id is None or job.told_to_wait or job.what_if:
         return False
     lane = tx.delegations.lane_of(job)
     if lane is None:

@@ -27,6 +27,7 @@ from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
 from workflows.precedence import temporal_priority
 from workflows.story import CHANNEL, KIND, PLATFORM
+from workflows.what_if import WhatIfWorkflow
 
 BATCH = 50
 START_TIMEOUT = 5.0
@@ -196,7 +197,9 @@ class Dispatcher:
             request_eager_start=True,  # a worker in this very process begins without being asked for work
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            static_summary=f"{job.kind} on {job.platform}, channel {job.channel}"[:200],
+            static_summary=f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"[
+                :200
+            ],
             static_details=f"Job `{job.id}`, run {job.run}. Its steps, prompt and answer are in the job's row.",
             search_attributes=TypedSearchAttributes(
                 [
@@ -241,6 +244,8 @@ class Dispatcher:
 
 def _workflow(job: Job) -> Callable[..., Coroutine[Any, Any, str]]:
     """Return what does a job of this kind."""
+    if job.what_if:
+        return WhatIfWorkflow.run
     if job.parent_id is not None:
         return DelegationWorkflow.run
     return BackgroundWorkflow.run if is_background(job) else MessageWorkflow.run

@@ -133,7 +133,8 @@ def _same_run(present: Job, seen: Job) -> bool:
 
 def _is_awaited(tx: Transaction, job: Job) -> bool:
     """Say whether a person waits for what the job has to say, and hears it from no other."""
-    return job.inbox_id is not None and not job.notice and tx.delegations.answers_to(job) is None
+    awaited = job.inbox_id is not None and not (job.notice or job.what_if)
+    return awaited and tx.delegations.answers_to(job) is None
 
 
 def _end(tx: Transaction, job: Job, ending: Ending) -> None:

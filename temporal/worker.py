@@ -19,8 +19,9 @@ from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
 from workflows.message import MessageWorkflow
 from workflows.scheduled import ScheduledWorkflow
+from workflows.what_if import WhatIfWorkflow
 
-WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow)
+WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, BackgroundWorkflow, WhatIfWorkflow)
 
 Interceptors = Sequence[Interceptor]
 

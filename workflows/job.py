@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.tools import ToolActivities
     from activities.voice import VoiceActivities
     from activities.waiting import WaitingActivities
+    from activities.what_if import WhatIfActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.jobs.flow import (
         AnswerOutcome,
@@ -105,14 +106,23 @@ class JobRun:
 
     async def answer(self) -> None:
         """Build the context, ask the model, record the answer, deliver it; then the tasks it gives to others begin."""
-        await self.local(ContextActivities.build_context, "context", "Build the prompt")
-        number = await model_loop(self, self._ref.tool_rounds)
-        step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
+        step = AnswerStep(job_id=self._ref.job_id, step="tags", number=await self._answered())
         answer: AnswerOutcome = await local(TagActivities.record_answer, step, "Act on the answer and record it")
         if not (answer.heard or answer.silent):
             await self.post()
         self.ended(JobStatus.COMPLETED)
         await begin_tasks(self._ref, answer, self._queued.precedence)
+
+    async def show(self) -> None:
+        """Build the context, ask the model, and keep what it would answer."""
+        step = AnswerStep(job_id=self._ref.job_id, step="show", number=await self._answered())
+        await local(WhatIfActivities.show_answer, step, "Show the answer")
+        self.ended(JobStatus.COMPLETED)
+
+    async def _answered(self) -> int:
+        """Return the number of the model call whose answer is final."""
+        await self.local(ContextActivities.build_context, "context", "Build the prompt")
+        return await model_loop(self, self._ref.tool_rounds)
 
     async def ask_model(self, number: int, *, final: bool) -> ModelOutcome:
         """Make one model call; raises ``Suspended`` when every account has to be left alone for a while."""

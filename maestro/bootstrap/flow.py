@@ -24,6 +24,7 @@ from activities.tags import TagActivities
 from activities.tools import ToolActivities, ToolRules
 from activities.voice import VoiceActivities
 from activities.waiting import WaitingActivities
+from activities.what_if import WhatIfActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.access import answer_rules
@@ -169,6 +170,7 @@ def _is_open(store: Store, job_id: str) -> bool:
 def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
     window = brains.models.table.context_window
     schedules = ScheduleActivities(flow.store, live.of(schedule_rules))
+    shown = WhatIfActivities(flow.store, live.of(answer_rules))
     return [
         RoutingActivities(flow.store, flow.typing, live.of(answer_rules)).choose_agent,
         ConversationActivities(flow.store, window).record_message,
@@ -178,6 +180,8 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         schedules.enter,
         schedules.take_on,
+        shown.choose_for_show,
+        shown.show_answer,
         ClosingActivities(flow.store, flow.typing, flow.released, live.of(schedule_rules)).close_job,
     ]
 

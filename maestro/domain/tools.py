@@ -20,6 +20,12 @@ GIVE_UP = (
     "another tool, or answer without it."
 )
 
+ONLY_SHOWN = (
+    "This call was not made: nobody is answered now, it is only tried out what you would answer, so only tools that "
+    "change nothing and need nobody's yes are called. Answer as if the call had been made and you did not know its "
+    "outcome yet."
+)
+
 
 class ToolState(StrEnum):
     """What became of a call; ``unknown`` means that its process died inside it and nobody may try again."""

@@ -10,9 +10,9 @@ from maestro.store.transaction import Transaction
 def keep_heard(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
     """Move the cursor to what the answered request told, and note what the next one has to remind of.
 
-    A request that fails changes nothing: the next one tells and reminds of the same.
+    A request that fails changes nothing: the next one tells and reminds of the same. Nor does a what-if.
     """
-    if not listens(request):
+    if request.what_if or not listens(request):
         return
     slug, job_id = request.agent, request.key.job_id
     if request.chat_upto > request.chat_after:

@@ -4,8 +4,10 @@ from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
-from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.preview import Evidence, Preview, preview, refused
 from maestro.domain.jobs.replay import ReplayMode, edits_refusal, refusal
+from maestro.store.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
 
 
@@ -32,6 +34,32 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
         raise InvalidEdit(wrong)
     chosen_agent(tx, edits or NO_EDITS)
     return newest
+
+
+def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: Edits | None = None) -> Preview:
+    """Return what a replay would do now, and change nothing; raises ``NotFound``, and ``InvalidEdit``."""
+    job = tx.jobs.get(job_id)
+    try:
+        newest = judged(tx, job, mode, edits)
+    except Conflict as conflict:
+        return refused(mode, str(conflict))
+    of = newest if mode is ReplayMode.RESTART else job
+    return preview(_evidence(tx, of), mode, edits_of(of) if edits is None else edits)
+
+
+def _evidence(tx: Transaction, job: Job) -> Evidence:
+    tasks = [other for other in tx.delegations.of(job.id) if other.task]
+    withheld = [other for other in tasks if other.status is JobStatus.CANCELLED and other.reason in (WITHHELD, STOPPED)]
+    return Evidence(
+        job=job,
+        steps=tx.steps.of(job.id),
+        calls=tx.calls.of(job.id),
+        deliveries=tx.deliveries.of(job.id),
+        actions=tx.actions.of(job.id),
+        tools=tx.tool_runs.of(job.id),
+        withheld=len(withheld),
+        tasks=len(tasks) - len(withheld),
+    )
 
 
 def assign(tx: Transaction, job: Job) -> Job:

@@ -28,8 +28,12 @@ class Feed:
 
 
 def listens(request: LLMRequest) -> bool:
-    """Say whether a request is told of the chat: every answer of who takes part, and no compaction."""
-    return request.key.purpose is CallPurpose.ANSWER and hears(request.agent, request.role)
+    """Say whether a request is told of the chat: every answer of who takes part, and no compaction.
+
+    A what-if does not move the cursor, so it is told in its first call only: the later ones tell of that anyway.
+    """
+    again = request.what_if and request.key.number > 1
+    return request.key.purpose is CallPurpose.ANSWER and not again and hears(request.agent, request.role)
 
 
 def most_posts(room: int) -> int:

@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from maestro.domain.jobs.edits import task_of
 from maestro.domain.jobs.job import Job, JobKind
 
 BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
@@ -30,7 +31,7 @@ def is_background(job: Job) -> bool:
 def background_text(job: Job, zone: ZoneInfo) -> str:
     """Return what the model is told: the task, then why it is asked now. ``zone`` is that of the schedule."""
     planned = f", planned for {_clock(job.slot, zone)}" if job.slot is not None else ""
-    return f"{job.task}\n\n({_WHY[job.kind]}{planned}{_POSTED}{_silence(job)})"
+    return f"{task_of(job)}\n\n({_WHY[job.kind]}{planned}{_POSTED}{_silence(job)})"
 
 
 def going_on_text(job: Job) -> str:

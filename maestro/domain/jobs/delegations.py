@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.jobs.edits import task_of
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.quoting import NAME_CHARS, quoted, quoted_lines
 from maestro.domain.tags.grammar import Tag
@@ -83,7 +84,7 @@ def task_text(delegator: Agent, user_name: str, job: Job) -> str:
         if job.hears
         else "Your answer is posted in the channel, after theirs."
     )
-    return f"The agent @{delegator.slug} gives you this task{person}:\n{quoted_lines(job.task)}\n\n{reader}"
+    return f"The agent @{delegator.slug} gives you this task{person}:\n{quoted_lines(task_of(job))}\n\n{reader}"
 
 
 @dataclass(frozen=True)

@@ -56,3 +56,8 @@ def edits_of(job: Job) -> Edits:
 def task_of(job: Job) -> str:
     """Return what the model is told that a job without a message is to do; empty for one that answers a message."""
     return (edits_of(job).prompt or job.task) if job.task else ""
+
+
+def model_for(job: Job, own: str) -> str:
+    """Return the model that is asked first: the operator's choice, else the agent's ``own``, which may be empty."""
+    return edits_of(job).model or own

@@ -134,6 +134,12 @@ class AnswerOutcome(Value):
     priority: int = Priority.DELEGATION
 
 
+class ShownOutcome(Value):
+    """How many tags the answer of a what-if has, on which nobody acts."""
+
+    tags: int
+
+
 class TakenUp(Value):
     """Who works on a task, for which conversation, and whether only the agent that gave it hears the result.
 

@@ -155,8 +155,8 @@ def asked_of(trial: Job, job: Job) -> Job:
 
     It is a value of its own, which is never kept.
     """
-    fields = job.model_dump() | {"agent_id": trial.agent_id, "client_id": trial.client_id, "edits": trial.edits}
-    return Job(**fields)
+    of_trial = {"agent_id": trial.agent_id, "client_id": trial.client_id, "edits": trial.edits, "what_if": True}
+    return Job(**job.model_dump() | of_trial)
 
 
 class JobControl(Protocol):

@@ -145,6 +145,7 @@ class LLMRequest(Value):
     answer of nothing. ``precedence`` says who goes first where calls wait; with ``exact`` nobody stands in with another
     model. ``agent`` is the slug of who asks and ``role`` its role; it is told the posts of #maestro after
     ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask (specification 002, 5 and 6).
+    Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told.
     """
 
     key: CallKey
@@ -165,6 +166,7 @@ class LLMRequest(Value):
     chat_after: int = 0
     chat_upto: int = 0
     reminded: bool = False
+    what_if: bool = False
 
 
 class KeptRequest(Value):

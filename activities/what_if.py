@@ -1,0 +1,68 @@
+"""What a job would answer now: nothing is written, sent or acted on but what it took to find out (decision 25)."""
+
+from collections.abc import Callable
+
+from temporalio import activity
+
+from activities.routing import AnswerRules, who_answers
+from maestro.domain.agents.agent import AgentStatus, payer_of
+from maestro.domain.errors import NoAgent
+from maestro.domain.jobs.background import is_background, worth_posting
+from maestro.domain.jobs.edits import CHOSEN, edits_of
+from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, ShownOutcome
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.llm.prompts import CallKey
+from maestro.domain.tags.grammar import parse
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+GIVEN = "who does it was said when it was given"
+"""Why an agent answers whom nobody routes to."""
+
+
+class WhatIfActivities:
+    """The first and the last step of a what-if."""
+
+    def __init__(self, store: Store, rules: Callable[[], AnswerRules]) -> None:
+        self._store = store
+        self._rules = rules
+
+    @activity.defn
+    def choose_for_show(self, ref: StepRef) -> RouteOutcome:
+        """Return who would answer; nobody closes the what-if as dropped, as the job would be."""
+        with self._store.begin() as tx:
+            job = tx.jobs.read(ref.job_id)
+            outcome = self._routed(tx, job) if job.kind is JobKind.MESSAGE else _given(tx, job)
+            if outcome.action is RouteAction.DROP:
+                tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=outcome.reason))
+            return tx.steps.done(ref, outcome)
+
+    def _routed(self, tx: Transaction, job: Job) -> RouteOutcome:
+        message = tx.inbox.read(job.inbox_id).message()
+        binding = tx.agents.read_binding(message.address)
+        agent, reason = who_answers(tx, self._rules().access, message, binding, edits_of(job).agent)
+        if agent is None:
+            return RouteOutcome(action=RouteAction.DROP, reason=reason)
+        payer = payer_of(agent, binding)
+        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer)
+        precedence = tx.jobs.precedence(job.priority, payer, message.address)
+        return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)
+
+    @activity.defn
+    def show_answer(self, step: AnswerStep) -> ShownOutcome:
+        """Keep what would be said, and close the what-if; on the tags of the answer nobody acts."""
+        with self._store.begin() as tx:
+            job = tx.jobs.get(step.job_id)
+            answer = parse(tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content)
+            tx.jobs.update(job.id, said=worth_posting(answer.visible) if is_background(job) else answer.visible)
+            tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
+            return tx.steps.done(step, ShownOutcome(tags=len(answer.tags)))
+
+
+def _given(tx: Transaction, job: Job) -> RouteOutcome:
+    agent = tx.agents.read(job.agent_id)
+    if agent.status is not AgentStatus.ACTIVE:
+        raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
+    reason = CHOSEN if edits_of(job).agent is not None else GIVEN
+    precedence = tx.jobs.precedence_of(job)
+    return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)

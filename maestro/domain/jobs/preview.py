@@ -1,0 +1,246 @@
+"""What a replay would do, told before it does anything: where it goes on, what is paid, what happens again."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, Purpose
+from maestro.domain.jobs.edits import Edits
+from maestro.domain.jobs.job import Job, JobStep
+from maestro.domain.jobs.path import finished, next_step, tried_again
+from maestro.domain.jobs.replay import ReplayMode, is_script
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.tags.actions import Action, ActionState
+from maestro.domain.tags.grammar import TagName
+from maestro.domain.tools import ToolRun, ToolState
+from maestro.domain.values import View
+
+START = "start"
+"""The step at which what begins anew goes on."""
+
+END = "end"
+"""Where every step is done and the job only has to be closed."""
+
+SENDING = ("deliver", END)
+"""Steps after which nothing is asked, called or acted on any more."""
+
+
+class EffectKind(StrEnum):
+    """What somebody outside of the job notices."""
+
+    SEND = "send"
+    ACTION = "action"
+    TASK = "task"
+    TOOL = "tool"
+    STEP = "step"
+
+
+class Effect(View):
+    """Something that happens, in words; ``again`` says that it happened before, ``count`` how often that was.
+
+    Where ``kept``, nothing happens: it stays as it is.
+    """
+
+    kind: EffectKind
+    text: str
+    count: int
+    again: bool = False
+    kept: bool = False
+
+
+class Preview(View):
+    """What a replay would do now. Nothing was changed.
+
+    Where it is not ``possible``, ``problem`` says why, and the rest is empty. It goes on at ``step``, which is start
+    for a new job, and keeps the results of the ``kept`` ones. ``modelCalls`` are surely paid; where ``more``, others
+    may follow, because nobody knows what the model answers. The ``firstCalls`` that the job had answered before cost
+    ``firstCostUsd``, and ``costUsd`` is what those that are surely paid may cost by that; null when unknown.
+    """
+
+    mode: ReplayMode
+    possible: bool
+    problem: str
+    step: str
+    kept: tuple[str, ...]
+    model_calls: int
+    more: bool
+    cost_usd: float | None
+    first_calls: int
+    first_cost_usd: float | None
+    effects: tuple[Effect, ...]
+    edits: Edits | None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The rows of a job that tell what a replay of it would do."""
+
+    job: Job
+    steps: Sequence[JobStep] = ()
+    calls: Sequence[LLMCall] = ()
+    deliveries: Sequence[Delivery] = ()
+    actions: Sequence[Action] = ()
+    tools: Sequence[ToolRun] = ()
+    withheld: int = 0
+    tasks: int = 0
+
+    @property
+    def chunks(self) -> Sequence[Delivery]:
+        """What was to be sent of the answer."""
+        return [chunk for chunk in self.deliveries if chunk.purpose is Purpose.ANSWER or self.job.notice]
+
+    @property
+    def answered(self) -> Sequence[LLMCall]:
+        """The calls whose answers we hold."""
+        return [call for call in self.calls if call.state is CallState.ANSWERED]
+
+
+def refused(mode: ReplayMode, problem: str) -> Preview:
+    """Return the preview of a replay that cannot be."""
+    return _preview(mode, problem=problem)
+
+
+def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
+    """Return what a replay of this job would do; ``edits`` are those that it would have."""
+    effects: dict[ReplayMode, Callable[[Evidence], Iterator[Effect]]] = {
+        ReplayMode.RESUME: _resumed,
+        ReplayMode.RESTART: _restarted,
+        ReplayMode.WHAT_IF: _shown,
+    }
+    done = finished(of.steps)
+    resumes = mode is ReplayMode.RESUME
+    step = (next_step(of.job, done) or END) if resumes else START
+    calls, more = _resumed_calls(of, step) if resumes else _new_calls(of.job)
+    other = edits.any and not resumes
+    return _preview(
+        mode,
+        step=step,
+        kept=tuple(done) if resumes else (),
+        model_calls=calls,
+        more=more,
+        cost_usd=0.0 if not calls else None if other else _cost(of, calls, whole=not resumes),
+        first_calls=len(of.answered),
+        first_cost_usd=_sum(of.answered),
+        effects=tuple(effects[mode](of)),
+        edits=edits if edits.any else None,
+    )
+
+
+def _preview(mode: ReplayMode, **known: object) -> Preview:
+    nothing: dict[str, object] = {
+        "problem": "",
+        "step": "",
+        "kept": (),
+        "model_calls": 0,
+        "more": False,
+        "cost_usd": 0.0,
+        "first_calls": 0,
+        "first_cost_usd": None,
+        "effects": (),
+        "edits": None,
+    }
+    return Preview.model_validate({"mode": mode, "possible": "problem" not in known, **nothing, **known})
+
+
+def _resumed_calls(of: Evidence, step: str) -> tuple[int, bool]:
+    """Return how many calls a resumed job surely pays for, and whether others may follow."""
+    again = "compaction" in tried_again(of.job, finished(of.steps))
+    if of.job.notice or is_script(of.job) or step in ("tags", "show", *SENDING):
+        return 0, again
+    if not step.startswith("model-"):
+        return 1, True
+    number = int(step.removeprefix("model-"))
+    held = [call for call in of.answered if call.purpose is CallPurpose.ANSWER and call.number == number]
+    if not held:
+        return 1, True
+    # An answer that we hold is not bought again; when it asks for tools, another call follows for what came of them.
+    return (1, True) if held[0].tool_calls else (0, again)
+
+
+def _new_calls(job: Job) -> tuple[int, bool]:
+    return (0, False) if job.notice or is_script(job) else (1, True)
+
+
+def _cost(of: Evidence, calls: int, *, whole: bool) -> float | None:
+    """Return what so many calls may cost, by what they cost before; what begins anew may cost all of that again."""
+    first = _sum(of.answered)
+    if first is None or whole:
+        return first
+    return first / len(of.answered) * calls
+
+
+def _sum(calls: Sequence[LLMCall]) -> float | None:
+    """Return what calls cost together, None where there were none, or nobody knows of one."""
+    known = [call.cost_usd for call in calls if call.cost_usd is not None]
+    return sum(known) if calls and len(known) == len(calls) else None
+
+
+def _resumed(of: Evidence) -> Iterator[Effect]:
+    done = finished(of.steps)
+    step = next_step(of.job, done) or END
+    for optional in tried_again(of.job, done):
+        yield Effect(kind=EffectKind.STEP, text=f"{optional} is tried again; the answer does without it", count=1)
+    if step not in SENDING:
+        yield from _unknown_tools(of.tools)
+        if step != "show":
+            yield Effect(kind=EffectKind.ACTION, text="what the tags of the answer ask for is done", count=0)
+    if not of.job.what_if and step != END:
+        yield from _sends(of)
+    if of.withheld:
+        yield Effect(kind=EffectKind.TASK, text="tasks for other agents that were withheld begin", count=of.withheld)
+
+
+def _unknown_tools(tools: Sequence[ToolRun]) -> Iterator[Effect]:
+    for run in tools:
+        if run.state is ToolState.STARTED:
+            text = f"{run.tool} was cut off: it is called again if its tool says that this does no harm"
+            yield Effect(kind=EffectKind.TOOL, text=text, count=run.attempts, again=True)
+        if run.state is ToolState.WAITING:
+            yield Effect(kind=EffectKind.TOOL, text=f"{run.tool} is called, or a person is asked for it", count=1)
+
+
+def _sends(of: Evidence) -> Iterator[Effect]:
+    """Say what of the answer is sent, what may be sent twice, and what stays."""
+    if not of.chunks:
+        text = "the answer is passed on to the agent that waits for it" if of.job.hears else "the answer is sent"
+        yield Effect(kind=EffectKind.SEND, text=text, count=1)
+        return
+    states = Counter(chunk.state for chunk in of.chunks)
+    doubtful = sum(states[state] for state in IN_DOUBT)
+    unsent = states[DeliveryState.PENDING] + states[DeliveryState.ABANDONED] + states[DeliveryState.FAILED]
+    if states[DeliveryState.SENT]:
+        yield Effect(
+            kind=EffectKind.SEND, text="parts that were sent stay", count=states[DeliveryState.SENT], kept=True
+        )
+    if doubtful:
+        text = "parts of which nobody knows whether they arrived are sent again only where the platform can tell"
+        yield Effect(kind=EffectKind.SEND, text=text, count=doubtful, again=True)
+    if unsent:
+        yield Effect(kind=EffectKind.SEND, text="parts of the answer are sent", count=unsent)
+
+
+def _restarted(of: Evidence) -> Iterator[Effect]:
+    sent = sum(chunk.state is DeliveryState.SENT or chunk.state in IN_DOUBT for chunk in of.chunks)
+    if sent:
+        text = "parts of the older answer stay in the channel; in the conversation the new answer counts"
+        yield Effect(kind=EffectKind.SEND, text=text, count=sent, kept=True)
+    yield Effect(kind=EffectKind.SEND, text="a new answer is sent", count=max(sent, 1), again=sent > 0)
+    done = Counter(action.tag for action in of.actions if action.state is ActionState.DONE)
+    for tag, count in done.items():
+        if tag != TagName.DELEGATE:
+            text = f"{tag} was acted on, which stays; what the new answer asks for is done too"
+            yield Effect(kind=EffectKind.ACTION, text=text, count=count, again=True)
+    if of.tasks:
+        text = "tasks were passed on to other agents; the new answer may pass them on again"
+        yield Effect(kind=EffectKind.TASK, text=text, count=of.tasks, again=True)
+    for tool, count in Counter(run.tool for run in of.tools if run.attempts).items():
+        text = f"{tool} was called; the model may call it again"
+        yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
+
+
+def _shown(of: Evidence) -> Iterator[Effect]:
+    for tool, count in Counter(run.tool for run in of.tools if run.attempts).items():
+        text = f"{tool} was called; it may be called again if it changes nothing"
+        yield Effect(kind=EffectKind.TOOL, text=text, count=count, again=True)
