@@ -13,6 +13,7 @@ from api.dashboard import batches as batches_page
 from api.dashboard import conversation as conversation_page
 from api.dashboard import conversations as conversations_page
 from api.dashboard import job as job_page
+from api.dashboard import job_replay as job_replay_page
 from api.dashboard import jobs as jobs_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
@@ -82,6 +83,7 @@ ROUTERS = (
     batches_page.router,  # before that of one job: /queue/batches is not the job called batches
     jobs_page.router,
     job_page.router,
+    job_replay_page.router,
     schedules_page.router,
     webhooks_page.router,
     questions_page.router,

@@ -20,6 +20,7 @@ from maestro.domain.errors import NotFound
 from maestro.domain.jobs.course import Course, at_work, course
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.outcomes import purpose_of
+from maestro.domain.jobs.replay import is_script
 from maestro.domain.jobs.timeline import ActionView, CallView, StepView
 from maestro.domain.jobs.views import JobDetail, Record, detail
 from maestro.domain.papers import Answered, Papers
@@ -90,6 +91,11 @@ class Sheet:
     def text(self, name: str, text: str) -> Text:
         """Return a text, whole if it was asked for."""
         return beginning(text, None if self.whole == name else SHORT)
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a model answers, so that another one might: a script and a line of our own ask none."""
+        return not (self.row.notice or is_script(self.row))
 
     @property
     def work_words(self) -> str:

@@ -41,6 +41,7 @@ PURPOSES: Mapping[str, str] = {
     "model": "Ask the model",
     "tool": "Call a tool",
     "tags": "Act on the answer and record it",
+    "show": "Show what would be answered",
     "deliver": "Deliver",
     "notice": "Tell the person that it failed",
     "park": "Give the place back and wait",

@@ -1,0 +1,195 @@
+"""The pages before a job is resumed, restarted, asked for a what-if, or cancelled: what will come of it, told first."""
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Query, Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.job import PAGE, gone, sheet_of
+from api.dashboard.pages import lead_back, render
+from api.errors import status_of
+from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
+from api.routes.surroundings import Parts, parts_of
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
+from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
+from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.outcomes import purpose_of
+from maestro.domain.jobs.preview import END, START
+from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.reading import read
+from maestro.store.replays import foreseen
+from maestro.store.transaction import Transaction
+
+PLACES = {START: "From the top, as a new job", END: "Nothing is left to do but to close it"}
+"""Where a replay goes on that is no step."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+
+class Typed(BaseModel):
+    """What the forms send. Only where ``edited``, the other fields count, and empty ones change nothing."""
+
+    mode: ReplayMode = ReplayMode.RESUME
+    edited: bool = False
+    agent: str = ""
+    model: str = ""
+    prompt: str = ""
+
+    @property
+    def edits(self) -> Edits | None:
+        """Return what is changed, None to leave it to the job; raises ``InvalidEdit``."""
+        if not self.edited:
+            return None
+        # Browsers send every end of a line as two characters.
+        given = {"agent": self.agent.strip(), "model": self.model.strip(), "prompt": self.prompt.replace("\r\n", "\n")}
+        return read(Edits, {name: text for name, text in given.items() if text.strip()})
+
+    @classmethod
+    def of(cls, mode: ReplayMode, edits: Edits | None) -> "Typed":
+        """Return what the forms send for these edits."""
+        if edits is None:
+            return cls(mode=mode)
+        given = edits.model_dump(by_alias=False, exclude_none=True)
+        return cls(mode=mode, edited=True, **given)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return what a form sends along unseen."""
+        told = {"agent": self.agent, "model": self.model, "prompt": self.prompt} if self.edited else {}
+        return {"mode": str(self.mode), **({"edited": "true"} if self.edited else {}), **told}
+
+
+@dataclass(frozen=True)
+class _Refused:
+    """Why what was asked for was not done."""
+
+    problem: str = ""
+    status: HTTPStatus = HTTPStatus.OK
+
+    @classmethod
+    def by(cls, error: MaestroError) -> "_Refused":
+        return cls(str(error), status_of(error))
+
+
+_NOTHING = _Refused()
+
+
+@router.get("/replay")
+def confirm(request: Request, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> HTMLResponse:
+    """Show what a replay would do, pay and repeat, and ask."""
+    return _plan(request, job_id, Typed(mode=mode))
+
+
+@router.post("/replay/preview", openapi_extra=FOR_VIEWERS)
+def confirm_edits(request: Request, job_id: str, typed: Annotated[Typed, Form()]) -> HTMLResponse:
+    """Show what a replay with these edits would do, and ask; what does not fit is said above the form."""
+    return _plan(request, job_id, typed)
+
+
+@router.post("/replay")
+async def replay(request: Request, parts: Parts, job_id: str, typed: Annotated[Typed, Form()]) -> Response:
+    """Replay the job, and lead to the one that runs now."""
+    try:
+        running = await parts.control.replay(job_id, typed.mode, OPERATOR, typed.edits)
+    except MaestroError as error:
+        return await asyncio.to_thread(_plan, request, job_id, typed, _Refused.by(error))
+    return lead_back(f"/queue/{running}")
+
+
+@router.get("/edit")
+def edit(request: Request, job_id: str, typed: Annotated[Typed, Query()]) -> HTMLResponse:
+    """Offer to change who answers, with which model, and what is asked."""
+    return _form(request, job_id, typed)
+
+
+@router.get("/cancel")
+def ask_to_cancel(request: Request, job_id: str) -> HTMLResponse:
+    """Tell what a cancellation does, and ask."""
+    return _cancellation(request, job_id)
+
+
+@router.post("/cancel")
+async def cancel(request: Request, parts: Parts, job_id: str) -> Response:
+    """Stop the job, and lead back to it."""
+    try:
+        await parts.control.cancel(job_id, OPERATOR)
+    except MaestroError as error:
+        return await asyncio.to_thread(_cancellation, request, job_id, _Refused.by(error))
+    return lead_back(f"/queue/{job_id}")
+
+
+def _plan(request: Request, job_id: str, typed: Typed, refused: _Refused = _NOTHING) -> HTMLResponse:
+    try:
+        with parts_of(request).store.view() as tx:
+            job = tx.jobs.get(job_id)
+            edits = _changed(tx, job, typed.edits)
+            plan, sheet = foreseen(tx, job_id, typed.mode, edits), sheet_of(tx, job_id)
+    except NotFound as error:
+        return gone(request, str(error))
+    except InvalidEdit as error:
+        return _form(request, job_id, typed, _Refused.by(error))
+    return render(
+        request,
+        "job-replay.html",
+        refused.status,
+        title=f"Replay – {job_id} – Maestro",
+        sheet=sheet,
+        plan=plan,
+        place=PLACES.get(plan.step) or purpose_of(plan.step),
+        kept=[purpose_of(step) for step in plan.kept],
+        typed=Typed.of(typed.mode, edits),
+        problem=refused.problem or plan.problem,
+    )
+
+
+def _form(request: Request, job_id: str, typed: Typed, refused: _Refused = _NOTHING) -> HTMLResponse:
+    try:
+        with parts_of(request).store.view() as tx:
+            sheet = sheet_of(tx, job_id)
+            agents = [one.slug for one in tx.agents.all() if one.status is AgentStatus.ACTIVE]
+            said = _said(tx, sheet.row)
+    except NotFound as error:
+        return gone(request, str(error))
+    kept = edits_of(sheet.row)
+    before = Typed.of(typed.mode, kept.model_copy(update={"prompt": kept.prompt or said or None}))
+    return render(
+        request,
+        "job-edit.html",
+        refused.status,
+        title=f"Edit – {job_id} – Maestro",
+        sheet=sheet,
+        agents=agents,
+        typed=typed if typed.edited else before,
+        said=said,
+        problem=refused.problem,
+    )
+
+
+def _cancellation(request: Request, job_id: str, refused: _Refused = _NOTHING) -> HTMLResponse:
+    try:
+        with parts_of(request).store.view() as tx:
+            sheet = sheet_of(tx, job_id)
+    except NotFound as error:
+        return gone(request, str(error))
+    title = f"Cancel – {job_id} – Maestro"
+    return render(request, "job-cancel.html", refused.status, title=title, sheet=sheet, problem=refused.problem)
+
+
+def _changed(tx: Transaction, job: Job, edits: Edits | None) -> Edits | None:
+    """Leave out a prompt that says what was asked the first time: the form has it filled in."""
+    if edits is None or edits.prompt is None or edits.prompt.strip() != _said(tx, job).strip():
+        return edits
+    left = edits.model_copy(update={"prompt": None})
+    return left if left.any else NO_EDITS
+
+
+def _said(tx: Transaction, job: Job) -> str:
+    """Return what the model was asked the first time, as far as it can be changed."""
+    if job.task or job.inbox_id is None:
+        return job.task
+    return tx.inbox.read(job.inbox_id).content.replace("\r\n", "\n")
