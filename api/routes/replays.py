@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response, status
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
@@ -16,6 +16,7 @@ from maestro.domain.jobs.batch_views import (
     Selection,
     StatusCounts,
     batch_view,
+    check_edits,
     item_page,
     status_counts,
 )
@@ -47,6 +48,11 @@ class BulkReplay(Selection):
     mode: Literal["resume", "restart"]
     edits: Edits | None = None
     dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _fitting(self) -> "BulkReplay":
+        check_edits(self.mode, self.edits)
+        return self
 
 
 class BulkCancel(Selection):

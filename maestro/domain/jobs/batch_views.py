@@ -36,6 +36,12 @@ class Selection(View):
         return self
 
 
+def check_edits(action: str, edits: Edits | None) -> None:
+    """Raise ``ValueError`` for edits of what is no restart."""
+    if edits is not None and edits.any and action != BatchAction.RESTART:
+        raise ValueError("edits need the mode restart")
+
+
 class BatchWish(Selection):
     """What is to be done with which jobs; ``edits`` go with a restart."""
 
@@ -43,9 +49,8 @@ class BatchWish(Selection):
     edits: Edits | None = None
 
     @model_validator(mode="after")
-    def _edits_need_a_restart(self) -> "BatchWish":
-        if self.changes.any and self.action is not BatchAction.RESTART:
-            raise ValueError("edits need the mode restart")
+    def _fitting(self) -> "BatchWish":
+        check_edits(self.action, self.edits)
         return self
 
     @property

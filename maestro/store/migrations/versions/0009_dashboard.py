@@ -73,8 +73,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("batch_id", "place"),
     )
     op.create_index("ix_replay_items_state", "replay_items", ["batch_id", "state", "place", "lane"])
-    for name, table, columns, rows in PARTIAL:
-        op.create_index(name, table, columns, sqlite_where=sa.text(rows), postgresql_where=sa.text(rows))
+    for name, of_table, key, rows in PARTIAL:
+        op.create_index(name, of_table, key, sqlite_where=sa.text(rows), postgresql_where=sa.text(rows))
     for name in AUDITED:
         op.create_index(f"ix_audit_log_{name}", "audit_log", [name, "at"])
     op.create_index("ix_queue_listed", "queue", list(LISTED))
