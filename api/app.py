@@ -18,6 +18,7 @@ from api.dashboard import jobs as jobs_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import settings as settings_page
+from api.dashboard import usage as usage_page
 from api.dashboard import webhooks as webhooks_page
 from api.front import FrontDoor
 from api.guards import Doorman
@@ -86,6 +87,7 @@ ROUTERS = (
     job_replay_page.router,
     schedules_page.router,
     webhooks_page.router,
+    usage_page.router,
     questions_page.router,
     audit_page.router,
     settings_page.router,

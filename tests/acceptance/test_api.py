@@ -195,7 +195,7 @@ async def test_a_job_shows_what_was_sent_but_not_what_was_said(rows: JobRows, ht
         for chunk in answer.json()["deliveries"]
     ]
     assert chunks == [(1, "sent", 1, "m-1"), (2, "sending", 1, "")]
-    assert SECRET_ANSWER not in answer.text
+    assert SECRET_ANSWER not in (await http.get("/api/jobs")).text
 
 
 async def test_a_job_links_to_its_workflow(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -232,6 +232,51 @@ async def test_restart_makes_a_new_job_and_links_the_two(rows: JobRows, http: ht
     assert again != job_id
     assert (await http.get(f"/api/jobs/{again}")).json()["restartedFrom"] == job_id
     assert (await http.get(f"/api/jobs/{job_id}")).json()["restartedBy"] == [again]
+
+
+async def test_a_preview_tells_what_would_be_done_and_changes_nothing(rows: JobRows, http: httpx.AsyncClient) -> None:
+    failed, running = rows.failed(), rows.add()
+    for mode, step in (("resume", "route"), ("restart", "start"), ("what-if", "start")):
+        found = (await http.post(f"/api/jobs/{failed}/replay", json={"mode": mode, "preview": True})).json()
+        assert (found["mode"], found["possible"], found["step"], found["modelCalls"]) == (mode, True, step, 1)
+    found = (await http.post(f"/api/jobs/{running}/replay", json={"mode": "resume", "preview": True})).json()
+    assert (found["possible"], "only an ended job" in found["problem"]) == (False, True)
+    assert [job["id"] for job in (await http.get("/api/jobs")).json()["items"]] == [running, failed]
+    with rows.store.view() as tx:
+        assert tx.audit.latest(5) == []
+
+
+async def test_edits_are_checked_kept_and_shown(rows: JobRows, http: httpx.AsyncClient) -> None:
+    job_id = rows.failed()
+    edits = {"agent": "ada", "model": "gpt-4o", "prompt": "In German, please."}
+    asked = {"mode": "restart", "edits": edits}
+    again = (await http.post(f"/api/jobs/{job_id}/replay", json=asked)).json()["id"]
+    job = (await http.get(f"/api/jobs/{again}")).json()
+    assert (job["edits"], job["whatIf"], job["excerpt"]) == (edits, False, "hello")
+    shown = (await http.post(f"/api/jobs/{job_id}/replay", json={**asked, "mode": "what-if"})).json()["id"]
+    assert (await http.get(f"/api/jobs/{shown}")).json()["whatIf"] is True
+    job = (await http.get(f"/api/jobs/{job_id}")).json()
+    assert (job["edits"], job["restartedBy"], job["whatIfs"]) == (None, [again], [shown])
+
+
+@pytest.mark.parametrize(
+    ("mode", "edits", "word"),
+    [
+        ("resume", {"model": "gpt-4o"}, "edits need the mode restart or what-if"),
+        ("restart", {"agent": "nobody"}, "there is no agent nobody"),
+        ("restart", {"model": ""}, "the name of a model without blanks"),
+        ("what-if", {"prompt": "  "}, "expected a text"),
+        ("what-if", {"color": "red"}, "color"),
+    ],
+)
+async def test_edits_that_do_not_fit_say_how_to_mend_them(
+    rows: JobRows, http: httpx.AsyncClient, mode: str, edits: dict[str, str], word: str
+) -> None:
+    for preview in (True, False):
+        body = {"mode": mode, "edits": edits, "preview": preview}
+        answer = await http.post(f"/api/jobs/{rows.failed()}/replay", json=body)
+        assert answer.status_code == 400
+        assert word in answer.json()["message"]
 
 
 async def test_what_does_not_fit_is_a_conflict_that_says_why(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -320,8 +365,6 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
         "/api/agents/{slug}/tokens/{token_id}",
         "/api/audit",
         "/api/audit.csv",
-        "/api/audit",
-        "/api/audit.csv",
         "/api/bindings",
         "/api/bindings/{binding_id}",
         "/api/chat",
@@ -367,6 +410,10 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
         "/api/skills",
         "/api/skills/{slug}",
         "/api/usage",
+        "/api/usage.csv",
+        "/api/usage/budgets",
+        "/api/usage/latency",
+        "/api/usage/latency.csv",
         "/api/web/tickets",
         "/api/schedules",
         "/api/schedules/preview",
@@ -396,9 +443,10 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
 # Pages
 
 
-async def test_the_root_leads_to_the_chat(http: httpx.AsyncClient) -> None:
+async def test_the_root_is_the_overview_which_leads_to_the_chat(http: httpx.AsyncClient) -> None:
     answer = await http.get("/")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/chat")
+    assert answer.status_code == 200
+    assert 'href="/chat"' in answer.text
     page = await http.get("/chat")
     assert page.headers["content-type"].startswith("text/html")
     assert 'data-web-url="ws://localhost:5070"' in page.text
@@ -414,7 +462,7 @@ async def test_a_person_who_is_not_logged_in_is_led_to_the_login_and_back(rows: 
         assert answer.headers["location"] == "/chat?with=ada"
         page = await http.get("/chat")
         assert re.search(r'name="csrf-token" content="[0-9a-f]{64}"', page.text)
-        assert (await http.get("/login")).headers["location"] == "/chat"
+        assert (await http.get("/login")).headers["location"] == "/"
 
 
 async def test_a_wrong_password_is_told_on_the_page(rows: JobRows) -> None:
@@ -433,7 +481,7 @@ async def test_a_wrong_password_is_told_on_the_page(rows: JobRows) -> None:
 async def test_a_login_never_leads_elsewhere(rows: JobRows, elsewhere: str) -> None:
     async with client(app_of(rows)) as http:
         answer = await http.post("/login", data={"password": PASSWORD, "next": elsewhere})
-    assert answer.headers["location"] == "/chat"
+    assert answer.headers["location"] == "/"
 
 
 async def test_style_sheets_and_scripts_have_addresses_that_change_with_them(rows: JobRows) -> None:
