@@ -10,12 +10,15 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.context.views import SeenView, seen_view
 from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.timeline import CallPage
 from maestro.domain.jobs.views import JobDetail, JobPage, call_page, detail, summary
 from maestro.domain.values import Value
+from maestro.store.replays import foreseen
 from maestro.store.store import Store
 
 LIMIT = 50
@@ -44,13 +47,20 @@ class JobQuery(JobFilter):
 
 
 class Replay(Value):
-    """How to replay: ``resume`` goes on at the failed step and keeps every result, ``restart`` begins from the top."""
+    """How to replay.
+
+    ``resume`` goes on at the failed step and keeps every result, ``restart`` begins from the top as a new job, and
+    ``what-if`` only shows what would be answered now. Without ``edits`` what begins anew keeps those of the job; with
+    ``{}`` it has none. A ``preview`` only tells what would be done, paid and repeated.
+    """
 
     mode: ReplayMode
+    edits: Edits | None = None
+    preview: bool = False
 
 
 class Replayed(Value):
-    """The job that runs now: the same one when resumed, a new one when restarted."""
+    """The job that runs now: the same one when resumed, a new one when restarted or asked for a what-if."""
 
     id: str
 
@@ -94,9 +104,11 @@ def show_prompt(parts: Parts, job_id: str, call_id: Number) -> SeenView:
 
 
 @router.post("/{job_id}/replay")
-async def replay_job(parts: Parts, job_id: str, replay: Replay) -> Replayed:
-    """Replay an ended job; 409 when its state does not allow it."""
-    return Replayed(id=await parts.control.replay(job_id, replay.mode, OPERATOR))
+async def replay_job(parts: Parts, job_id: str, replay: Replay) -> Replayed | Preview:
+    """Replay an ended job; 409 when its state does not allow it. A preview says that in ``problem`` instead."""
+    if replay.preview:
+        return await asyncio.to_thread(_foreseen, parts.store, job_id, replay)
+    return Replayed(id=await parts.control.replay(job_id, replay.mode, OPERATOR, replay.edits))
 
 
 @router.post("/{job_id}/cancel")
@@ -104,6 +116,11 @@ async def cancel_job(parts: Parts, job_id: str) -> Standing:
     """Stop an open job for good; what runs notices within a second, so the status may still be ``running``."""
     await parts.control.cancel(job_id, OPERATOR)
     return Standing(id=job_id, status=await asyncio.to_thread(_status, parts.store, job_id))
+
+
+def _foreseen(store: Store, job_id: str, replay: Replay) -> Preview:
+    with store.view() as tx:
+        return foreseen(tx, job_id, replay.mode, replay.edits)
 
 
 def _status(store: Store, job_id: str) -> JobStatus:

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from maestro.bootstrap.operator import Operator, open_operator
-from maestro.cli import job_batches, job_texts, prompt_texts
+from maestro.cli import job_batches, job_texts, prompt_texts, replay_texts
+from maestro.cli.checked import made
 from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
 from maestro.cli.job_options import Which
@@ -20,10 +21,12 @@ from maestro.cli.pages import Limit, TextCursor, decoded
 from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import seen_view
 from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobPage, JobSummary, detail, summary
 from maestro.domain.values import Value
+from maestro.store.replays import foreseen
 from maestro.store.store import Store
 
 LIMIT = 50
@@ -104,15 +107,35 @@ def replay(
     job_id: Id,
     mode: Annotated[
         ReplayMode,
-        typer.Option(help="resume: go on at the failed step and keep every result; restart: again from the top."),
+        typer.Option(
+            help="resume: go on at the failed step and keep every result; restart: again from the top, as a new job; "
+            "what-if: only show what would be answered now."
+        ),
     ] = ReplayMode.RESUME,
+    agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Who answers instead.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="The model that is asked first instead.")] = None,
+    prompt: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the model reads instead of the message or the task.")
+    ] = None,
+    drop_edits: Annotated[
+        bool, typer.Option("--no-edits", help="Do it as it was the first time, without earlier changes.")
+    ] = False,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only tell what would be done, paid and repeated.")
+    ] = False,
     wait: Annotated[
         bool, typer.Option("--wait/--no-wait", help="Wait for its end; exit with 1 unless completed.")
     ] = False,
 ) -> None:
     """Let an ended job run again, and print the id of the job that runs now."""
+    edits = _edits(drop_edits, agent=agent, model=model, prompt=prompt)
     with _operator(given) as operator:
-        running = asyncio.run(operator.control.replay(job_id, mode, ACTOR))
+        if preview:
+            with operator.store.view() as tx:
+                found = foreseen(tx, job_id, mode, edits)
+            write(found, replay_texts.foreseen(found), given.as_json)
+            return
+        running = asyncio.run(operator.control.replay(job_id, mode, ACTOR, edits))
         if not (wait and given.as_json):
             write(Replayed(id=running), [running], given.as_json)
         if wait:
@@ -131,6 +154,12 @@ def cancel(given: Given, job_id: Id) -> None:
 
 
 app.add_typer(job_batches.app)
+
+
+def _edits(dropped: bool, **changes: str | None) -> Edits | None:
+    """Return what is changed, None to keep what was changed before."""
+    edits = made(Edits, **changes)
+    return edits if edits.any or dropped else None
 
 
 def _operator(given: Given) -> AbstractContextManager[Operator]:

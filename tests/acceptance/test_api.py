@@ -186,7 +186,7 @@ async def test_a_job_shows_its_model_calls_and_what_they_cost(rows: JobRows, htt
     assert job["interruptedCostUsd"] == 0.0012, "counted apart"
 
 
-async def test_a_job_shows_what_was_sent_but_not_what_was_said(rows: JobRows, http: httpx.AsyncClient) -> None:
+async def test_a_job_shows_how_what_was_sent_begins_and_a_list_does_not(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.add()
     rows.worked(job_id)
     answer = await http.get(f"/api/jobs/{job_id}")

@@ -114,6 +114,37 @@ def test_replay_prints_the_job_that_runs_now(rows: JobRows, maestro: Maestro) ->
         ]
 
 
+def test_a_preview_changes_nothing(rows: JobRows, maestro: Maestro) -> None:
+    failed = rows.failed()
+    out = maestro("jobs", "replay", failed, "--preview").out
+    assert "resume would begin at: route" in out
+    assert "at least 1" in out
+    assert "Nothing was changed." in out
+    found = maestro("jobs", "replay", failed, "--mode", "what-if", "--model", "gpt-4o", "--preview", "--json").json
+    assert (found["mode"], found["step"], found["edits"]["model"]) == ("what-if", "start", "gpt-4o")
+    assert "not possible" in maestro("jobs", "replay", rows.add(), "--preview").out
+    assert len(maestro("jobs", "list", "--json").json["items"]) == 2
+
+
+def test_edits_go_with_a_restart_and_are_kept_unless_they_are_dropped(rows: JobRows, maestro: Maestro) -> None:
+    failed = rows.failed()
+    ran = maestro("jobs", "replay", failed, "--mode", "restart", "--agent", "ada", "--prompt", "In German, please.")
+    again = ran.out.strip()
+    assert maestro("jobs", "show", again, "--json").json["edits"] == {
+        "agent": "ada",
+        "model": None,
+        "prompt": "In German, please.",
+    }
+    assert "asked instead" in maestro("jobs", "show", again).out
+    rows.end(again, JobStatus.FAILED)
+    third = maestro("jobs", "replay", again, "--mode", "restart").out.strip()
+    assert maestro("jobs", "show", third, "--json").json["edits"]["agent"] == "ada"
+    rows.end(third, JobStatus.FAILED)
+    fourth = maestro("jobs", "replay", third, "--mode", "restart", "--no-edits").out.strip()
+    assert maestro("jobs", "show", fourth, "--json").json["edits"] is None
+    assert maestro("jobs", "replay", failed, "--model", "two words").code == 2
+
+
 def test_replay_says_why_it_cannot(rows: JobRows, maestro: Maestro) -> None:
     ran = maestro("jobs", "replay", rows.add())
     assert ran.code == 1
