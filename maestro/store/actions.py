@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 
-from sqlmodel import col, select
+from sqlmodel import col, func, select
 
+from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.conductor import Performed
+from maestro.domain.jobs.job import Job
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag
 from maestro.store.repository import Repository
+
+LATELY = 20_000
+"""Of how many actions, the newest of all agents, those of one are looked for."""
 
 
 class Actions(Repository):
@@ -32,3 +37,11 @@ class Actions(Repository):
     def of(self, job_id: str) -> Sequence[Action]:
         """Return what came of the tags of a job's answer, in their order."""
         return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()
+
+    def lately(self, agent: Agent, limit: int) -> Sequence[Action]:
+        """Return what came of the tags in an agent's latest answers, newest first; what is long past is left out."""
+        oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
+        of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
+        return self._session.exec(
+            of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit)
+        ).all()

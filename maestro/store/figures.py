@@ -5,10 +5,11 @@ Every query finds its rows by an index: a look costs as much as happened since t
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, case, func, select
 from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
@@ -57,6 +58,15 @@ class Figures(Repository):
             .limit(1)
         ).first()
         return OpenJobs({turn: status for turn, status in found if turn is not None}, oldest)
+
+    def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
+        """Return how many jobs each agent was given since then, and how many of them failed; what-ifs aside."""
+        failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
+        found = select(col(Job.agent_id), func.count(), failed).where(
+            col(Job.created_at) >= since, col(Job.agent_id).is_not(None), col(Job.what_if).is_(False)
+        )
+        rows = self._session.execute(found.group_by(col(Job.agent_id)))
+        return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
         """Return the jobs that have ended, of those with a turn after the mark and of those with the given turns.
