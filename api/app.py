@@ -6,8 +6,11 @@ import structlog
 from fastapi import FastAPI
 
 from api import errors, hooks, mcp
+from api.dashboard import agent as agent_page
 from api.dashboard import agent_chat, assets, login, pages
+from api.dashboard import agent_history as agent_history_page
 from api.dashboard import agent_tokens as tokens_page
+from api.dashboard import agents as agents_page
 from api.dashboard import audit as audit_page
 from api.dashboard import batches as batches_page
 from api.dashboard import conversation as conversation_page
@@ -79,6 +82,9 @@ ROUTERS = (
     pages.router,
     agent_chat.pane,
     tokens_page.router,
+    agents_page.router,
+    agent_history_page.router,
+    agent_page.router,
     conversations_page.router,
     conversation_page.router,
     batches_page.router,  # before that of one job: /queue/batches is not the job called batches
