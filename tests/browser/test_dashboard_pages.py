@@ -1,6 +1,7 @@
-"""Every page of the dashboard in a real browser, with hostile data that the real system made: light, dark, wide, narrow.
+"""Every page of the dashboard in a real browser, with hostile data that the real system made.
 
-With MAESTRO_TEST_SCREENSHOTS set to a folder, the pictures for the documentation are written there.
+Each is looked at in light and dark, wide and narrow. With MAESTRO_TEST_SCREENSHOTS set to a folder, the pictures
+for the documentation are written there.
 """
 
 import os
