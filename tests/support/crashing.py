@@ -61,6 +61,7 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
     "memory.learn": lambda *_, **__: "memory.learn",
+    "batches.settle": lambda *_, **__: "batch item",
 }
 """What a transaction is called, by the first of these methods that was called in it."""
 
