@@ -18,6 +18,7 @@ from api.dashboard import conversations as conversations_page
 from api.dashboard import job as job_page
 from api.dashboard import job_replay as job_replay_page
 from api.dashboard import jobs as jobs_page
+from api.dashboard import overview as overview_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import settings as settings_page
@@ -79,6 +80,7 @@ ROUTERS = (
     openapi.router,
     login.for_everybody,
     login.for_operators,
+    overview_page.router,
     pages.router,
     agent_chat.pane,
     tokens_page.router,

@@ -18,7 +18,7 @@ from api.live import tag
 from api.passwords import Role
 from api.routes.surroundings import Parts, parts_of
 
-HOME = "/chat"
+HOME = "/"
 TEMPLATES = Path(__file__).parent / "templates"
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
@@ -74,12 +74,6 @@ def lead_back(page: str, **parameters: object) -> RedirectResponse:
     """Answer a form: lead to a page, so that a reload does not send the form again."""
     given = {name: str(value) for name, value in parameters.items() if value not in (None, "")}
     return RedirectResponse(page + (f"?{urlencode(given)}" if given else ""), HTTPStatus.SEE_OTHER)
-
-
-@router.get("/")
-async def home() -> RedirectResponse:
-    """Lead to the chat."""
-    return RedirectResponse(HOME, HTTPStatus.SEE_OTHER)
 
 
 @router.get("/chat")

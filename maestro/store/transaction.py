@@ -42,6 +42,7 @@ from maestro.store.media import Media
 from maestro.store.memory import Memory
 from maestro.store.memory_edits import MemoryEdits
 from maestro.store.merges import Merges
+from maestro.store.overview import Overview
 from maestro.store.owners import Owners
 from maestro.store.pairing import Pairings
 from maestro.store.people import People
@@ -191,6 +192,8 @@ class Transaction:
     """What tells what would become of many jobs."""
     tallies = OnDemand(Tallies)
     """How many jobs there are of each kind."""
+    overview = OnDemand(Overview)
+    """What operators see first."""
 
     def __init__(self, link: Link, now: datetime) -> None:
         self.now = now

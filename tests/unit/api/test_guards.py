@@ -272,7 +272,7 @@ async def test_without_a_password_everything_is_open(rows: JobRows) -> None:
         for path in ("/api/jobs", "/readyz", "/chat", "/api/openapi.json"):
             assert (await http.get(path)).status_code == 200, path
         assert (await http.post("/api/web/tickets")).status_code == 200
-        assert (await http.get("/login")).headers["location"] == "/chat"
+        assert (await http.get("/login")).headers["location"] == "/"
 
 
 def test_without_a_password_a_warning_is_logged_once(rows: JobRows, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,95 @@
+"""What operators see first: each query looks at a bounded number of rows, however many there are."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, func
+from sqlmodel import col, select
+
+from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
+from maestro.domain.overview import Failed, FirstAnswer, Oldest, Work
+from maestro.store.repository import Repository
+
+MOST = 20_000
+"""Jobs that are counted, the newest; a count says when it stopped there."""
+SAMPLE = 1_000
+"""Answers that are timed, and failures that are put together, the newest."""
+
+
+class Overview(Repository):
+    """Reads only."""
+
+    def work(self, since: datetime) -> Work:
+        """Return what is to do now, and what became of the jobs since then."""
+        recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*_newest_first()).limit(MOST + 1)
+        found: list[JobStatus] = list(self._run(recent).scalars())
+        return Work(
+            any_job=self._session.exec(select(Job.id).limit(1)).first() is not None,
+            open=self._open(),
+            ended={status: count for status, count in Counter(found[:MOST]).items() if status.ended},
+            capped=len(found) > MOST,
+            oldest=[*self._oldest_pending(), *self._oldest_waiting()],
+            pending=self._pending(),
+        )
+
+    def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
+        """Return how long the newest messages since then waited for the first part of their answer."""
+        sent = (
+            select(func.min(Delivery.sent_at))
+            .where(Delivery.job_id == Job.id, Delivery.purpose == Purpose.ANSWER, col(Delivery.sent_at).is_not(None))
+            .correlate(Job)
+            .scalar_subquery()
+        )
+        answered = (
+            select(InboxRow.received_at, sent)
+            .select_from(Job)
+            .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+            .where(
+                col(Job.created_at) >= since,
+                Job.kind == JobKind.MESSAGE,
+                Job.status == JobStatus.COMPLETED,
+            )
+            .order_by(*_newest_first())
+            .limit(SAMPLE)
+        )
+        return [FirstAnswer(came, left - came) for came, left in self._run(answered) if left is not None]
+
+    def failures(self, since: datetime) -> Sequence[Failed]:
+        """Return the newest failed jobs since then, newest first."""
+        failed = (
+            select(Job.id, Job.error, Job.reason)
+            .add_columns(col(Job.completed_at), col(Job.created_at))
+            .where(col(Job.created_at) >= since, col(Job.status) == JobStatus.FAILED)
+            .order_by(*_newest_first())
+            .limit(SAMPLE)
+        )
+        return [Failed(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)]
+
+    def _open(self) -> Mapping[JobStatus, int]:
+        counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
+        return dict(self._run(counted).all())
+
+    def _oldest_pending(self) -> Sequence[Oldest]:
+        pending = select(Job.id, Job.created_at).where(Job.status == JobStatus.PENDING).order_by(col(Job.turn)).limit(1)
+        return [Oldest(*row) for row in self._run(pending)]
+
+    def _oldest_waiting(self) -> Sequence[Oldest]:
+        waiting = (
+            select(Job.id, Job.waits_since, Job.waits_for)
+            .where(Job.status == JobStatus.WAITING, col(Job.waits_since).is_not(None))
+            .order_by(col(Job.waits_since))
+            .limit(1)
+        )
+        return [Oldest(*row) for row in self._run(waiting)]
+
+    def _pending(self) -> Mapping[tuple[str, str], int]:
+        pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
+        return Counter((platform, account) for platform, account in self._run(pending))
+
+
+def _newest_first() -> tuple[ColumnElement[Any], ...]:
+    return col(Job.created_at).desc(), col(Job.id).desc()
