@@ -1,14 +1,14 @@
 """What operators do with the memory of agents; each change leaves a row in the audit log, without what it said."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import ColumnElement
-from sqlmodel import col, delete, select
+from sqlmodel import col, delete, func, not_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.memory.facts import Fact
-from maestro.domain.memory.memory import CERTAIN, MemoryFact, MemoryState
+from maestro.domain.memory.memory import CERTAIN, FactCategory, MemoryFact, MemoryState
 from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
 from maestro.domain.memory.wording import wanted
 from maestro.store.audit import Audit
@@ -38,6 +38,11 @@ class MemoryEdits(Memory):
     def kept(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
         """Return what is kept, as one place sees it or, without one, in every place."""
         return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
+
+    def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
+        """Return how many facts of each category an agent knows."""
+        of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
+        return dict(self._session.exec(of_agent.group_by(col(MemoryFact.category))).all())
 
     def fact(self, agent: Agent, fact_id: int) -> MemoryFact:
         """Return a fact of this agent; raises ``NotFound``."""
@@ -122,3 +127,8 @@ def _conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:
         yield col(MemoryFact.category) == chosen.category
     if chosen.place is not None:
         yield col(MemoryFact.place).in_({"", chosen.place})
+    if chosen.sticky is not None:
+        is_sticky = col(MemoryFact.category) == FactCategory.STICKY
+        yield is_sticky if chosen.sticky else not_(is_sticky)
+    if chosen.source is not None:
+        yield col(MemoryFact.source_conversation_id) == chosen.source

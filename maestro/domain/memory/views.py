@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from maestro.domain.columns import LARGEST
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_VALUE_CHARS, FactCategory, MemoryFact, MemoryState
 from maestro.domain.redaction import Redact, redacted_value
@@ -73,11 +74,16 @@ class MemoryPage(View):
 
 
 class FactFilter(Value):
-    """Which facts to show; ``q`` is what a person remembers of them, ``place`` sees what holds everywhere too."""
+    """Which facts to show; ``q`` is what a person remembers of them, ``place`` sees what holds everywhere too.
+
+    ``sticky`` ones or the others, and those that were learned in the conversation ``source``.
+    """
 
     q: str | None = None
     category: FactCategory | None = None
     place: str | None = None
+    sticky: bool | None = None
+    source: int | None = Field(default=None, ge=1, le=LARGEST)
 
 
 class NewFact(View):

@@ -1,0 +1,222 @@
+"""The page of what an agent remembers: its facts and states, looked for, mended and forgotten with plain forms."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.pages import lead_back, render
+from api.errors import status_of
+from api.guards import OPERATOR, PasswordRoute
+from api.routes.memory import MemoryQuery
+from api.routes.surroundings import parts_of
+from maestro.domain.agents.agent import Agent
+from maestro.domain.columns import LARGEST
+from maestro.domain.errors import MaestroError
+from maestro.domain.memory.memory import FactCategory
+from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.reading import read
+from maestro.store.transaction import Transaction
+
+PAGE = "/memory"
+TITLE = "Memory – Maestro"
+SHOWN = 50
+MOST_STICKY = 100
+FILTERS = ("q", "category", "source")
+DONE = {
+    "added": "The agent knows it from the next message on.",
+    "changed": "The fact is changed.",
+    "forgotten": "It is forgotten.",
+    "kept": "The value is kept.",
+    "cleared": "The agent has forgotten everything.",
+}
+"""What was done, by the word that stands in the address: no text of an address is shown."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+RowId = Annotated[int, Form(ge=1, le=LARGEST)]
+Slug = Annotated[str, Form()]
+Wish = Callable[[Transaction, Agent], object]
+
+
+class Typed(BaseModel):
+    """What stands in a form; ``number`` is that of the fact that it changes, empty for one that is to be added."""
+
+    number: str = ""
+    content: str = ""
+    category: str = FactCategory.USER_PREFERENCE
+    confidence: str = ""
+    key: str = ""
+    value: str = ""
+    place: str = ""
+
+    def fact(self) -> NewFact:
+        """Return the fact that is to be added."""
+        return read(NewFact, {"content": self.content, "category": self.category, "place": self.place})
+
+    def change(self) -> FactChange:
+        """Return what is to be changed of a fact; what is empty stays."""
+        given = {"content": self.content.strip(), "category": self.category, "confidence": self.confidence.strip()}
+        return read(FactChange, {name: text for name, text in given.items() if text})
+
+    def state(self) -> StateChange:
+        """Return what is to be kept under the key."""
+        return read(StateChange, {"value": self.value.strip(), "place": self.place})
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What was typed, and what came of it."""
+
+    typed: Typed = field(default_factory=Typed)
+    problem: MaestroError | None = None
+    done: str = ""
+
+
+@router.get("")
+def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
+    """Show what an agent remembers; the first one's where nobody says whose."""
+    return _page(request, agent, _Shown(done=done))
+
+
+@router.post("/facts")
+def add(request: Request, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
+    """Tell the agent a fact; one that it knows is refused, and said which."""
+
+    def wish(tx: Transaction, whose: Agent) -> None:
+        tx.memory_edits.add(whose, typed.fact().without_secrets(parts_of(request).redact()), OPERATOR)
+
+    return _done(request, agent, wish, _Shown(typed, done="added"))
+
+
+@router.post("/facts/change")
+def change(request: Request, agent: Slug, number: RowId, typed: Annotated[Typed, Form()]) -> Response:
+    """Change a fact."""
+
+    def wish(tx: Transaction, whose: Agent) -> None:
+        wanted = typed.change().without_secrets(parts_of(request).redact())
+        tx.memory_edits.change(whose, number, wanted, OPERATOR)
+
+    return _done(request, agent, wish, _Shown(typed, done="changed"))
+
+
+@router.post("/facts/stick")
+def stick(request: Request, agent: Slug, number: RowId) -> Response:
+    """Have the model told a fact every time."""
+    sticky = FactChange(category=FactCategory.STICKY)
+    return _done(
+        request,
+        agent,
+        lambda tx, whose: tx.memory_edits.change(whose, number, sticky, OPERATOR),
+        _Shown(done="changed"),
+    )
+
+
+@router.post("/facts/forget")
+def forget(request: Request, agent: Slug, number: RowId) -> Response:
+    """Forget a fact."""
+    return _done(
+        request, agent, lambda tx, whose: tx.memory_edits.forget(whose, number, OPERATOR), _Shown(done="forgotten")
+    )
+
+
+@router.post("/states")
+def keep(request: Request, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
+    """Keep a value under a key, in the place of the one before."""
+
+    def wish(tx: Transaction, whose: Agent) -> None:
+        key = typed.key.strip()
+        wanted = typed.state().without_secrets(key, parts_of(request).redact())
+        tx.memory_edits.put_state(whose, key, wanted, OPERATOR)
+
+    return _done(request, agent, wish, _Shown(typed, done="kept"))
+
+
+@router.post("/states/forget")
+def forget_state(
+    request: Request, agent: Slug, key: Annotated[str, Form()], place: Annotated[str, Form()] = ""
+) -> Response:
+    """Forget a key in just its place."""
+    return _done(
+        request,
+        agent,
+        lambda tx, whose: tx.memory_edits.drop_state(whose, key, place, OPERATOR),
+        _Shown(done="forgotten"),
+    )
+
+
+@router.post("/clear")
+def clear(request: Request, agent: Slug) -> Response:
+    """Forget everything that an agent knows, facts and states."""
+    return _done(request, agent, lambda tx, whose: tx.memory_edits.clear(whose, OPERATOR), _Shown(done="cleared"))
+
+
+def _done(request: Request, slug: str, wish: Wish, shown: _Shown) -> Response:
+    try:
+        with parts_of(request).store.begin() as tx:
+            wish(tx, tx.agents.named(slug))
+    except MaestroError as error:
+        return _page(request, slug, _Shown(shown.typed, error))
+    return lead_back(PAGE, agent=slug, **_given(request), done=shown.done)
+
+
+def _given(request: Request) -> dict[str, str]:
+    return {name: request.query_params.get(name, "").strip() for name in FILTERS}
+
+
+def _page(request: Request, slug: str, shown: _Shown) -> HTMLResponse:
+    problem, typed = shown.problem, _given(request)
+    with parts_of(request).store.view() as tx:
+        slugs = tx.agents.slugs()
+        chosen = slug or next(iter(slugs), "")
+        values: Mapping[str, object] = _nothing()
+        try:
+            if chosen:
+                values = _known(tx, tx.agents.named(chosen), _query(typed, request.query_params.get("cursor", "")))
+        except MaestroError as error:
+            problem = problem or error
+    return render(
+        request,
+        "memory.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        title=TITLE,
+        slugs=slugs,
+        slug=chosen,
+        typed=typed,
+        form=shown.typed,
+        categories=[category.value for category in FactCategory],
+        problem=str(problem or ""),
+        said=DONE.get(shown.done, ""),
+        **values,
+    )
+
+
+def _query(typed: Mapping[str, str], cursor: str) -> MemoryQuery:
+    given = {name: text for name, text in {**typed, "cursor": cursor}.items() if text}
+    return read(MemoryQuery, {**given, "limit": SHOWN})
+
+
+def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery) -> Mapping[str, object]:
+    """Return the facts and states to show; where nothing is looked for, the sticky facts come before the others."""
+    whole = not (wanted.q or wanted.category or wanted.source)
+    others = wanted.model_copy(update={"sticky": False}) if whole else wanted
+    facts, following = tx.memory_edits.page(agent, others, wanted.cursor, wanted.limit)
+    sticky = FactFilter(category=FactCategory.STICKY)
+    first = whole and wanted.cursor is None
+    return {
+        "sticky": tx.memory_edits.page(agent, sticky, None, MOST_STICKY)[0] if first else (),
+        "facts": facts,
+        "following": following,
+        "first": wanted.cursor is None,
+        "states": tx.memory_edits.kept(agent, None) if first else (),
+        "counts": tx.memory_edits.counts(agent),
+        "whole": whole,
+    }
+
+
+def _nothing() -> Mapping[str, object]:
+    return {"sticky": (), "facts": (), "following": None, "first": True, "states": (), "counts": {}, "whole": True}
