@@ -18,6 +18,7 @@ from api.dashboard import conversations as conversations_page
 from api.dashboard import job as job_page
 from api.dashboard import job_replay as job_replay_page
 from api.dashboard import jobs as jobs_page
+from api.dashboard import memory as memory_page
 from api.dashboard import overview as overview_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
@@ -89,6 +90,7 @@ ROUTERS = (
     agent_page.router,
     conversations_page.router,
     conversation_page.router,
+    memory_page.router,
     batches_page.router,  # before that of one job: /queue/batches is not the job called batches
     jobs_page.router,
     job_page.router,
