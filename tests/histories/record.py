@@ -15,6 +15,7 @@ from pathlib import Path
 from temporalio.client import WorkflowFailureError
 
 from maestro.domain.jobs.job import Job, JobKind, JobRef
+from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat
@@ -164,6 +165,16 @@ async def webhook(maestro: Instance, channel: str) -> str:
     return f"webhook-{channel}"
 
 
+async def what_if(maestro: Instance, channel: str) -> str:
+    """Show what a message would be answered, with a tool on the way."""
+    answered_job = await said(maestro, channel, "completed")
+    maestro.llm.script(channel, calls=(SUM,), rounds=0)
+    with maestro.operator() as operator:
+        asked = await operator.control.replay(answered_job, ReplayMode.WHAT_IF, "operator")
+    await maestro.ended(channel, "completed", 2)
+    return asked
+
+
 def planned(maestro: Instance, channel: str) -> None:
     """Plan a heartbeat that never comes by itself while this is recorded."""
     prompt, place = f"Look at {channel}", {"platform": "web", "channel": channel}
@@ -219,6 +230,7 @@ SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
         skipped,
         script,
         webhook,
+        what_if,
         account_wait,  # leaves no account for anybody after it
     )
 }

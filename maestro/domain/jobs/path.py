@@ -18,6 +18,9 @@ from maestro.domain.jobs.job import Job, JobStep, StepState
 OPTIONAL = frozenset({"media", "voice", "compaction"})
 """Steps that an answer can do without: one that failed is tried again by a resume."""
 
+AFTERMATH = ("notice", "close", "park")
+"""How the steps begin that follow a failure, a stop or a wait: they are no part of the way to an answer."""
+
 Done = Mapping[str, str]
 """The finished steps, by name, with the JSON of what they returned."""
 
@@ -28,7 +31,8 @@ class Unknown(Exception):
 
 def finished(steps: Sequence[JobStep]) -> dict[str, str]:
     """Return the steps whose results are kept."""
-    return {step.step: step.result for step in steps if step.state is StepState.DONE}
+    done = (step for step in steps if step.state is StepState.DONE)
+    return {step.step: step.result for step in done if not step.step.startswith(AFTERMATH)}
 
 
 def next_step(job: Job, done: Done) -> str | None:

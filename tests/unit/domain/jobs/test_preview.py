@@ -78,6 +78,11 @@ def test_a_message_goes_on_at_the_first_step_that_did_not_finish(name: str) -> N
     assert next_step(job(), finished(until(name))) == name
 
 
+def test_what_follows_a_failure_is_no_result_that_is_kept() -> None:
+    steps = [*until("deliver"), step("notice", result="{}"), step("close-1", result="{}")]
+    assert resumed(*steps).kept == tuple(ORDER[:-1])
+
+
 def test_what_the_answer_did_without_is_tried_again_on_the_way() -> None:
     failed = [step(one, StepState.FAILED) if one == "compaction" else step(one) for one in ORDER[:-1]]
     assert (next_step(job(), finished(failed)), tried_again(job(), finished(failed))) == ("deliver", ("compaction",))
