@@ -234,51 +234,6 @@ async def test_restart_makes_a_new_job_and_links_the_two(rows: JobRows, http: ht
     assert (await http.get(f"/api/jobs/{job_id}")).json()["restartedBy"] == [again]
 
 
-async def test_a_preview_tells_what_would_be_done_and_changes_nothing(rows: JobRows, http: httpx.AsyncClient) -> None:
-    failed, running = rows.failed(), rows.add()
-    for mode, step in (("resume", "route"), ("restart", "start"), ("what-if", "start")):
-        found = (await http.post(f"/api/jobs/{failed}/replay", json={"mode": mode, "preview": True})).json()
-        assert (found["mode"], found["possible"], found["step"], found["modelCalls"]) == (mode, True, step, 1)
-    found = (await http.post(f"/api/jobs/{running}/replay", json={"mode": "resume", "preview": True})).json()
-    assert (found["possible"], "only an ended job" in found["problem"]) == (False, True)
-    assert [job["id"] for job in (await http.get("/api/jobs")).json()["items"]] == [running, failed]
-    with rows.store.view() as tx:
-        assert tx.audit.latest(5) == []
-
-
-async def test_edits_are_checked_kept_and_shown(rows: JobRows, http: httpx.AsyncClient) -> None:
-    job_id = rows.failed()
-    edits = {"agent": "ada", "model": "gpt-4o", "prompt": "In German, please."}
-    asked = {"mode": "restart", "edits": edits}
-    again = (await http.post(f"/api/jobs/{job_id}/replay", json=asked)).json()["id"]
-    job = (await http.get(f"/api/jobs/{again}")).json()
-    assert (job["edits"], job["whatIf"], job["excerpt"]) == (edits, False, "hello")
-    shown = (await http.post(f"/api/jobs/{job_id}/replay", json={**asked, "mode": "what-if"})).json()["id"]
-    assert (await http.get(f"/api/jobs/{shown}")).json()["whatIf"] is True
-    job = (await http.get(f"/api/jobs/{job_id}")).json()
-    assert (job["edits"], job["restartedBy"], job["whatIfs"]) == (None, [again], [shown])
-
-
-@pytest.mark.parametrize(
-    ("mode", "edits", "word"),
-    [
-        ("resume", {"model": "gpt-4o"}, "edits need the mode restart or what-if"),
-        ("restart", {"agent": "nobody"}, "there is no agent nobody"),
-        ("restart", {"model": ""}, "the name of a model without blanks"),
-        ("what-if", {"prompt": "  "}, "expected a text"),
-        ("what-if", {"color": "red"}, "color"),
-    ],
-)
-async def test_edits_that_do_not_fit_say_how_to_mend_them(
-    rows: JobRows, http: httpx.AsyncClient, mode: str, edits: dict[str, str], word: str
-) -> None:
-    for preview in (True, False):
-        body = {"mode": mode, "edits": edits, "preview": preview}
-        answer = await http.post(f"/api/jobs/{rows.failed()}/replay", json=body)
-        assert answer.status_code == 400
-        assert word in answer.json()["message"]
-
-
 async def test_what_does_not_fit_is_a_conflict_that_says_why(rows: JobRows, http: httpx.AsyncClient) -> None:
     pending, completed = rows.add(), rows.end(rows.add(), JobStatus.COMPLETED)
     for path, body, word in (
@@ -408,7 +363,9 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
         "/api/questions/{question_id}/answer",
         "/api/settings",
         "/api/skills",
+        "/api/skills/try",
         "/api/skills/{slug}",
+        "/api/skills/{slug}/text",
         "/api/usage",
         "/api/usage.csv",
         "/api/usage/budgets",

@@ -12,6 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.job import JobRun
     from workflows.message import MessageWorkflow
     from workflows.scheduled import ScheduledWorkflow
+    from workflows.what_if import WhatIfWorkflow
 
 
 @workflow.defn(name="MessageWorkflow")
@@ -58,7 +59,18 @@ class ChangedBackground:
         return await BackgroundWorkflow().run(ref)
 
 
-CHANGED = (ChangedWorkflow, ChangedDelegation, ChangedSchedule, ChangedBackground)
+@workflow.defn(name="WhatIfWorkflow")
+class ChangedWhatIf:
+    """The real one, after a nap."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        await workflow.sleep(timedelta(seconds=1))
+        return await WhatIfWorkflow().run(ref)
+
+
+CHANGED = (ChangedWorkflow, ChangedDelegation, ChangedSchedule, ChangedBackground, ChangedWhatIf)
 
 
 @workflow.defn(name="MessageWorkflow")
