@@ -4,9 +4,11 @@ from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request
+from starlette.responses import PlainTextResponse
 
-from api.guards import OPERATOR, PasswordRoute
+from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
+from maestro.domain.skills.trial import SkillTrial, TrialWish
 from maestro.domain.skills.views import SkillChange, SkillDetail, SkillPage, skill_detail, skill_page
 
 LIMIT = 100
@@ -34,6 +36,22 @@ def list_skills(parts: Parts, limit: Annotated[int, Query(ge=1, le=MOST)] = LIMI
 def add_skill(parts: Parts, body: Annotated[bytes, Depends(_body)], replace: bool = False) -> SkillDetail:
     """Put a skill, as Markdown with front matter, into the folder; 409 if the slug is taken and ``replace`` not set."""
     return parts.skills.add(body, OPERATOR, replace=replace)
+
+
+@router.post("/try", openapi_extra=FOR_VIEWERS)
+def try_message(parts: Parts, wish: TrialWish) -> SkillTrial:
+    """Tell which skills a message would bring in, the best first, and why not; nothing is sent and nothing is paid."""
+    return parts.skills.trial(wish)
+
+
+@router.get(
+    "/{slug}/text",
+    response_class=PlainTextResponse,
+    responses={200: {"content": {"text/markdown": {"schema": {"type": "string"}}}, "description": "The file"}},
+)
+def show_text(parts: Parts, slug: str) -> PlainTextResponse:
+    """Return the file of a skill as it stands in its folder, with its front matter; 409 if it cannot be read here."""
+    return PlainTextResponse(parts.skills.text(slug), media_type="text/markdown")
 
 
 @router.get("/{slug}")

@@ -18,6 +18,7 @@ from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
+from maestro.bootstrap.tools import names_of
 from maestro.bootstrap.webhook_control import StoreWebhookControl, open_hooks
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
@@ -72,7 +73,7 @@ def api_parts(
         webhooks=StoreWebhookControl(store, keys),
         hooks=open_hooks(store, keys, live),
         settings=StoreSettingsControl(store, live),
-        skills=StoreSkillControl(store, SkillFolder(settings.skills.folder)),
+        skills=StoreSkillControl(store, SkillFolder(settings.skills.folder), names_of(live)),
         guard=GuardSettings(
             signing_key=signing_key(settings),
             password=webui.password.get_secret_value(),

@@ -1,26 +1,52 @@
 """Adds, changes and removes skills for operators: the file and the store together."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from maestro.bootstrap.skill_folder import ENDING, SkillFolder
+from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.skills.files import read_skill
 from maestro.domain.skills.library import FoundFile
 from maestro.domain.skills.skill import SkillRow
+from maestro.domain.skills.trial import SkillTrial, TrialWish, try_message
 from maestro.domain.skills.views import SkillChange, SkillDetail, skill_detail
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+
+Names = Callable[[Agent], frozenset[str]]
+
+
+def listed_tools(agent: Agent) -> frozenset[str]:
+    """Return the tools that an agent lists itself."""
+    return frozenset(agent.tool_names or ())
 
 
 class StoreSkillControl:
     """Changes skills in the store, and their files in the folder; a ``SkillControl``.
 
     The file comes last in each transaction. If the process ends right after it, the store learns of the file by itself.
+    ``tools`` names those that an agent may call.
     """
 
-    def __init__(self, store: Store, folder: SkillFolder) -> None:
+    def __init__(self, store: Store, folder: SkillFolder, tools: Names = listed_tools) -> None:
         self._store = store
         self._folder = folder
+        self._tools = tools
+
+    def text(self, slug: str) -> str:
+        """Return the file of a skill as it stands there; raises ``NotFound``, and ``Conflict`` if it cannot be read."""
+        with self._store.view() as tx:
+            source = tx.skills.get(slug).source
+        return self._folder.text(source)
+
+    def trial(self, wish: TrialWish) -> SkillTrial:
+        """Say which skills a message would bring in; raises ``NotFound`` for an unknown agent."""
+        with self._store.view() as tx:
+            if not wish.agent:
+                return try_message(tx.skills.all(), wish.message, None, None)
+            agent = tx.agents.named(wish.agent)
+            return try_message(tx.skills.all(), wish.message, self._tools(agent), agent.skill_slugs)
 
     def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
         """Put a skill into the folder; raises ``InvalidSkill``, and ``Conflict`` for a slug or a file that is there.

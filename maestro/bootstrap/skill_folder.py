@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 import maestro
-from maestro.domain.errors import ConfigurationError, StoreBusy
+from maestro.domain.errors import ConfigurationError, Conflict, StoreBusy
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.library import FoundFile, arrange
 from maestro.domain.texts import storable
@@ -48,6 +48,16 @@ class SkillFolder:
         """Return the skill of this slug that comes with Maestro, if there is one."""
         found = (self._read(path) for path in _files(SHIPPED))
         return next((file for file in found if file.skill is not None and file.skill.slug == slug), None)
+
+    def text(self, source: str) -> str:
+        """Return a file of ours as it stands there; raises ``Conflict`` for one that cannot be read."""
+        path = Path(source)
+        try:
+            if not (self.holds(source) or path.is_relative_to(SHIPPED)):
+                raise Conflict(f"the skill stands in {source}, which is not in the folder {self.own}; look there")
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Conflict(f"{source} cannot be read here: {error}; mend the file") from None
 
     def holds(self, source: str) -> bool:
         """Say whether a file is in the operator's folder."""

@@ -8,6 +8,8 @@ import structlog
 from maestro.bootstrap.live import LiveSettings
 from maestro.chat import ChatService
 from maestro.child_process import plain_environment
+from maestro.domain.agents.agent import Agent
+from maestro.domain.chat.message import takes_part
 from maestro.settings import McpServerSettings, Settings, ToolSettings, read_environment
 from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
@@ -55,6 +57,20 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> Tools:
     for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *spoken]}):
         _log.warning("a tool is named that nobody has", tool=name, fix=fix)
     return Tools(fixed, settings.tools.default, _elsewhere(settings.tools, environment), chat=spoken)
+
+
+def names_of(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
+    """Return what names the tools that an agent may call.
+
+    Tools of other servers are known only to who runs them: what the agent may call counts as being there.
+    """
+    settings = live.start
+
+    def named(agent: Agent) -> frozenset[str]:
+        own = frozenset(settings.tools.default if agent.tool_names is None else agent.tool_names) - CHAT_TOOLS
+        return own | CHAT_TOOLS if settings.chat.enabled and takes_part(agent) else own
+
+    return named
 
 
 def missing(settings: Settings, known: set[str]) -> Iterator[tuple[str, str]]:

@@ -11,19 +11,18 @@ import typer
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
-from maestro.bootstrap.tools import CHAT_TOOLS, build_tools
+from maestro.bootstrap.tools import names_of
+from maestro.cli.checked import made
 from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.skill_texts import listing, portrait, trial
-from maestro.domain.chat.message import takes_part
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.skills.files import MAX_BYTES
-from maestro.domain.skills.trial import SkillTrial, try_message
+from maestro.domain.skills.trial import TrialWish
 from maestro.domain.skills.views import SkillChange, SkillControl, SkillDetail, skill_detail, skill_page
 from maestro.domain.values import Value
-from maestro.store.transaction import Transaction
 
 MOST = 10_000
 
@@ -62,7 +61,9 @@ class Desk:
 @contextlib.contextmanager
 def _desk(given: Given) -> Iterator[Desk]:
     with opened(given) as at:
-        yield Desk(at, StoreSkillControl(at.store, SkillFolder(at.loaded.settings.skills.folder)))
+        settings = at.loaded.settings
+        tools = names_of(LiveSettings.unchanging(settings))
+        yield Desk(at, StoreSkillControl(at.store, SkillFolder(settings.skills.folder), tools))
 
 
 @app.command("list")
@@ -84,8 +85,8 @@ def show(given: Given, slug: Slug) -> None:
 @app.command("test")
 def try_skills(given: Given, message: Message, agent: AgentSlug = None) -> None:
     """Show which skills a message would bring in, and why: nothing is sent and nothing is paid."""
-    with opened(given) as at, at.store.view() as tx:
-        found = _trial(at, tx, " ".join(message), agent)
+    with _desk(given) as desk:
+        found = desk.control.trial(made(TrialWish, message=" ".join(message), agent=agent or ""))
     write(found, trial(found), given.as_json)
 
 
@@ -129,20 +130,6 @@ def remove(given: Given, slug: Slug) -> None:
 def _switch(given: Given, slug: str, *, enabled: bool) -> SkillDetail:
     with _desk(given) as desk:
         return desk.control.change(slug, SkillChange(enabled=enabled), ACTOR)
-
-
-def _trial(at: Opened, tx: Transaction, message: str, slug: str | None) -> SkillTrial:
-    if slug is None:
-        return try_message(tx.skills.all(), message, None, None)
-    agent = tx.agents.named(slug)
-    settings = at.loaded.settings
-    named = settings.tools.default if agent.tool_names is None else agent.tool_names
-    # Tools of other servers are known only to a running Maestro: what the agent may call counts as being there.
-    spoken = CHAT_TOOLS if settings.chat.enabled and takes_part(agent) else frozenset()
-    tools = (
-        spoken | frozenset(named) | {spec.name for spec in build_tools(LiveSettings.unchanging(settings)).specs(agent)}
-    )
-    return try_message(tx.skills.all(), message, tools, agent.skill_slugs)
 
 
 def _read(file: Path) -> bytes:

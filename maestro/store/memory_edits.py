@@ -42,7 +42,8 @@ class MemoryEdits(Memory):
     def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
         """Return how many facts of each category an agent knows."""
         of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
-        return dict(self._session.exec(of_agent.group_by(col(MemoryFact.category))).all())
+        rows = self._session.exec(of_agent.group_by(col(MemoryFact.category)))
+        return {FactCategory(category): count for category, count in rows}
 
     def fact(self, agent: Agent, fact_id: int) -> MemoryFact:
         """Return a fact of this agent; raises ``NotFound``."""

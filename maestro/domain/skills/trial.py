@@ -1,9 +1,21 @@
 """Tries a message on the skills: which would be chosen, and why the others would not."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
+from pydantic import Field
+
+from maestro.domain.messages import MAX_CONTENT_CHARS
 from maestro.domain.skills.skill import Score, Skill, SkillRow, choose, ranking
 from maestro.domain.values import View
+from maestro.domain.words import OptionalSlug
+
+
+class TrialWish(View):
+    """What somebody might write, and to which agent, by its slug; without one all tools and skills are there."""
+
+    message: Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS)]
+    agent: OptionalSlug = ""
 
 
 class SkillScoreView(View):

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Protocol
 
 from maestro.domain.skills.skill import SkillProblem, SkillRow
+from maestro.domain.skills.trial import SkillTrial, TrialWish
 from maestro.domain.values import View
 
 
@@ -70,6 +71,14 @@ class SkillControl(Protocol):
 
         With ``replace``, an own skill of the same slug gets this text instead.
         """
+        ...
+
+    def text(self, slug: str) -> str:
+        """Return the file of a skill as it stands there; raises ``NotFound``, and ``Conflict`` if it cannot be read."""
+        ...
+
+    def trial(self, wish: TrialWish) -> SkillTrial:
+        """Say which skills a message would bring in; raises ``NotFound`` for an unknown agent."""
         ...
 
     def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:

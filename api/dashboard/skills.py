@@ -1,0 +1,226 @@
+"""The pages of skills: the list with what is wrong with files, a message tried, and one read, changed and switched."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.pages import lead_back, render
+from api.dashboard.refusals import refused
+from api.errors import status_of
+from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
+from api.routes.surroundings import Parts, parts_of
+from maestro.domain.errors import Conflict, MaestroError
+from maestro.domain.reading import read
+from maestro.domain.skills.skill import SkillRow
+from maestro.domain.skills.trial import SkillTrial, TrialWish
+from maestro.domain.skills.views import SkillChange, skill_detail, skill_page
+
+PAGE = "/skills"
+HERE = "skills"
+TITLE = "Skills – Maestro"
+SHOWN = 100
+SOURCES = ("own", "shipped")
+STATES = ("enabled", "disabled")
+DONE = {
+    "added": "The skill is used from the next message on.",
+    "enabled": "Messages bring it in again.",
+    "disabled": "No message brings it in, until it is enabled.",
+    "removed": "The file is gone.",
+}
+"""What was done, by the word that stands in the address: no text of an address is shown."""
+BEGINNING = """---
+slug: tea
+name: Making tea
+description: How to make tea.
+triggers:
+  keywords: [tea, teapot]
+  patterns: []
+required_tools: []
+---
+Boil the water first. Tell the person how long to wait.
+"""
+"""What a new skill may look like."""
+
+router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+Text = Annotated[str, Form()]
+
+
+class Typed(BaseModel):
+    """A message that is tried, and for which agent."""
+
+    message: str = ""
+    agent: str = ""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """What was typed to be tried, and what would become of it."""
+
+    typed: Typed
+    found: SkillTrial | None = None
+    problem: MaestroError | None = None
+
+
+_UNTRIED = _Tried(Typed())
+
+
+@router.get("")
+def show(request: Request, done: str = "") -> HTMLResponse:
+    """List the skills by slug, and what is wrong with files."""
+    return _list(request, _UNTRIED, DONE.get(done, ""))
+
+
+@router.post("/try", openapi_extra=FOR_VIEWERS)
+def try_message(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTMLResponse:
+    """Show which skills a message would bring in, and why not; nothing is sent and nothing is paid."""
+    try:
+        wish = read(TrialWish, typed.model_dump())
+        return _list(request, _Tried(typed, parts.skills.trial(wish)))
+    except MaestroError as error:
+        return _list(request, _Tried(typed, problem=error))
+
+
+@router.get("/new")
+def ask(request: Request) -> HTMLResponse:
+    """Show the form for a skill that is to be made."""
+    return _form(request, BEGINNING)
+
+
+@router.post("")
+def add(request: Request, parts: Parts, text: Text = "") -> Response:
+    """Put a skill into the folder, and lead to its page; what cannot be is said above the form."""
+    try:
+        made = parts.skills.add(_as_typed(text), OPERATOR)
+    except MaestroError as error:
+        return _form(request, text, error)
+    return lead_back(f"{PAGE}/{made.slug}", done="added")
+
+
+@router.get("/{slug}")
+def show_one(request: Request, slug: str, done: str = "") -> HTMLResponse:
+    """Show a skill: what brings it in, and what it tells the model."""
+    return _one(request, slug, said=DONE.get(done, ""))
+
+
+@router.post("/{slug}")
+def change(request: Request, parts: Parts, slug: str, text: Text = "") -> Response:
+    """Write the file of a skill anew; one that comes with Maestro gets one of the operator's own in its place."""
+    try:
+        made = parts.skills.add(_as_typed(text), OPERATOR, replace=True)
+    except MaestroError as error:
+        return _one(request, slug, error, text=text)
+    return lead_back(f"{PAGE}/{made.slug}", done="added")
+
+
+@router.post("/{slug}/enable")
+def enable(request: Request, parts: Parts, slug: str) -> Response:
+    """Let messages bring in a skill."""
+    return _done(request, slug, lambda: parts.skills.change(slug, SkillChange(enabled=True), OPERATOR), "enabled")
+
+
+@router.post("/{slug}/disable")
+def disable(request: Request, parts: Parts, slug: str) -> Response:
+    """Let no message bring in a skill."""
+    return _done(request, slug, lambda: parts.skills.change(slug, SkillChange(enabled=False), OPERATOR), "disabled")
+
+
+@router.post("/{slug}/remove")
+def remove(request: Request, parts: Parts, slug: str) -> Response:
+    """Delete the file of an own skill, and lead back to the list."""
+    try:
+        parts.skills.remove(slug, OPERATOR)
+    except MaestroError as error:
+        return _one(request, slug, error)
+    return lead_back(PAGE, done="removed")
+
+
+def _done(request: Request, slug: str, wish: Callable[[], object], word: str) -> Response:
+    try:
+        wish()
+    except MaestroError as error:
+        return _one(request, slug, error)
+    return lead_back(f"{PAGE}/{slug}", done=word)
+
+
+def _as_typed(text: str) -> bytes:
+    """Return a file of what was typed; browsers send the end of a line as two characters."""
+    return text.replace("\r\n", "\n").encode("utf-8", "surrogatepass")
+
+
+def _list(request: Request, tried: _Tried, said: str = "") -> HTMLResponse:
+    typed = {name: request.query_params.get(name, "").strip() for name in ("q", "source", "state")}
+    cursor = request.query_params.get("cursor") or None
+    with parts_of(request).store.view() as tx:
+        rows = tx.skills.all()
+        shown = skill_page([row for row in rows if _fits(row, typed)], tx.skills.problems(), cursor, SHOWN)
+        agents = tx.agents.slugs()
+    return render(
+        request,
+        "skills.html",
+        status_of(tried.problem) if tried.problem is not None else HTTPStatus.OK,
+        title=TITLE,
+        shown=shown,
+        typed=typed,
+        first=cursor is None,
+        sources=SOURCES,
+        states=STATES,
+        agents=agents,
+        tried=tried,
+        problem=str(tried.problem or ""),
+        said=said,
+    )
+
+
+def _fits(row: SkillRow, typed: dict[str, str]) -> bool:
+    wanted, source, state = typed["q"].casefold(), typed["source"], typed["state"]
+    texts = (row.slug, row.name, row.description, row.category, row.keywords)
+    return (
+        (not wanted or any(wanted in text.casefold() for text in texts))
+        and (not source or row.shipped is (source == "shipped"))
+        and (not state or row.enabled is (state == "enabled"))
+    )
+
+
+def _form(request: Request, text: str, problem: MaestroError | None = None) -> HTMLResponse:
+    status = status_of(problem) if problem is not None else HTTPStatus.OK
+    return render(
+        request, "skill-new.html", status, title="Add a skill – Maestro", text=text, problem=str(problem or "")
+    )
+
+
+def _one(
+    request: Request, slug: str, problem: MaestroError | None = None, *, text: str = "", said: str = ""
+) -> HTMLResponse:
+    parts = parts_of(request)
+    try:
+        with parts.store.view() as tx:
+            skill = skill_detail(tx.skills.get(slug), tx.skills.problems())
+    except MaestroError as error:
+        return refused(request, HERE, error)
+    file, unread = (text, "") if text else _file(request, slug)
+    return render(
+        request,
+        "skill.html",
+        status_of(problem) if problem is not None else HTTPStatus.OK,
+        title=f"{slug} – Maestro",
+        skill=skill,
+        text=file,
+        unread=unread,
+        typing=bool(text),
+        problem=str(problem or ""),
+        said=said,
+    )
+
+
+def _file(request: Request, slug: str) -> tuple[str, str]:
+    """Return the file of a skill, or why it cannot be read here."""
+    try:
+        return parts_of(request).skills.text(slug), ""
+    except Conflict as error:
+        return "", str(error)
