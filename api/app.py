@@ -23,6 +23,7 @@ from api.dashboard import overview as overview_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import settings as settings_page
+from api.dashboard import skills as skills_page
 from api.dashboard import usage as usage_page
 from api.dashboard import webhooks as webhooks_page
 from api.front import FrontDoor
@@ -91,6 +92,7 @@ ROUTERS = (
     conversations_page.router,
     conversation_page.router,
     memory_page.router,
+    skills_page.router,
     batches_page.router,  # before that of one job: /queue/batches is not the job called batches
     jobs_page.router,
     job_page.router,
