@@ -24,11 +24,17 @@ def temporal_ui_url(settings: Settings) -> str:
     return f"http://localhost:{temporal.ui_port}" if temporal.embedded else temporal.ui_url
 
 
+def dashboard_url(settings: Settings) -> str:
+    """Return where the dashboard's pages are on this machine, empty where there is none."""
+    webui = settings.webui
+    return f"http://{webui.host}:{webui.port}" if webui.enabled else ""
+
+
 def places(settings: Settings) -> list[str]:
     """Return where everything is, a line each."""
     lines = []
     if settings.webui.enabled:
-        lines.append(f"  Chat and dashboard   http://{settings.webui.host}:{settings.webui.port}")
+        lines.append(f"  Chat and dashboard   {dashboard_url(settings)}")
     if settings.web.enabled:
         lines.append(f"  Web connector        ws://{settings.web.host}:{settings.web.port}")
     if settings.temporal.embedded:

@@ -58,10 +58,11 @@ def listing(page: JobPage, now: datetime) -> Iterator[str]:
     yield from more(page.next)
 
 
-def timeline(job: JobDetail) -> Iterator[str]:
-    """Show everything about a job."""
+def timeline(job: JobDetail, dashboard: str = "") -> Iterator[str]:
+    """Show everything about a job, and where its page is."""
     yield f"{job.id}  {job.status}"
-    for name, value in _facts(job):
+    page = f"{dashboard}/queue/{job.id}" if dashboard else ""
+    for name, value in (*_facts(job), ("page", page)):
         if value:
             yield f"  {name:<13} {plain(value)}"
     yield from _section("Steps", STEP_COLUMNS, map(_step, job.steps))

@@ -78,7 +78,7 @@ def show(given: Given, job_id: Id) -> None:
     """Show a job: its steps with every attempt, its model calls, and what it sent."""
     with _operator(given) as operator, operator.store.view() as tx:
         job = detail(tx.browse.job(job_id)).linked(operator.temporal_ui_url, operator.namespace)
-    write(job, job_texts.timeline(job), given.as_json)
+    write(job, job_texts.timeline(job, operator.dashboard), given.as_json)
 
 
 @app.command()

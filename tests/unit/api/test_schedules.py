@@ -310,7 +310,7 @@ async def test_buttons_pause_resume_run_and_remove(http: httpx.AsyncClient) -> N
         assert (await http.get(f"{API}/cron-1")).json()["state"] == state
     assert (await http.post(f"{PAGE}/run", data={"ref": "cron-1"})).status_code == 303
     job_id = (await http.get(f"{API}/cron-1")).json()["lastRun"]["jobId"]
-    assert f'<a href="/api/jobs/{job_id}">pending</a>' in (await http.get(PAGE)).text
+    assert f'<a href="/queue/{job_id}">pending</a>' in (await http.get(PAGE)).text
     twice = await http.post(f"{PAGE}/run", data={"ref": "cron-1"})
     assert (twice.status_code, job_id in twice.text) == (409, True)
     assert (await http.post(f"{PAGE}/remove", data={"ref": "cron-1"})).status_code == 303

@@ -71,7 +71,7 @@ def test_show_is_a_timeline(rows: JobRows, maestro: Maestro) -> None:
     assert ran.out.startswith(f"{job_id}  running\n")
     for words in ("what is the weather", "Steps", "interrupted", "RateLimited: 429 from the provider", "250 ms"):
         assert words in ran.out
-    for words in ("Model calls", "claude-haiku-4-5", "$0.0025", "Sent", "m-1"):
+    for words in ("Model calls", "claude-haiku-4-5", "$0.0025", "Sent", "m-1", f"http://localhost:8080/queue/{job_id}"):
         assert words in ran.out
     assert SECRET_ANSWER not in ran.out
 
