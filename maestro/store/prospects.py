@@ -2,16 +2,16 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import bindparam, func, not_
 from sqlmodel import col, select
 
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import AFTERMATH, Made, Prices, Prospect
-from maestro.domain.jobs.job import Job, JobStep
+from maestro.domain.jobs.forecast import AFTERMATH, Made, Prices, Prospect, leaves_open
+from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.store.delegations import Delegations
@@ -25,22 +25,14 @@ CHUNK = 1000
 LATELY = 1000
 """Model calls, the newest, whose cost tells what one costs."""
 
+Key = TypeVar("Key")
+
 
 class Prospects(Repository):
     """Reads only, a thousand jobs with a handful of queries: a batch may have a hundred times as many."""
 
     _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
     _JOBS = Prepared(select(Job).where(col(Job.id).in_(_GIVEN)))
-    _ANSWERING = Prepared(
-        select(Job).where(
-            col(Job.id).in_(
-                select(InboxRow.job_id)
-                .join(Job, col(Job.inbox_id) == InboxRow.id)
-                .where(col(Job.id).in_(_GIVEN))
-                .correlate(None)
-            )
-        )
-    )
     _ANSWERED_BY = Prepared(
         select(Job.id, InboxRow.job_id)
         .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
@@ -55,6 +47,11 @@ class Prospects(Repository):
     )
     _STEPS = Prepared(
         select(JobStep.job_id, JobStep.step, JobStep.state).where(col(JobStep.id).in_(_LAST_STEPS.scalar_subquery()))
+    )
+    _DONE = Prepared(
+        select(JobStep.job_id, JobStep.step, JobStep.result).where(
+            col(JobStep.job_id).in_(_GIVEN), JobStep.state == StepState.DONE
+        )
     )
     _CALLS = Prepared(
         select(LLMCall.job_id, LLMCall.purpose, LLMCall.number, LLMCall.state)
@@ -91,10 +88,11 @@ class Prospects(Repository):
         )
 
     def _chunk(self, ids: Sequence[str]) -> Mapping[str, Prospect]:
-        jobs = {job.id: job for job in self._read_all(self._JOBS, Job, ids=json.dumps(ids))}
+        jobs = {job.id: job for job in self._jobs(ids)}
         newest = self._newest(jobs)
         parents = self._those(self._PARENTS, [job.id for job in newest.values()])
         steps = {job_id: (step, state) for job_id, step, state in self._found(self._STEPS, ids)}
+        done = self._done([job_id for job_id, last in steps.items() if not leaves_open(*last)])
         calls: dict[str, list[Made]] = defaultdict(list)
         for job_id, purpose, number, state, asks_tools, cost in self._found(self._CALLS, ids):
             calls[job_id].append(Made(purpose, number, state, bool(asks_tools), cost))
@@ -104,6 +102,7 @@ class Prospects(Repository):
                 newest=newest[job_id],
                 led_to=self._delegations.below([newest[job_id].id]) if newest[job_id].id in parents else (),
                 step=steps.get(job_id),
+                done=done.get(job_id, {}),
                 calls=calls.get(job_id, ()),
             )
             for job_id, job in jobs.items()
@@ -112,8 +111,9 @@ class Prospects(Repository):
     def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
         """Return the job that answers the same message, or does the same task, now, for each."""
         ids = list(jobs)
-        answering = {job.id: job for job in self._read_all(self._ANSWERING, Job, ids=json.dumps(ids))}
         answered_by = dict(self._found(self._ANSWERED_BY, ids))
+        others = {other for other in answered_by.values() if other not in jobs}
+        answering = {**jobs, **{job.id: job for job in self._jobs(sorted(others))}}
         restarted = self._those(self._RESTARTED, ids)
         found = {}
         for job_id, job in jobs.items():
@@ -126,6 +126,15 @@ class Prospects(Repository):
                 found[job_id] = self._delegations.newest(job) if passed_on else job
         return found
 
+    def _done(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
+        results: dict[str, dict[str, str]] = defaultdict(dict)
+        for job_id, step, result in self._found(self._DONE, ids):
+            results[job_id][step] = result
+        return results
+
+    def _jobs(self, ids: Sequence[str]) -> list[Job]:
+        return self._read_all(self._JOBS, Job, ids=json.dumps(ids))
+
     @property
     def _delegations(self) -> Delegations:
         return Delegations(self._link, self._now)
@@ -137,8 +146,8 @@ class Prospects(Repository):
         return frozenset(value for (value,) in self._found(prepared, ids))
 
 
-def _means(costs: Any) -> dict[Any, float]:
-    sums: dict[Any, list[float]] = defaultdict(list)
+def _means(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+    sums: dict[Key, list[float]] = defaultdict(list)
     for key, cost in costs:
         sums[key].append(cost)
     return {key: sum(values) / len(values) for key, values in sums.items()}

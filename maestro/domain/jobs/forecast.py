@@ -8,13 +8,12 @@ from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.edits import NO_EDITS, Edits
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import Job, StepState
+from maestro.domain.jobs.path import OPTIONAL, next_step
+from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import edits_refusal, is_script, refusal
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.values import View
-
-TOP = "start"
-"""The step from which a restart goes on."""
 
 AFTERMATH = ("notice", "close", "park")
 """How the steps begin that follow a failure, a stop or a wait; no job goes on with one of them."""
@@ -35,14 +34,16 @@ class Made:
 class Prospect:
     """A job of which somebody asks what would become of it.
 
-    ``newest`` is the job that answers the same message now, ``led_to`` what came of that; ``step`` is its last one and
-    how that ended, ``calls`` are its model calls in the order they were made.
+    ``newest`` is the job that answers the same message now, ``led_to`` what came of that. ``step`` is its last one and
+    how that ended; ``done`` are the results of its finished ones, read only where the last one says too little.
+    ``calls`` are its model calls in the order they were made.
     """
 
     job: Job
     newest: Job
     led_to: Sequence[Job] = ()
     step: tuple[str, StepState] | None = None
+    done: Mapping[str, str] = field(default_factory=dict)
     calls: Sequence[Made] = ()
 
 
@@ -82,7 +83,7 @@ class RefusedGroup(View):
 
 
 class StepCount(View):
-    """How many jobs go on at a step; ``start`` is the top."""
+    """How many jobs go on at a step; ``start`` is the top, ``end`` where only the end is missing."""
 
     step: str
     count: int
@@ -128,7 +129,7 @@ class Outlooks:
         if self._action is BatchAction.RESTART:
             self._restarted[prospect.newest.id] = job.id
         calls = calls_to_pay(self._action, job, prospect.calls)
-        return Outlook(job.id, lane, "", step_of(self._action, prospect.step), calls, self._cost(prospect, calls))
+        return Outlook(job.id, lane, "", step_of(self._action, prospect), calls, self._cost(prospect, calls))
 
     def missing(self, job_id: str) -> Outlook:
         """Say what would become of a job that does not exist."""
@@ -173,12 +174,21 @@ def calls_to_pay(action: BatchAction, job: Job, calls: Sequence[Made]) -> int:
     return 0 if held and not held[0].asks_tools else 1
 
 
-def step_of(action: BatchAction, last: tuple[str, StepState] | None) -> str:
-    """Return the step at which a job goes on, or stops; ``after route`` when nothing says what comes next."""
-    if last is None or action is BatchAction.RESTART:
-        return TOP
-    step, state = last
-    return f"after {step}" if state is StepState.DONE else step
+def step_of(action: BatchAction, prospect: Prospect) -> str:
+    """Return the step at which a job goes on, or that it stands at when it is cancelled."""
+    if action is BatchAction.RESTART:
+        return START
+    step, state = prospect.step or ("", StepState.DONE)
+    if action is BatchAction.CANCEL:
+        return step or START
+    if leaves_open(step, state):
+        return step
+    return next_step(prospect.job, prospect.done) or END
+
+
+def leaves_open(step: str, state: StepState) -> bool:
+    """Say whether the last step of a job is the one that it goes on with; else what is done tells which that is."""
+    return state is not StepState.DONE and step not in OPTIONAL
 
 
 def forecast(action: BatchAction, outlooks: Sequence[Outlook]) -> Forecast:

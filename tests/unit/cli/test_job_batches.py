@@ -16,7 +16,7 @@ def test_a_dry_run_only_tells(rows: JobRows, maestro: Maestro) -> None:
     ran = maestro("jobs", "replay-all", "--agent", "ada", "--dry-run")
     assert ran.code == 0
     assert "3 jobs match; 2 of them would be resumed." in ran.out
-    assert "2 from start" in ran.out
+    assert "2 from route" in ran.out
     assert "1 not: job * is completed" in ran.out
     told = maestro("jobs", "replay-all", "--agent", "ada", "--dry-run", "--json").json
     assert (told["matching"], told["possible"]) == (3, 2)

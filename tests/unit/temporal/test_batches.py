@@ -179,7 +179,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
         assert tx.batches.all(None, 10) == []
     assert (told.matching, told.possible) == (4, 2)
     assert (told.model_calls, told.cost_usd, told.unknown_cost) == (1, 0.0025, 0), "the mean of what was paid of late"
-    assert {(step.step, step.count) for step in told.steps} == {("start", 1), ("model-1", 1)}
+    assert {(step.step, step.count) for step in told.steps} == {("route", 1), ("model-1", 1)}
 
     batch = begin(rows, BatchAction.RESUME, EVERY)
     rows.end(pending, JobStatus.COMPLETED)

@@ -11,6 +11,7 @@ from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemSta
 from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.failures import LONGEST, Failures, grouped, pattern_of
 from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.forecast import Made, Outlooks, Prices, Prospect, calls_to_pay, forecast, step_of
 from maestro.domain.jobs.job import Job, JobStatus, StepState
 from maestro.domain.llm.calls import CallState
@@ -106,11 +107,20 @@ def test_with_another_agent_it_costs_what_that_one_costs() -> None:
 # What becomes of each job
 
 
-def test_the_step_is_the_one_that_did_not_end_well() -> None:
-    assert step_of(RESUME, ("deliver", StepState.FAILED)) == "deliver"
-    assert step_of(RESUME, ("context", StepState.DONE)) == "after context"
-    assert step_of(RESUME, None) == "start"
-    assert step_of(RESTART, ("deliver", StepState.FAILED)) == "start"
+def standing(step: str, state: StepState, done: dict[str, str] | None = None) -> Prospect:
+    one = job()
+    return Prospect(job=one, newest=one, step=(step, state), done=done or {})
+
+
+def test_the_step_is_the_one_that_did_not_end_well_else_the_one_after_what_is_done() -> None:
+    routed = {"route": RouteOutcome(action=RouteAction.ANSWER, agent="ada").model_dump_json()}
+    assert step_of(RESUME, standing("deliver", StepState.FAILED)) == "deliver"
+    assert step_of(RESUME, standing("route", StepState.DONE, routed)) == "conversation"
+    assert step_of(RESUME, standing("media", StepState.FAILED, routed)) == "conversation", "it does without the files"
+    assert step_of(RESUME, Prospect(job=job(), newest=job())) == "route"
+    assert step_of(RESTART, standing("deliver", StepState.FAILED)) == "start"
+    assert step_of(CANCEL, standing("model-1", StepState.RUNNING)) == "model-1"
+    assert step_of(CANCEL, Prospect(job=job(), newest=job())) == "start"
 
 
 def test_a_message_is_restarted_once_even_when_two_of_its_jobs_match() -> None:
