@@ -18,7 +18,7 @@ from api.guards import PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import parts_of as surroundings
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.llm.usage import Period, UsageBy, UsagePart
+from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, UsageWish
 from maestro.domain.llm.usage_budgets import BudgetPage
 from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
 from maestro.domain.llm.usage_views import UsageFilter, UsagePage, UsageQuery
@@ -38,7 +38,7 @@ STACKS = (
 FILTERS = ("since", "until", *(name for name in UsageFilter.model_fields if name not in ("since", "until")))
 JOBS = ("since", "until", "agent", "client", "platform")
 """Filters that say something of jobs too."""
-SHOWN = 50
+SHOWN = 31
 """Lines of a table; the file for spreadsheets has all of them."""
 MOST_DAYS = 120
 """Columns of a plot; of more days a column is a month."""
@@ -55,7 +55,7 @@ class Shown:
     """What the page tells of a period."""
 
     days: UsagePage
-    others: UsagePage
+    others: Sequence[UsageSum]
     cost: Plot
     tokens: Plot
     latency: LatencyPage
@@ -94,6 +94,7 @@ def _page(
         filtered=any(typed[name] for name in FILTERS if name not in ("since", "until")),
         export=partial(_export, wanted),
         nobody=NOBODY,
+        most=SHOWN,
     )
 
 
@@ -105,7 +106,7 @@ def _shown(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> Shown:
         jobs_of = LatencyQuery(**{name: value for name, value in given.items() if name in JOBS})
         return Shown(
             days=tx.usage.page(UsageQuery(**given, limit=SHOWN), tx.budgets.today),
-            others=tx.usage.page(UsageQuery(**given, by=by, limit=SHOWN), tx.budgets.today),
+            others=tx.usage.sums(UsageWish(by, period, wanted.whose), SHOWN + 1),
             cost=_costs(period, every),
             tokens=_tokens(period, every),
             latency=tx.latency.page(jobs_of, period),

@@ -38,7 +38,7 @@ def export_usage(parts: Parts, table: Annotated[UsageTable, Query()]) -> Streami
 
 @router.get("/usage/latency")
 def show_latency(parts: Parts, query: Annotated[LatencyQuery, Query()]) -> LatencyPage:
-    """Return how long each step took, over a sample of completed jobs: the newest of each day, 2,000 in all."""
+    """Return how long each step took, over a sample of completed jobs: the newest of each day, 1,000 in all."""
     with parts.store.view() as tx:
         return tx.latency.page(query, query.period(tx.budgets.today))
 

@@ -11,6 +11,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.store.job_filters import conditions, failed_step
 from maestro.store.repository import Repository
+from maestro.store.walking import walked
 
 
 class Tallies(Repository):
@@ -19,7 +20,8 @@ class Tallies(Repository):
     def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
         """Count the jobs of each status; that of the filter does not matter, so that one look tells every number."""
         others = wanted.model_copy(update={"status": ()})
-        found = select(Job.status, func.count()).where(*conditions(others)).group_by(col(Job.status))
+        status = walked(Job.status)
+        found = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
         return dict(self._run(found).all())
 
     def failures(self, wanted: JobFilter) -> Sequence[Failures]:

@@ -188,7 +188,7 @@ async def test_how_long_each_step_took_and_the_same_as_a_file(rows: JobRows, htt
     rows.end(job_id, JobStatus.COMPLETED)
     page = (await http.get("/api/usage/latency")).json()
     spread = {"count": 1, "p50Ms": 250.0, "p95Ms": 250.0, "p99Ms": 250.0}
-    assert (page["jobs"], page["perDay"], page["next"]) == (1, 66, None)
+    assert (page["jobs"], page["perDay"], page["next"]) == (1, 33, None)
     assert page["items"] == [{"stage": stage, **spread} for stage in ("answer", "context")]
     assert page["days"] == [{"day": "2026-11-21", **one} for one in page["items"]]
     assert (await http.get("/api/usage/latency?agent=nobody")).json()["items"] == []

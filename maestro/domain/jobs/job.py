@@ -65,6 +65,17 @@ class Job(SQLModel, table=True):
         Index("ix_queue_status_turn", "status", "turn"),
         # What lists are sorted and filtered by, so that only the jobs that are shown are read.
         Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error"),
+        Index("ix_queue_inbox_id", "inbox_id", "id"),
+        # What a search reads besides messages: most jobs have none of it, and are not in it.
+        Index(
+            "ix_queue_told",
+            "error",
+            "reason",
+            "task",
+            "id",
+            sqlite_where=text("error != '' OR reason != '' OR task != ''"),
+            postgresql_where=text("error != '' OR reason != '' OR task != ''"),
+        ),
         Index(
             "ix_queue_open_lane",
             "lane",
@@ -100,7 +111,7 @@ class Job(SQLModel, table=True):
     priority: int = Priority.MESSAGE
     lane: str | None = None
     turn: int | None = Field(default=None, index=True)
-    inbox_id: int | None = Field(default=None, foreign_key="inbox.id", index=True)
+    inbox_id: int | None = Field(default=None, foreign_key="inbox.id")
     platform: str
     account: str
     channel: str
@@ -183,7 +194,17 @@ class JobStep(SQLModel, table=True):
     """One attempt at one step; ``result`` is the JSON of references it returned."""
 
     __tablename__ = "job_steps"
-    __table_args__ = (UniqueConstraint("job_id", "step", "attempt"),)
+    __table_args__ = (
+        UniqueConstraint("job_id", "step", "attempt"),
+        Index(
+            "ix_job_steps_failed",
+            "job_id",
+            "id",
+            "step",
+            sqlite_where=text("state = 'failed'"),
+            postgresql_where=text("state = 'failed'"),
+        ),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")

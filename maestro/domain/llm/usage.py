@@ -21,7 +21,12 @@ class UsageRow(SQLModel, table=True):
     """
 
     __tablename__ = "usage_log"
-    __table_args__ = (Index("ix_usage_log_at", "at"), Index("ix_usage_log_job_id", "job_id", "number", "attempt"))
+    __table_args__ = (
+        Index("ix_usage_log_at", "at"),
+        Index("ix_usage_log_job_id", "job_id", "number", "attempt"),
+        # What a conversation cost is read for every line of a list.
+        Index("ix_usage_log_conversation", "conversation_id", "state", "cost_usd"),
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(sa_type=UtcDateTime)

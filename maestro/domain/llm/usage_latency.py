@@ -3,16 +3,15 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from maestro.domain.llm.usage import Period
 from maestro.domain.llm.usage_views import PeriodFilter, Wanted
 from maestro.domain.values import View
 
-SAMPLED_JOBS = 2_000
+SAMPLED_JOBS = 1_000
 """Jobs whose steps are read, at most, the same number of each day."""
 SAMPLED_STEPS = 20_000
 """Steps of these jobs that are read, at most, the newest first."""
@@ -60,8 +59,7 @@ class LatencyQuery(PeriodFilter):
     platform: Wanted = None
 
 
-@dataclass(frozen=True)
-class Took:
+class Took(NamedTuple):
     """How long a job spent in one stage, on the day it began."""
 
     day: str

@@ -68,7 +68,7 @@ async def test_how_long_steps_took_and_how_far_budgets_are_used(rows: JobRows, h
     rows.worked(job_id)
     rows.end(job_id, JobStatus.COMPLETED)
     text = await page(http)
-    assert "Of 1 completed jobs from 2026-10-23 to 2026-11-21: the newest 66 of each day." in text
+    assert "Of 1 completed jobs from 2026-10-23 to 2026-11-21: the newest 33 of each day." in text
     assert '<td data-label="Half within" class="number">250 ms</td>' in text
     assert 'aria-label="Budget of everybody">84 %</meter>' in text
     assert '<span class="tag warn">near</span>' in text

@@ -73,7 +73,7 @@ def test_how_long_steps_took(rows: JobRows, maestro: Maestro) -> None:
     assert head.split() == ["STAGE", "TIMES", "P50", "P95", "P99"]
     times = ["1", "250", "ms", "250", "ms", "250", "ms"]
     assert [line.split() for line in stages] == [["answer", *times], ["context", *times]]
-    assert note == "Of 1 completed jobs from 2026-11-20 to 2026-11-21: the newest 1000 of each day."
+    assert note == "Of 1 completed jobs from 2026-11-20 to 2026-11-21: the newest 500 of each day."
     assert maestro("usage", "--latency", *DAYS, "--csv").out.splitlines()[2] == ",context,1,250.0,250.0,250.0"
     assert maestro("usage", "--latency", "--until", "2020-01-01").out == "No job was completed in this time.\n"
 

@@ -21,6 +21,12 @@ AUDITED = ("actor", "action", "subject")
 LISTED = ("created_at", "id", "status", "kind", "agent_id", "platform", "error")
 """What lists of jobs are sorted and filtered by: found in the index alone, and only the jobs that are shown are read."""
 
+SPARSE = {
+    "ix_queue_told": ("queue", ("error", "reason", "task", "id"), "error != '' OR reason != '' OR task != ''"),
+    "ix_job_steps_failed": ("job_steps", ("job_id", "id", "step"), "state = 'failed'"),
+}
+"""What searches and groups of failures read: an ordinary message and its steps are in none of it."""
+
 USAGE_KEYS = {
     "day": "substr({row}.at, 1, 10)",
     "agent_id": "coalesce({row}.agent_id, 0)",
@@ -78,6 +84,11 @@ def upgrade() -> None:
     for name in AUDITED:
         op.create_index(f"ix_audit_log_{name}", "audit_log", [name, "at"])
     op.create_index("ix_queue_listed", "queue", list(LISTED))
+    op.drop_index("ix_queue_inbox_id", "queue")
+    op.create_index("ix_queue_inbox_id", "queue", ["inbox_id", "id"])
+    for name, (table, columns, where) in SPARSE.items():
+        op.create_index(name, table, list(columns), sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+    op.create_index("ix_usage_log_conversation", "usage_log", ["conversation_id", "state", "cost_usd"])
     _usage_days()
 
 
@@ -86,6 +97,11 @@ def downgrade() -> None:
     for change in ("added", "changed", "removed"):
         op.execute(f"DROP TRIGGER usage_log_{change}")
     op.drop_table("usage_days")
+    op.drop_index("ix_usage_log_conversation", "usage_log")
+    for name, (table, _, _) in SPARSE.items():
+        op.drop_index(name, table)
+    op.drop_index("ix_queue_inbox_id", "queue")
+    op.create_index("ix_queue_inbox_id", "queue", ["inbox_id"])
     op.drop_index("ix_queue_listed", "queue")
     for name in AUDITED:
         op.drop_index(f"ix_audit_log_{name}", "audit_log")

@@ -1,0 +1,140 @@
+"""What lists ask: no page of one reads a whole table of those that grow with every message."""
+
+import re
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
+
+from maestro.domain.conversations.views import ConversationFilter
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.domain.llm.usage import Period, UsageBy, UsageOf, UsageWish
+from maestro.domain.llm.usage_latency import LatencyQuery
+from maestro.store.transaction import Transaction
+from tests.support.job_rows import MORNING, JobRows
+
+Look = Callable[[Transaction], object]
+
+DAYS = Period(MORNING.date() - timedelta(days=29), MORNING.date())
+AFTER = Cursor(MORNING, "message-1")
+GROW = ("queue", "messages", "messages_archive", "job_steps", "llm_calls", "usage_log", "deliveries", "inbox")
+"""Tables that have a row or more for each message."""
+NARROW = re.compile(r"USING COVERING INDEX ix_(queue_listed|queue_told|queue_status_turn|job_steps_failed)")
+"""What may be read through: indexes that have all that is asked, so that no job itself is read."""
+
+
+def jobs(**wanted: Any) -> Look:
+    return lambda tx: tx.browse.jobs(JobFilter(**wanted), AFTER, 50)
+
+
+def usage(by: UsageBy) -> Look:
+    return lambda tx: tx.usage.sums(UsageWish(by, DAYS), 50)
+
+
+LOOKS: dict[str, Look] = {
+    "jobs": jobs(),
+    "jobs, the first page": lambda tx: tx.browse.jobs(JobFilter(), None, 50),
+    "jobs that failed": jobs(status=(JobStatus.FAILED,)),
+    "jobs that completed": jobs(status=(JobStatus.COMPLETED,)),
+    "jobs that ended badly": jobs(status=(JobStatus.FAILED, JobStatus.CANCELLED)),
+    "open jobs": jobs(status=(JobStatus.WAITING, JobStatus.RUNNING)),
+    "jobs of a kind": jobs(kind=(JobKind.CRON,)),
+    "jobs of an agent": jobs(agent="ada"),
+    "jobs of a platform": jobs(platform="web"),
+    "jobs with an error": jobs(error="ProviderDown"),
+    "failed jobs of an agent on a platform": jobs(status=(JobStatus.FAILED,), agent="ada", platform="web"),
+    "jobs of a schedule": jobs(schedule="cron-1"),
+    "jobs of a webhook": jobs(webhook="orders"),
+    "jobs of a conversation": jobs(conversation=1),
+    "jobs of a time": jobs(since=MORNING, until=MORNING),
+    "a job": lambda tx: tx.browse.job(tx.jobs.running()[0].id),
+    "counts of jobs": lambda tx: tx.tallies.statuses(JobFilter()),
+    "counts of jobs of an agent": lambda tx: tx.tallies.statuses(JobFilter(agent="ada", platform="web")),
+    "failures": lambda tx: tx.tallies.failures(JobFilter()),
+    "conversations": lambda tx: tx.conversation_lists.page(ConversationFilter(), None, 50),
+    "conversations of an agent": lambda tx: tx.conversation_lists.page(ConversationFilter(agent="ada"), None, 50),
+    "conversations that mention": lambda tx: tx.conversation_lists.page(ConversationFilter(q="hello"), None, 50),
+    "messages that mention": lambda tx: tx.conversation_lists.containing("hello", None, 50),
+    "latency": lambda tx: tx.latency.page(LatencyQuery(), DAYS),
+    "latency of an agent": lambda tx: tx.latency.page(LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS),
+    **{f"usage by {by}": usage(by) for by in UsageBy},
+    "usage of an agent": lambda tx: tx.usage.total(DAYS, UsageOf(agent="ada", account="main", model="m", client="c")),
+    "usage of days": lambda tx: tx.usage.series(UsageBy.AGENT, DAYS),
+}
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    rows = JobRows.at(tmp_path)
+    rows.worked(rows.add())
+    rows.failed()
+    yield rows
+    rows.store.close()
+
+
+def plans(rows: JobRows, path: Path, look: Look) -> list[tuple[str, list[str]]]:
+    """Return what a look asks the database, and how the database finds it."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
+        asked.append((statement, values))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        with rows.store.view() as tx:
+            look(tx)
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    with closing(sqlite3.connect(path)) as database:
+        return [
+            (statement, [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)])
+            for statement, values in asked
+            if statement.startswith("SELECT")
+        ]
+
+
+def scanned(line: str, statement: str) -> bool:
+    """Say whether a line of a plan reads the whole of a table that grows, under its own name or another."""
+    found = re.match(r"SCAN (\w+)(.*)", line)
+    if found is None or NARROW.search(line):
+        return False
+    table = re.search(rf"(?:FROM|JOIN) (\w+) AS {found[1]}\b", statement)
+    return (table[1] if table else found[1]) in GROW
+
+
+@pytest.mark.parametrize("look", LOOKS.values(), ids=list(LOOKS))
+def test_no_page_of_a_list_reads_a_whole_table(rows: JobRows, tmp_path: Path, look: Look) -> None:
+    found = plans(rows, tmp_path / "maestro.db", look)
+    assert found
+    for statement, plan in found:
+        assert plan
+        assert not [line for line in plan if scanned(line, statement)], (statement, plan)
+
+
+SIFTED = [
+    name for name in LOOKS if name.startswith(("jobs that", "jobs of a k", "jobs of an", "jobs of a p", "jobs with"))
+]
+
+
+@pytest.mark.parametrize("name", SIFTED)
+def test_a_list_that_is_sifted_is_not_sorted(rows: JobRows, tmp_path: Path, name: str) -> None:
+    """The order of the list is that of its index: ninety thousand jobs of a status are not put in order for fifty."""
+    (_, plan), *_ = plans(rows, tmp_path / "maestro.db", LOOKS[name])
+    inner = [line for line in plan if "ix_queue_listed" in line]
+    assert inner, plan
+    assert sum("TEMP B-TREE FOR ORDER BY" in line for line in plan) <= 1, "only the page itself is sorted"
+
+
+def test_a_search_reads_narrow_indexes_and_the_messages(rows: JobRows, tmp_path: Path) -> None:
+    (_, plan), *_ = plans(rows, tmp_path / "maestro.db", jobs(q="hello"))
+    assert any("ix_queue_told" in line for line in plan), plan
+    assert any("USING COVERING INDEX ix_queue_inbox_id" in line for line in plan), plan
+    tables = [line for line in plan if line.startswith("SCAN") and "INDEX" not in line]
+    assert tables == ["SCAN inbox"], "what people wrote is searched, and nothing else is read whole"
