@@ -31,6 +31,9 @@ SHOWN = 20
 """Batches on one page."""
 ITEMS = 100
 """Jobs of a batch on one page."""
+LOOK_MS = 1_000
+REST_MS = 5_000
+"""Milliseconds between two looks, while a batch goes on, and while none does."""
 WITH_EDITS = "edit"
 """The button that begins with the form of a restart's edits open."""
 NOTHING_CHOSEN = "No job is selected. Go back and tick some, or all that match the filter."
@@ -143,6 +146,7 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
         "batches.html",
         title=TITLE,
         batches=shown,
+        pause=_pause(*shown),
         next=shown[-1].id if len(found) > SHOWN else None,
         first=not cursor,
         page_of=page_of,
@@ -165,6 +169,10 @@ def stop(request: Request, parts: Parts, batch_id: str) -> Response:
     except MaestroError as error:
         return _batch(request, batch_id, ("", ""), error)
     return lead_back(f"{BATCHES}/{batch_id}")
+
+
+def _pause(*batches: BatchView) -> int:
+    return LOOK_MS if any(batch.ended_at is None or batch.open for batch in batches) else REST_MS
 
 
 def _told(parts: ApiParts, chosen: Chosen) -> _Told:
@@ -214,6 +222,7 @@ def _batch(
         status_of(problem) if problem else HTTPStatus.OK,
         title=TITLE,
         batch=batch,
+        pause=_pause(batch),
         items=items,
         states=tuple(ItemState),
         state=asked[0],

@@ -30,7 +30,12 @@ GROUPS = 100
 """Kinds of failures on the page; more of them than anybody reads would make it heavy."""
 LOOK_MS = 1_000
 REST_MS = 3_000
-"""Milliseconds between two looks, while something is open, and while only new jobs can change the page."""
+"""Milliseconds between two looks, while something is open, and while only new jobs can change the page.
+
+A text is looked for in every message, which is too much work for each second.
+"""
+GROUPS_MS = 5_000
+"""Milliseconds between two looks at failures, every one of which is read."""
 BY_ERROR = "error"
 WEB = "web"
 """Is part of Maestro, so no package brings it."""
@@ -48,6 +53,7 @@ class Listing:
     costs: Mapping[str, float] = field(default_factory=dict)
     groups: Sequence[ErrorGroup] = ()
     next: str | None = None
+    grouped: bool = False
 
     @property
     def every(self) -> int:
@@ -63,7 +69,10 @@ class Listing:
     @property
     def pause(self) -> int:
         """Milliseconds until the page looks again."""
-        return LOOK_MS if any(self.counts.get(status) for status in OPEN) else REST_MS
+        if self.grouped:
+            return GROUPS_MS
+        busy = any(self.counts.get(status) for status in OPEN) and not self.wanted.q
+        return LOOK_MS if busy else REST_MS
 
 
 @router.get("")
@@ -108,7 +117,7 @@ def _listing(tx: Transaction, asked: Asked) -> Listing:
     wanted = asked.filter(tx.now)
     if asked.group == BY_ERROR:
         wanted = wanted.model_copy(update={"status": ()})
-        return Listing(wanted, groups=grouped(tx.tallies.failures(wanted)).items)
+        return Listing(wanted, groups=grouped(tx.tallies.failures(wanted)).items, grouped=True)
     found, following = tx.browse.jobs(wanted, _after(asked), SHOWN)
     jobs = tuple(map(summary, found))
     return Listing(

@@ -88,7 +88,7 @@ class Calls(Repository):
         """Return what the calls of each of these jobs cost, as far as it is known; jobs without any are left out."""
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
         found = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
-        return dict(self._run(found.group_by(col(LLMCall.job_id))).tuples().all())
+        return dict(self._run(found.group_by(col(LLMCall.job_id))).all())
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
