@@ -18,7 +18,14 @@ OPEN = {"GET /healthz", "GET /login", "POST /login", "GET /static/{path:path}"}
 """What everybody may ask for."""
 OTHERS = {"POST /hooks/{path}": Guard.SIGNATURE, "POST /mcp": Guard.BEARER}
 """What is for programs outside, who have no password."""
-HARMLESS = {"POST /api/schedules/preview", "POST /schedules/preview", "POST /logout"}
+HARMLESS = {
+    "POST /api/schedules/preview",
+    "POST /schedules/preview",
+    "POST /api/skills/try",
+    "POST /skills/try",
+    "POST /queue/{job_id}/replay/preview",
+    "POST /logout",
+}
 """Unsafe methods that a viewer may use all the same: they change nothing, but for the viewer's own login."""
 FOREIGN = ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"})
 """What browsers say of requests that a page of somebody else makes."""
