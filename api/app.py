@@ -6,6 +6,7 @@ import structlog
 from fastapi import FastAPI
 
 from api import errors, hooks, mcp
+from api.dashboard import accounts as accounts_page
 from api.dashboard import agent as agent_page
 from api.dashboard import agent_chat, assets, login, pages
 from api.dashboard import agent_history as agent_history_page
@@ -13,6 +14,7 @@ from api.dashboard import agent_tokens as tokens_page
 from api.dashboard import agents as agents_page
 from api.dashboard import audit as audit_page
 from api.dashboard import batches as batches_page
+from api.dashboard import connectors as connectors_page
 from api.dashboard import conversation as conversation_page
 from api.dashboard import conversations as conversations_page
 from api.dashboard import job as job_page
@@ -20,6 +22,7 @@ from api.dashboard import job_replay as job_replay_page
 from api.dashboard import jobs as jobs_page
 from api.dashboard import memory as memory_page
 from api.dashboard import overview as overview_page
+from api.dashboard import people as people_page
 from api.dashboard import questions as questions_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import settings as settings_page
@@ -103,6 +106,9 @@ ROUTERS = (
     questions_page.router,
     audit_page.router,
     settings_page.router,
+    accounts_page.router,
+    connectors_page.router,
+    people_page.router,
     assets.router,
 )
 

@@ -86,6 +86,11 @@ class Pairings(Repository):
         """Count the people who wait for an operator's word."""
         return int(self._value(self._WAITING, now=self._now))
 
+    def wishes(self) -> Sequence[Pairing]:
+        """Return the wishes that wait for an operator's word, the oldest first; there are ``MOST_PENDING`` at most."""
+        pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
+        return self._session.exec(pending.order_by(col(Pairing.id))).all()
+
     def add(self, pairing: Pairing) -> Pairing:
         """Keep a wish, in the place of an older one of the same person that ran out.
 

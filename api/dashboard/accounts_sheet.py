@@ -1,0 +1,147 @@
+"""What the page of accounts and connectors shows, whichever of its forms was sent."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+
+from fastapi import Request
+from pydantic import BaseModel
+from starlette.responses import HTMLResponse, Response
+
+from api.dashboard.pages import lead_back, render
+from api.errors import status_of
+from api.routes.surroundings import parts_of
+from connectors.platforms import platform, platforms
+from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.bots.views import ConnectorView, DisabledChannelView, disabled_page
+from maestro.domain.clients.views import ClientView, client_view
+from maestro.domain.errors import MaestroError
+from maestro.domain.llm.account_views import AccountView, account_view
+from maestro.domain.llm.usage import UsageBy
+from maestro.domain.llm.usage_views import MOST, UsageQuery
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.domain.people.pairing import PairingStatus
+from maestro.domain.people.views import InvitationView, PairingView, PersonView, pairing_view, person_view
+from maestro.store.transaction import Transaction
+
+PAGE = "/accounts"
+TITLE = "Accounts and connectors – Maestro"
+SHOWN = 100
+"""Wishes, people and channels that the page lists; the commands and the API list the others."""
+
+
+class TypedAccount(BaseModel):
+    """What stands in the form of an account, whose ``name`` is there already when it is changed."""
+
+    name: str = ""
+    type: str = "api_key"
+    provider: str = "anthropic"
+    model: str = ""
+    models: str = ""
+    api_key: str = ""
+    base_url: str = ""
+    home_dir: str = ""
+    priority: str = "20"
+    requests_per_minute: str = "0"
+    tokens_per_minute: str = "0"
+    concurrency: str = "0"
+
+
+class TypedConnector(BaseModel, extra="allow"):
+    """What stands in the form of a connector; each secret is a field of its own, named ``secret_`` and its name."""
+
+    platform: str = ""
+    account: str = DEFAULT_ACCOUNT
+    agent: str = ""
+    options: str = "{}"
+
+
+class TypedClient(BaseModel):
+    """What stands in the form of a client."""
+
+    name: str = ""
+    slug: str = ""
+    plan: str = "per_task"
+    daily_budget_usd: str = ""
+    weight: str = "1"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the page is told beside its lists: what was typed in which form, and what came of it.
+
+    ``form`` is the form that is open: an account, a connector or a client, to make or, with ``editing``, to change.
+    """
+
+    form: str = ""
+    editing: bool = False
+    account: TypedAccount = field(default_factory=TypedAccount)
+    connector: TypedConnector = field(default_factory=TypedConnector)
+    client: TypedClient = field(default_factory=TypedClient)
+    problem: str = ""
+    invitation: InvitationView | None = None
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What is read in one look at the store; ``spent`` is today's of each account, ``refused`` of the newest wishes."""
+
+    accounts: Sequence[AccountView]
+    spent: Mapping[str, float | None]
+    wishes: Sequence[PairingView]
+    refused: Sequence[PairingView]
+    people: Sequence[PersonView]
+    channels: Sequence[DisabledChannelView]
+    clients: Sequence[ClientView]
+    agents: Sequence[str]
+
+
+def sheet(request: Request, shown: Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
+    """Return the page."""
+    parts = parts_of(request)
+    with parts.store.view() as tx:
+        lists = _lists(tx)
+    return render(
+        request,
+        "accounts.html",
+        status,
+        title=TITLE,
+        shown=shown,
+        lists=lists,
+        connectors=parts.connectors.list().items,
+        platforms={name: platform(name).secrets for name in platforms()},
+        done=request.query_params.get("done", "") if not shown.problem else "",
+    )
+
+
+def done(request: Request, shown: Shown, word: str, wish: Callable[[], object]) -> Response:
+    """Do what was asked for, and lead back to the page; what cannot be is said on it, with what was typed."""
+    try:
+        wish()
+    except MaestroError as error:
+        return sheet(request, replace(shown, problem=str(error)), status_of(error))
+    return lead_back(PAGE, done=word)
+
+
+def typed_connector(view: ConnectorView) -> TypedConnector:
+    """Return what stands in the form to change a connector; its secrets never do."""
+    options = json.dumps(view.options, indent=2, ensure_ascii=False)
+    return TypedConnector(platform=view.platform, account=view.account, agent=view.agent, options=options)
+
+
+def _lists(tx: Transaction) -> Lists:
+    limits, levels = tx.accounts.limits(), tx.budgets.client_levels()
+    today = tx.budgets.today
+    usage = tx.usage.page(UsageQuery(by=UsageBy.ACCOUNT, since=today, until=today, limit=MOST), today)
+    newest = tx.pairings.page(None, SHOWN)
+    return Lists(
+        accounts=[account_view(account, limits) for account in tx.accounts.all()],
+        spent={one.key or "": one.cost_usd for one in usage.items},
+        wishes=[pairing_view(row, tx.now) for row in tx.pairings.wishes()],
+        refused=[pairing_view(row, tx.now) for row in newest if row.status is PairingStatus.REFUSED],
+        people=[person_view(row) for row in tx.pairings.people(None, SHOWN)],
+        channels=disabled_page(tx.channels.disabled()[:SHOWN]).items,
+        clients=[client_view(client, levels[client.name]) for client in tx.budgets.clients()],
+        agents=[agent.slug for agent in tx.agents.all() if agent.status is not AgentStatus.ARCHIVED],
+    )
