@@ -5,8 +5,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.list_requests import measure
 from benchmarks.list_rows import Extent
 from benchmarks.list_store import build
+from benchmarks.measure.lists import LISTS, section
 
 EXTENT = Extent(jobs=400, messages=2_000, archived=100, conversations=60, agents=7, clients=3, facts=50, audited=30)
 NOW = datetime(2026, 11, 20, 8, 0, tzinfo=UTC)
@@ -30,3 +32,14 @@ def test_the_store_is_whole_and_has_what_its_extent_says(tmp_path: Path) -> None
         assert {"completed", "failed", "dropped", "pending", "running", "waiting"} <= statuses
         newest = database.execute("SELECT max(created_at) FROM queue").fetchone()
         assert newest[0].startswith("2026-11-20T07:59:59")
+
+
+def test_every_list_is_asked_for_and_every_page_is_weighed(tmp_path: Path) -> None:
+    told = measure(tmp_path, 2, EXTENT)
+    assert set(told["lists"]) == set(LISTS)
+    assert {len(took["cpu"]) for took in told["lists"].values()} == {2}
+    assert "Usage" in told["pages"]
+    assert all(page["bytes"] > 50_000 for page in told["pages"].values()), "scripts and style sheets count"
+    figures = {one.what: one for one in section(told, EXTENT).figures}
+    assert figures["jobs, CPU time"].target is not None
+    assert figures["page Usage, weight"].met is not None

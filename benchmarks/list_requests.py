@@ -1,0 +1,94 @@
+"""Asks for every list and page over a large store, and tells how long the server took.
+
+``python -m benchmarks.list_requests <folder> <requests>`` makes the store and prints, as JSON, how long that took, how
+large it is, milliseconds of every request by the clock and of CPU time, and what each page weighs. It is a process of
+its own, so that nothing else runs in it.
+"""
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks.list_rows import DAYS, Extent
+from benchmarks.list_store import build
+from benchmarks.measure.lists import LISTS, PAGES
+from maestro.store.store import Store, utc_now
+from tests.support.api_client import BASIC, app_of, client
+from tests.support.job_rows import Clock, JobRows
+
+FILES = re.compile(r'(?:href|src)="(/static/[^"]+\.(?:css|js))"')
+IMPORTS = re.compile(r'(?:from|import)\s*\(?\s*"\./([\w./-]+\.js)"')
+
+
+async def _asked(http: httpx.AsyncClient, path: str, requests: int) -> dict[str, Any]:
+    """Return what requests for an address took, after one that does not count, and the last answer."""
+    answer = await http.get(path)
+    if answer.is_error:
+        raise RuntimeError(f"{path} answered {answer.status_code}: {answer.text[:300]}")
+    wall, cpu = [], []
+    for _ in range(requests):
+        began, spent = time.perf_counter(), time.process_time()
+        answer = await http.get(path)
+        cpu.append((time.process_time() - spent) * 1000)
+        wall.append((time.perf_counter() - began) * 1000)
+    return {"wall": wall, "cpu": cpu, "text": answer.text}
+
+
+async def _weight(http: httpx.AsyncClient, text: str) -> int:
+    """Return the bytes of a page with every style sheet and script it loads, and what these import."""
+    waiting, known = FILES.findall(text), dict[str, bytes]()
+    while waiting:
+        path = waiting.pop()
+        if path not in known:
+            known[path] = (await http.get(path)).content
+            folder = path.rsplit("/", 1)[0]
+            waiting += [f"{folder}/{name}" for name in IMPORTS.findall(known[path].decode())]
+    return len(text.encode()) + sum(map(len, known.values()))
+
+
+async def ask(rows: JobRows, requests: int) -> Mapping[str, Any]:
+    """Ask for everything; a page that this release does not have is left out."""
+    lists, pages = {}, {}
+    async with client(app_of(rows), auth=BASIC) as http:
+        first = (rows.clock() - timedelta(days=DAYS)).date()
+        cursor = (await http.get("/api/jobs")).json()["next"]
+        for name, path in LISTS.items():
+            lists[name] = await _asked(http, path.format(first=first, cursor=cursor), requests)
+            del lists[name]["text"]
+        for name, path in PAGES.items():
+            if (await http.get(path.partition("?")[0])).status_code != HTTPStatus.NOT_FOUND:
+                told = await _asked(http, path.format(first=first), requests)
+                text = told.pop("text")
+                pages[name] = {**told, "bytes": await _weight(http, text)}
+    return {"lists": lists, "pages": pages}
+
+
+def measure(folder: Path, requests: int, extent: Extent) -> Mapping[str, Any]:
+    """Make the store and ask."""
+    path, now, began = folder / "maestro.db", utc_now(), time.perf_counter()
+    build(path, extent, now)
+    built = time.perf_counter() - began
+    clock = Clock(now)
+    with closing(Store.open(path, clock)) as store:
+        told = asyncio.run(ask(JobRows(store, clock), requests))
+    return {"built": built, "bytes": path.stat().st_size, **told}
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure and print."""
+    folder, requests = arguments
+    print(json.dumps(measure(Path(folder), int(requests), Extent())))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
