@@ -24,6 +24,7 @@ from api.dashboard import memory as memory_page
 from api.dashboard import overview as overview_page
 from api.dashboard import people as people_page
 from api.dashboard import questions as questions_page
+from api.dashboard import schedule_backfill as backfill_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import settings as settings_page
 from api.dashboard import skills as skills_page
@@ -101,6 +102,7 @@ ROUTERS = (
     job_page.router,
     job_replay_page.router,
     schedules_page.router,
+    backfill_page.router,
     webhooks_page.router,
     usage_page.router,
     questions_page.router,
