@@ -1,7 +1,7 @@
 """The page of heartbeats and crons: planned, changed, paused, begun and removed, with plain forms."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.dashboard.pages import render
+from api.dashboard.refusals import refused
 from api.errors import status_of
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
@@ -19,14 +20,16 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.reading import read
-from maestro.domain.schedules.edits import NewScheduleOfKind, PreviewWish, ScheduleChange
-from maestro.domain.schedules.views import PreviewView, ScheduleFilter, ScheduleView
-from maestro.domain.schedules.words import distance
+from maestro.domain.schedules.edits import NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.views import PreviewView, ScheduleFilter, ScheduleState, ScheduleView
+from maestro.store.transaction import Transaction
 
 PAGE = "/schedules"
 TITLE = "Schedules – Maestro"
-SHOWN = 200
-"""Schedules that the page lists; the command and the API list the others."""
+SHOWN = 100
+FILTERS = ("kind", "agent", "state")
+DONE = {"backfilled": "The runs begin now, one after the other."}
+"""What was done, by the word that stands in the address: no text of an address is shown."""
 TIMING = frozenset({"schedule", "timezone", "jitter_seconds"})
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
@@ -73,17 +76,22 @@ class _Shown:
 
     typed: Typed = field(default_factory=Typed)
     problem: str = ""
+    said: str = ""
     times: _Times | None = None
+    open: bool = False
 
 
 @router.get("")
-def show(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
+def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTMLResponse:
     """List what is planned, and offer to plan more, or to change what is named."""
     if not edit:
-        return _page(request, _Shown())
-    with parts.store.view() as tx:
-        schedule = tx.schedules.view(tx.schedules.get(edit))
-    return _page(request, _Shown(_typed(schedule)))
+        return _page(request, _Shown(said=DONE.get(done, "")))
+    try:
+        with parts.store.view() as tx:
+            schedule = tx.schedules.view(tx.schedules.get(edit))
+    except MaestroError as error:
+        return refused(request, "schedules", error)
+    return _page(request, _Shown(_typed(schedule), open=True))
 
 
 @router.post("")
@@ -110,7 +118,7 @@ def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> R
 @router.post("/preview", openapi_extra=FOR_VIEWERS)
 def preview(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTMLResponse:
     """Show when what was typed would come, where no script does it; nothing is planned."""
-    return _page(request, _Shown(typed, times=_times(parts, typed)))
+    return _page(request, _Shown(typed, times=_times(parts, typed), open=True))
 
 
 @router.get("/times")
@@ -160,27 +168,41 @@ def _done(request: Request, wish: Callable[[], object], typed: Typed | None = No
     try:
         wish()
     except MaestroError as error:
-        return _page(request, _Shown(typed or Typed(), problem=str(error)), status_of(error))
+        return _page(request, _Shown(typed or Typed(), str(error), open=typed is not None), status_of(error))
     return RedirectResponse(PAGE, HTTPStatus.SEE_OTHER)
 
 
 def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
-    parts = parts_of(request)
-    with parts.store.view() as tx:
+    given = request.query_params if request.method == "GET" else {}
+    wanted = {name: given.get(name, "") for name in FILTERS}
+    cursor = given.get("cursor") or None
+    with parts_of(request).store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        schedules = tx.schedules.page(ScheduleFilter(), None, SHOWN + 1)
-        now = tx.now
+        try:
+            found = _found(tx, wanted, cursor)
+        except InvalidEdit as error:
+            found, shown, status = (), _Shown(problem=str(error)), status_of(error)
     return render(
         request,
         "schedules.html",
         status,
         title=TITLE,
         agents=agents,
-        schedules=schedules[:SHOWN],
-        more=len(schedules) > SHOWN,
+        slugs=[one.slug for one in agents],
+        schedules=found[:SHOWN],
+        following=found[SHOWN - 1].ref if len(found) > SHOWN else None,
+        first=cursor is None,
+        wanted=wanted,
+        filtered=any(wanted.values()),
+        kinds=[kind.value for kind in ScheduleKind],
+        states=[state.value for state in ScheduleState],
         shown=shown,
-        far=lambda moment: distance(moment, now),
     )
+
+
+def _found(tx: Transaction, wanted: Mapping[str, str], cursor: str | None) -> Sequence[ScheduleView]:
+    chosen = read(ScheduleFilter, {name: text for name, text in wanted.items() if text})
+    return tx.schedules.page(chosen, cursor, SHOWN + 1)
 
 
 def _typed(schedule: ScheduleView) -> Typed:

@@ -10,19 +10,20 @@ from pydantic import BaseModel
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from api.dashboard.pages import render
+from api.dashboard.refusals import refused
 from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
+from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.reading import read
 from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
 from maestro.domain.webhooks.views import MadeWebhook
 
 PAGE = "/webhooks"
 TITLE = "Webhooks – Maestro"
-SHOWN = 200
-"""Webhooks that the page lists; the command and the API list the others."""
+SHOWN = 100
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -37,7 +38,9 @@ class Typed(BaseModel):
     agent: str = ""
     prompt_template: str = ""
     platform: str = "web"
+    account: str = DEFAULT_ACCOUNT
     channel: str = ""
+    thread: str = ""
     scheme: str = "standard"
     secret: str = ""
     per_minute: str = "60"
@@ -55,6 +58,7 @@ class _Shown:
     editing: str = ""
     problem: str = ""
     made: MadeWebhook | None = None
+    open: bool = False
 
 
 @router.get("")
@@ -62,10 +66,13 @@ def show(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
     """List the webhooks, and offer to make another, or to change the one that is named."""
     if not edit:
         return _page(request, _Shown())
-    with parts.store.view() as tx:
-        webhook = tx.webhooks.view(tx.webhooks.get(edit))
+    try:
+        with parts.store.view() as tx:
+            webhook = tx.webhooks.view(tx.webhooks.get(edit))
+    except MaestroError as error:
+        return refused(request, "webhooks", error)
     typed = Typed(**{name: str(value) for name, value in webhook.model_dump(by_alias=False).items() if name in _TYPED})
-    return _page(request, _Shown(typed, editing=webhook.path))
+    return _page(request, _Shown(typed, editing=webhook.path, open=True))
 
 
 @router.post("")
@@ -74,7 +81,7 @@ def make(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTM
     try:
         made = parts.webhooks.add(read(NewWebhook, typed.fields()), OPERATOR)
     except MaestroError as error:
-        return _page(request, _Shown(typed, problem=str(error)), status_of(error))
+        return _page(request, _Shown(typed, problem=str(error), open=True), status_of(error))
     return _page(request, _Shown(made=made), HTTPStatus.CREATED)
 
 
@@ -85,7 +92,7 @@ def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> R
         wanted = read(WebhookChange, typed.fields("path", "scheme", "secret"))
         parts.webhooks.change(typed.path, wanted, OPERATOR)
     except MaestroError as error:
-        return _page(request, _Shown(typed, editing=typed.path, problem=str(error)), status_of(error))
+        return _page(request, _Shown(typed, typed.path, str(error), open=True), status_of(error))
     return _back()
 
 
@@ -135,10 +142,10 @@ def _back() -> RedirectResponse:
 
 
 def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
-    parts = parts_of(request)
-    with parts.store.view() as tx:
+    cursor = request.query_params.get("cursor") or None
+    with parts_of(request).store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        webhooks = tx.webhooks.page(None, SHOWN + 1)
+        webhooks = tx.webhooks.page(cursor, SHOWN + 1)
     return render(
         request,
         "webhooks.html",
@@ -146,7 +153,8 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
         title=TITLE,
         agents=agents,
         webhooks=webhooks[:SHOWN],
-        more=len(webhooks) > SHOWN,
+        following=webhooks[SHOWN - 1].path if len(webhooks) > SHOWN else None,
+        first=cursor is None,
         shown=shown,
         address=f"{request.url.scheme}://{request.headers['host']}",
     )

@@ -70,7 +70,7 @@ async def schedules(folder: Path, **profile: object) -> AsyncIterator[Schedules]
 
 async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_path: Path) -> None:
     async with schedules(tmp_path, timezone_id="Europe/Amsterdam") as at:
-        await expect(at.page.get_by_text("Nothing is. Plan something above")).to_be_visible()
+        await expect(at.page.get_by_text("Nothing is planned yet.")).to_be_visible()
         await expect(at.page.get_by_label("Time zone")).to_have_value("Europe/Amsterdam")
         await expect(at.page.get_by_role("button", name="Show its next five times")).to_be_hidden()
         await at.type(schedule="0 9 * * mon")
@@ -90,12 +90,12 @@ async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_pat
         with at.rows.store.view() as tx:
             job_id = tx.schedules.get("cron-1").last_job_id
         pending = at.line("cron-1").get_by_role("link", name="pending")
-        await expect(pending).to_have_attribute("href", f"/api/jobs/{job_id}")
+        await expect(pending).to_have_attribute("href", f"/queue/{job_id}")
         await at.press("Resume cron-1")
         await expect(at.line("cron-1").locator(".tag")).to_have_text("active")
         await at.line("cron-1").get_by_text("More").click()
         await at.press("Remove cron-1")
-        await expect(at.page.get_by_text("Nothing is. Plan something above")).to_be_visible()
+        await expect(at.page.get_by_text("Nothing is planned yet.")).to_be_visible()
         assert await at.page.title() == "Schedules – Maestro"
 
 

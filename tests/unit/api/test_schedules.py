@@ -1,5 +1,6 @@
 """``/api/schedules`` and the page of schedules: made, listed, changed, begun, made up for and removed."""
 
+import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -241,7 +242,7 @@ async def test_the_next_five_times_are_told_of_what_nobody_has_made(http: httpx.
 
 
 async def test_the_form_plans_something_and_the_list_shows_it(rows: JobRows, http: httpx.AsyncClient) -> None:
-    assert "Nothing is. Plan something above" in (await http.get(PAGE)).text
+    assert "Nothing is planned yet." in (await http.get(PAGE)).text
     planned = await http.post(PAGE, data=FORM)
     assert (planned.status_code, planned.headers["Location"]) == (303, PAGE)
     page = (await http.get(PAGE)).text
@@ -330,3 +331,54 @@ async def test_a_script_of_nothing_but_brackets_is_no_script(http: httpx.AsyncCl
     answer = await http.post(PAGE, data={**FORM, "kind": "heartbeat", "script": "[" * 5000})
     assert answer.status_code == 400
     assert "script: expected JSON" in answer.text
+
+
+async def test_missed_times_are_told_before_they_are_made_up_for(rows: JobRows, http: httpx.AsyncClient) -> None:
+    await made(http, schedule="every 1h", timezone="UTC")
+    rows.clock.go(hours=5)
+    stretch = {"ref": "cron-1", "from": "2026-11-20 08:30", "to": "2026-11-20T11:30"}
+    asked = (await http.get(f"{PAGE}/backfill", params={"ref": "cron-1"})).text
+    assert ('name="from"' in asked, "would begin" in asked) == (True, False)
+    told = (await http.get(f"{PAGE}/backfill", params=stretch)).text
+    assert ("3 runs would begin" in told, "Fri 2026-11-20 09:00 UTC" in told) == (True, True)
+    assert (await http.get(f"{API}/cron-1")).json()["lastRun"] is None, "nothing began"
+    led = await http.post(f"{PAGE}/backfill", data=stretch)
+    assert (led.status_code, led.headers["Location"]) == (303, f"{PAGE}?done=backfilled")
+    assert "one after the other" in (await http.get(led.headers["Location"])).text
+    assert audit(rows, 1) == [("operator", "cron.backfill", "cron-1")]
+    assert "Nothing was missed" in (await http.get(f"{PAGE}/backfill", params=stretch)).text
+
+
+@pytest.mark.parametrize(
+    ("stretch", "status", "problem"),
+    [
+        ({"from": "banana", "to": "2026-11-20"}, 400, "from: "),
+        ({"from": "2026-11-20 08:00", "to": "2999-01-01"}, 400, "to: must not be in the future"),
+        ({"from": "2026-11-20 08:00", "to": "2026-11-19"}, 400, "to: must not be before from"),
+        ({"ref": "cron-9", "from": "2026-11-19", "to": "2026-11-20"}, 404, "cron-9"),
+    ],
+)
+async def test_a_stretch_that_cannot_be_is_said_on_the_page(
+    http: httpx.AsyncClient, stretch: dict[str, str], status: int, problem: str
+) -> None:
+    await made(http)
+    wanted = {"ref": "cron-1", **stretch}
+    for answer in (
+        await http.get(f"{PAGE}/backfill", params=wanted),
+        await http.post(f"{PAGE}/backfill", data=wanted),
+    ):
+        assert (answer.status_code, problem in answer.text, "<h1>" in answer.text) == (status, True, True)
+
+
+async def test_the_list_of_the_page_is_filtered_and_paged(rows: JobRows, http: httpx.AsyncClient) -> None:
+    for number in range(102):
+        await made(http, name=f"plan-{number}", schedule="every 1h")
+    await made(http, kind="heartbeat", name="beat")
+    page = (await http.get(PAGE)).text
+    (following,) = re.findall(r'href="([^"]+)">Next page', page)
+    refs = re.findall(r'<tbody id="([a-z0-9-]+)"', page + (await http.get(following)).text)
+    assert refs == ["heartbeat-1", *(f"cron-{number + 1}" for number in range(102))]
+    only = (await http.get(PAGE, params={"kind": "heartbeat", "agent": "ada", "state": "active"})).text
+    assert re.findall(r'<tbody id="([a-z0-9-]+)"', only) == ["heartbeat-1"]
+    assert "Nothing that is planned fits." in (await http.get(PAGE, params={"state": "paused"})).text
+    assert (await http.get(PAGE, params={"kind": "banana"})).status_code == 400

@@ -187,3 +187,13 @@ async def test_buttons_disable_enable_rotate_and_remove(http: httpx.AsyncClient)
     assert (await http.post(f"{PAGE}/remove", data={"path": "deploys"})).status_code == 303
     assert (await http.post(f"{PAGE}/remove", data={"path": "deploys"})).status_code == 404
     assert (await http.get(PAGE, params={"edit": "deploys"})).status_code == 404
+
+
+async def test_the_form_knows_our_account_and_the_thread(rows: JobRows, http: httpx.AsyncClient) -> None:
+    await http.post(PAGE, data={**FORM, "account": "second", "thread": "t-1"})
+    shown = (await http.get(f"{API}/deploys")).json()
+    assert (shown["account"], shown["thread"]) == ("second", "t-1")
+    edit = (await http.get(PAGE, params={"edit": "deploys"})).text
+    assert ('value="second"' in edit, 'value="t-1"' in edit) == (True, True)
+    await http.post(f"{PAGE}/change", data={**FORM, "account": "second", "thread": ""})
+    assert (await http.get(f"{API}/deploys")).json()["thread"] == ""
