@@ -16,6 +16,10 @@ STEPS = 4
 COLOURS = 6
 """Colours that can be told apart; what is beyond is one part, the last."""
 OTHERS = "others"
+DAY, YEAR = len("2026-11-20"), len("2026-")
+"""Characters of a day, and of its year, which is left out where there is little room."""
+EDGE = 22
+"""How far from the edge the middle of a label must stay, to be read whole."""
 GAP = 0.25
 """The share of a column that is left free beside it."""
 
@@ -148,7 +152,7 @@ def _height(value: float, most: float) -> float:
 def _below(names: Sequence[str], step: float) -> list[Label]:
     every = max(1, math.ceil(len(names) / LABELS))
     return [
-        Label(_round(LEFT + (place + 0.5) * step), name)
+        Label(_round(min(LEFT + (place + 0.5) * step, WIDTH - RIGHT - EDGE)), name[YEAR:] if len(name) == DAY else name)
         for place, name in enumerate(names)
         if (len(names) - 1 - place) % every == 0
     ]

@@ -34,6 +34,7 @@ LIMIT = 50
 COLUMNS = ("id", "status", "agent", "channel", "with", "messages", "tokens", "last said")
 NOTHING = "There are no such conversations."
 NOTHING_SAID = "Nothing was said that contains this."
+NOTHING_LATELY = "Nothing was said lately that contains this. Look at what was said before: add --cursor {}."
 
 HELP = """List, show, search and delete conversations.
 
@@ -182,7 +183,7 @@ def _facts(detail: ConversationDetail) -> Iterator[tuple[str, str]]:
 
 def _found(page: SaidPage) -> Iterator[str]:
     if not page.items:
-        yield NOTHING_SAID
+        yield NOTHING_SAID if page.next is None else NOTHING_LATELY.format(page.next)
         return
     yield from lines(("conversation", "message", "when", "who", "what"), [_hit(said) for said in page.items])
     yield from more(page.next)

@@ -61,6 +61,7 @@ def test_parts_stand_on_each_other_and_stay_inside() -> None:
 def test_a_column_says_what_is_in_it() -> None:
     plot = stacked(DAYS, (Part(1, "bob", (3.0, 0.0)), Part(2, "ada", (1.0, 0.0))), dollars)
     assert [column.words for column in plot.columns] == ["2026-11-20: bob $3, ada $1", "2026-11-21: nothing"]
+    assert [label.words for label in plot.below] == ["11-20", "11-21"]
     assert plot.columns[0].x + plot.columns[0].width == pytest.approx(plot.columns[1].x, abs=0.11)
 
 
