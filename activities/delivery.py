@@ -12,7 +12,7 @@ from activities.routing import Typing
 from connectors.base import Connector, PermanentSend, Scope, SendFailure
 from connectors.doubt import Move, hand_over, move_for
 from maestro.domain.deliveries import UNSENT, Delivery, Purpose
-from maestro.domain.errors import JobEnded
+from maestro.domain.errors import JobEnded, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.jobs.notices import failure_notice
@@ -57,10 +57,12 @@ class Prepared:
 class Left:
     """What is left after a receipt: the next chunk, else whether anybody waits for the lane.
 
-    ``status`` is the job's before the receipt; an ended one is somebody else's doing.
+    ``status`` is the job's before the receipt; an ended one is somebody else's doing. ``stopped`` says that a person
+    wants the rest not to be sent.
     """
 
     following: Turn | None
+    stopped: bool = False
     status: JobStatus = JobStatus.RUNNING
     awaited: bool = False
 
@@ -115,6 +117,8 @@ class DeliveryActivities:
         left = await asyncio.to_thread(self._sent, step, connector, turn.chunk, outcome)
         if left.status.ended:
             raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
+        if left.stopped:
+            raise Stopped("stopped before the rest of its message was sent")
         return left
 
     def _prepare(self, step: DeliverStep) -> Prepared | None:
@@ -138,6 +142,8 @@ class DeliveryActivities:
             first = _next(tx, chunks, connector)
             if first is None:
                 _finish(tx, step, len(chunks))
+            elif job.stop_requested:
+                raise Stopped("stopped before its message was sent")
             return Prepared(connector, first)
 
     def _redacted(self, step: DeliverStep) -> str | None:
@@ -163,7 +169,7 @@ class DeliveryActivities:
         """Keep the receipt and return what is left.
 
         With the last receipt, in the same transaction, the step is done and the job may be closed. A job that somebody
-        closed meanwhile keeps its receipt and sends no more.
+        closed or stopped meanwhile keeps its receipt and sends no more.
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
@@ -171,6 +177,8 @@ class DeliveryActivities:
             if job.status.ended:
                 return Left(None, status=job.status)
             chunks = tx.deliveries.chunks(step.job_id, step.purpose)
+            if job.stop_requested and any(other.state in UNSENT for other in chunks):
+                return Left(None, stopped=True)
             following = _next(tx, chunks, connector)
             if following is not None:
                 return Left(following)

@@ -22,6 +22,7 @@ from connectors.base import (
     SendFailure,
 )
 from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.errors import Stopped
 from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
@@ -122,6 +123,11 @@ class Bench:
         with self.rows.store.view() as tx:
             return list(tx.deliveries.chunks(self.job_id, Purpose.NOTICE))
 
+    def stop(self) -> None:
+        """Ask the job to stop."""
+        with self.rows.store.begin() as tx:
+            tx.jobs.request_stop(self.job_id)
+
     def states(self) -> list[str]:
         """Return their states."""
         return [str(chunk.state) for chunk in self.chunks()]
@@ -146,6 +152,20 @@ def test_each_chunk_is_sent_once_under_a_key_of_its_own(bench: Bench) -> None:
     assert (len(keys), len(set(keys)), max(map(len, keys))) == (2, 2, 24)
     assert bench.states() == ["sent", "sent"]
     assert all(chunk.tried_at is None for chunk in bench.chunks())
+
+
+def test_a_stop_between_two_chunks_keeps_the_rest_from_being_sent(bench: Bench) -> None:
+    class Stopping(Platform):
+        async def send(self, message: OutgoingMessage) -> Receipt:
+            await asyncio.to_thread(bench.stop)
+            return await super().send(message)
+
+    platform = Stopping(Idempotency.NATIVE)
+    with pytest.raises(Stopped):
+        bench.deliver(platform)
+    with pytest.raises(Stopped):
+        bench.deliver(platform)
+    assert (len(platform.posts), bench.states()) == (1, ["sent", "pending"])
 
 
 @pytest.mark.parametrize(
