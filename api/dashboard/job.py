@@ -31,6 +31,10 @@ SHORT = 600
 """Characters of a text that the page of a job shows at once; the rest is one click away."""
 LONG = 6_000
 """Characters of one turn that the page of a prompt shows at once."""
+ROOM = 100_000
+"""Characters of all turns together that it shows at once: a long conversation shows less of each."""
+LEAST = 200
+"""Characters of each turn that it shows in any case."""
 FOLDED = 1_200
 """Characters above which a turn of a prompt is folded."""
 
@@ -187,11 +191,13 @@ class Turn(NamedTuple):
 
 def _turns(seen: SeenView, whole: int) -> Sequence[Turn]:
     """Return the turns; the last one, which is answered, is never folded."""
+    fits = sum(min(len(turn.text), LONG) for turn in seen.messages) <= ROOM
+    most = LONG if fits else max(LEAST, ROOM // len(seen.messages))
     return [
         Turn(
             number,
             turn,
-            beginning(turn.text, None if number == whole else LONG),
+            beginning(turn.text, None if number == whole else most),
             len(turn.text) > FOLDED and number not in (whole, len(seen.messages)),
         )
         for number, turn in enumerate(seen.messages, start=1)

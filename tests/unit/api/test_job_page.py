@@ -262,6 +262,19 @@ async def test_a_long_turn_is_folded_and_cut_until_it_is_asked_for(rows: JobRows
     assert LONG.strip() in await page_of(http, f"/queue/{job_id}/calls/{call.id}?turn=2")
 
 
+async def test_a_long_conversation_does_not_make_a_heavy_page(rows: JobRows, http: httpx.AsyncClient) -> None:
+    spoken = Spoken(rows)
+    for _ in range(30):
+        await spoken.answered(LONG[:5_500])
+    job_id = await spoken.answered("short")
+    with rows.store.view() as tx:
+        [call] = tx.calls.of(job_id)
+    page = await page_of(http, f"/queue/{job_id}/calls/{call.id}")
+    assert page.count('<li class="turn"') > 60
+    assert len(page) < 130_000
+    assert LONG[:5_000] in await page_of(http, f"/queue/{job_id}/calls/{call.id}?turn=2")
+
+
 async def test_who_only_looks_sees_everything_and_no_button(rows: JobRows) -> None:
     job_id = rows.failed()
     made = parts(rows)
