@@ -9,7 +9,6 @@ from maestro.domain.jobs.batch_views import BatchView, BatchWish, batch_view, wa
 from maestro.domain.jobs.batches import MOST, ReplayBatch
 from maestro.domain.jobs.forecast import Forecast, Outlook, Outlooks, forecast
 from maestro.store.audit import present_origin
-from maestro.store.batches import batch_items
 from maestro.store.replays import chosen_agent
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -37,7 +36,7 @@ class StoreBatchControl:
             raise Conflict(f"{len(outlooks)} jobs match by now, not {wish.expected}. Look at them again, then repeat.")
         with self._store.begin() as tx:
             batch = _batch(tx, wish, actor, len(outlooks))
-            tx.batches.add(batch, batch_items(batch.id, outlooks, tx.now))
+            tx.batches.add(batch, outlooks)
             tx.batches.end(batch.id)
             possible = sum(not one.problem for one in outlooks)
             tx.audit.add(actor, f"jobs.{wish.action}", batch.id, f"{possible} of {len(outlooks)} jobs")

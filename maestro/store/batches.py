@@ -1,7 +1,6 @@
 """Batches and their items: what was asked for, whose turn it is, and what came of each job."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 
 from sqlalchemy import ColumnElement, bindparam, func, insert
 from sqlmodel import col, select, update
@@ -24,6 +23,7 @@ class Batches(Repository):
     """
 
     _OPEN = Prepared(select(ReplayBatch).where(col(ReplayBatch.ended_at).is_(None)).order_by(col(ReplayBatch.id)))
+    _ADDED = Prepared(insert(ReplayItem))
     _WAITS = Prepared(
         select(ReplayItem.job_id).where(
             col(ReplayItem.batch_id) == bindparam("of_batch"),
@@ -32,13 +32,23 @@ class Batches(Repository):
         )
     )
 
-    def add(self, batch: ReplayBatch, items: Iterable[ReplayItem]) -> None:
-        """Keep a batch with its items."""
+    def add(self, batch: ReplayBatch, outlooks: Iterable[Outlook]) -> None:
+        """Keep a batch with an item for each job, in their order; a job with a problem is refused at once."""
         self._session.add(batch)
         self._session.flush()
-        rows = [item.model_dump() for item in items]
-        if rows:
-            self._session.execute(insert(ReplayItem), rows)
+        for place, one in enumerate(outlooks, start=1):
+            # As a prepared statement: nobody else writes while a hundred thousand of them are kept.
+            self._insert(
+                self._ADDED,
+                batch_id=batch.id,
+                place=place,
+                job_id=one.job_id,
+                lane=one.lane,
+                state=ItemState.REFUSED if one.problem else ItemState.WAITING,
+                began="",
+                problem=one.problem,
+                at=self._now if one.problem else None,
+            )
 
     def get(self, batch_id: str) -> ReplayBatch:
         """Return a batch; raises ``NotFound``."""
@@ -124,17 +134,3 @@ class Batches(Repository):
 
 def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
     return col(ReplayItem.batch_id) == batch_id, col(ReplayItem.state) == ItemState.WAITING
-
-
-def batch_items(batch_id: str, outlooks: Iterable[Outlook], now: datetime) -> Iterable[ReplayItem]:
-    """Yield the items of a batch in their order; a job with a problem is refused at once."""
-    for place, one in enumerate(outlooks, start=1):
-        yield ReplayItem(
-            batch_id=batch_id,
-            place=place,
-            job_id=one.job_id,
-            lane=one.lane,
-            state=ItemState.REFUSED if one.problem else ItemState.WAITING,
-            problem=one.problem,
-            at=now if one.problem else None,
-        )
