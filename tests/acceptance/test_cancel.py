@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.job import Job, JobKind
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, OutgoingMessage
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 
@@ -79,3 +79,19 @@ async def test_what_waits_for_an_account_is_cancelled(maestro: Instance, channel
         await cancel(maestro, maestro.jobs(channel)[0]["id"])
     [job] = await maestro.ended(channel, "cancelled")
     assert (job["reason"], job["waits_for"]) == ("cancelled by ada", None)
+
+
+async def test_the_rest_of_a_long_answer_is_not_sent(maestro: Instance, channel: str) -> None:
+    maestro.llm.script(channel, reply="A long answer. " * 20_000)
+
+    async def stop(_: OutgoingMessage) -> None:
+        maestro.taps.after.pop(channel)
+        await cancel(maestro, maestro.jobs(channel)[0]["id"])
+
+    maestro.taps.after[channel] = stop
+    async with maestro.client(channel, api_key=KEY) as client:
+        await client.say(channel)
+        [job] = await maestro.ended(channel, "cancelled")
+    sent = maestro.query("SELECT state FROM deliveries WHERE job_id = ? ORDER BY seq", job["id"])
+    assert len(sent) > 1
+    assert [row["state"] for row in sent] == ["sent", *["abandoned"] * (len(sent) - 1)]
