@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from api.parts import AgentChat
 from connectors.base import Role
+from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from tests.support.api_client import BASIC, HOME, PASSWORD, FixedHealth, app_of, client
@@ -394,7 +395,8 @@ async def test_the_description_is_complete(rows: JobRows) -> None:
             assert bool(operation.get("security")) is (path != "/healthz"), path
     assert set(described["components"]["securitySchemes"]) == {"password", "login", "token", "signature"}
     names = {parameter["name"] for parameter in described["paths"]["/api/jobs"]["get"]["parameters"]}
-    assert names == {"status", "kind", "agent", "platform", "schedule", "webhook", "error", "q", "limit", "cursor"}
+    assert names == {*JobFilter.model_fields, "limit", "cursor"}
+    assert {"status", "since", "until", "channel", "client", "conversation", "step", "reason", "batch", "q"} < names
 
 
 # Pages
