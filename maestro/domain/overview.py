@@ -1,6 +1,7 @@
 """What operators see first: how much there is to do, how fast it goes, what fails, and what is open to the world."""
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -122,7 +123,8 @@ def cautions(settings: Mapping[str, JsonValue], reached: Reached) -> Iterator[Ca
             "with a certificate in front, and name it.",
             ("webui.trustedProxies",),
         )
-    doors = tuple(key for key, value in settings.items() if key.endswith(".dmPolicy") and value == OPEN_DOOR)
+    # Who reaches the web connector has a ticket or a key: its own door is no way in for strangers.
+    doors = tuple(key for key, value in settings.items() if _DOOR.fullmatch(key) and value == OPEN_DOOR)
     if doors:
         budget = "" if settings["budgets.dayUsd"] else ", and no budget ends it"
         yield Caution(f"Strangers who write a direct message are answered at your cost{budget}.", (*doors, *_BUDGET))
@@ -142,6 +144,7 @@ def is_local(host: str) -> bool:
         return name in LOCAL_NAMES or name.endswith(".localhost")
 
 
+_DOOR = re.compile(r"connectors\..+\.dmPolicy")
 _PASSWORD = ("webui.password",)
 _BUDGET = ("budgets.dayUsd",)
 _SCANNER = ("chat.scanner.enabled",)

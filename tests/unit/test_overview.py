@@ -10,6 +10,7 @@ from tests.support.job_rows import MORNING
 
 SAFE: dict[str, Any] = {
     "webui.password": "set",
+    "web.dmPolicy": "open",
     "connectors.slack.dmPolicy": "pairing",
     "connectors.discord.dmPolicy": "allowlist",
     "budgets.dayUsd": 5,

@@ -94,7 +94,8 @@ async def test_the_time_to_the_first_answer_is_that_of_the_newest_messages(
         first, second = sorted(one.took for one in tx.overview.first_answers(tx.now - timedelta(days=1)))
     assert (first, second) == (timedelta(seconds=4.25), timedelta(seconds=8.25))
     page = await text_of(http)
-    assert '4.2 s</strong> half, <strong class="number">8.2 s</strong> 95 of 100' in page
+    assert '<strong class="number">4.2 s</strong> p50' in page
+    assert '<strong class="number">8.2 s</strong> p95' in page
     assert "the last hour, 2 messages" in page
     rows.clock.go(hours=2)
     page = await text_of(http)
