@@ -16,12 +16,13 @@ SOMETHING = "1"
 
 @dataclass(frozen=True)
 class Way:
-    """One method of one route; ``guard`` is None for a route that declares none."""
+    """One method of one route; ``guard`` is None for a route that declares none, ``module`` is where its code is."""
 
     method: str
     path: str
     guard: Guard | None
     viewer: bool
+    module: str
 
     @property
     def name(self) -> str:
@@ -44,5 +45,6 @@ def ways(app: FastAPI) -> Iterator[Way]:
     for context in iter_route_contexts(app.routes):
         route = context.original_route
         guard, viewer = (route.guard, route.viewer) if isinstance(route, GuardedRoute) else (None, False)
+        module = getattr(getattr(route, "endpoint", None), "__module__", "")
         for method in sorted(context.methods or ()):
-            yield Way(method, context.path or "", guard, viewer)
+            yield Way(method, context.path or "", guard, viewer, module)
