@@ -71,7 +71,7 @@ def _version(
     try:
         with parts_of(request).store.view() as tx:
             agent = tx.agents.named(slug)
-            version = version_detail(*tx.versions.pair(agent, number, against))
+            edit = version_detail(*tx.versions.pair(agent, number, against))
             newest = agent.version
     except MaestroError as error:
         return refused(request, HERE, error)
@@ -81,8 +81,8 @@ def _version(
         status_of(problem) if problem is not None else HTTPStatus.OK,
         title=f"{slug}, version {number} – Maestro",
         slug=slug,
-        version=version,
-        changes=[(change, lines_of(change, is_first=version.against is None)) for change in version.changes],
+        edit=edit,
+        changes=[(change, lines_of(change, is_first=edit.against is None)) for change in edit.changes],
         newest=newest,
         problem=str(problem or ""),
     )

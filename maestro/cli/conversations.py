@@ -36,7 +36,7 @@ NOTHING = "There are no such conversations."
 NOTHING_SAID = "Nothing was said that contains this."
 NOTHING_LATELY = "Nothing was said lately that contains this. Look at what was said before: add --cursor {}."
 
-HELP = """List, show, search and delete conversations.
+HELP = """List, show, search, end and delete conversations.
 
 What a compaction took away from the models is still shown here. All of this works beside a running Maestro.
 """
@@ -51,6 +51,12 @@ class Shown(Value):
 
     conversation: ConversationDetail
     messages: SaidPage
+
+
+class Closed(Value):
+    """The conversation that has ended."""
+
+    id: int
 
 
 class Deleted(Value):
@@ -111,6 +117,16 @@ def search(
         said, following = tx.conversation_lists.containing(wanted, cursor, limit)
     page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
     write(page, _found(page), given.as_json)
+
+
+@app.command()
+def close(given: Given, number: Number) -> None:
+    """End a conversation, as /new does: the next message begins another, and nothing of this one is lost."""
+    with opened(given) as found:
+        control = StoreConversationControl(found.store, found.loaded.settings.data_dir)
+        closed = row_number(number, "conversation", "ID")
+        control.close(closed, ACTOR)
+    write(Closed(id=closed), [f"Conversation {closed} has ended."], given.as_json)
 
 
 @app.command()

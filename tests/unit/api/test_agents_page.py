@@ -238,6 +238,7 @@ async def test_edits_are_shown_line_by_line_and_taken_back(rows: JobRows, http: 
     assert ("<ins>Be brief.</ins>" in first, "<del>" in first) == (True, False)
     beside = (await http.get(f"{PAGE}/history/2?against=3")).text
     assert "<del>6</del><ins>six &lt;b&gt;</ins>" in beside
+    assert '<p class="fine">Maestro 1.2.3</p>' in beside, "the release is not that of the agent"
     page = await ended(http, f"{PAGE}/history/2/rollback", {"reason": "it was better"}, "rolled")
     assert "it was better" in page
     with rows.store.view() as tx:

@@ -57,3 +57,11 @@ def test_deleting_asks_first(rows: JobRows, maestro: Maestro) -> None:
     assert maestro("conversations", "delete", str(number), "--yes").out == f"Conversation {number} is deleted.\n"
     again = maestro("conversations", "delete", str(number), "--yes")
     assert (again.code, "was deleted by operator" in again.err) == (1, True)
+
+
+def test_one_is_ended_once(rows: JobRows, maestro: Maestro) -> None:
+    number = talk(rows, "hello")
+    assert maestro("conversations", "close", str(number)).out == f"Conversation {number} has ended.\n"
+    again = maestro("conversations", "close", str(number))
+    assert (again.code, f"conversation {number} has ended already" in again.err) == (1, True)
+    assert talk(rows, "and now") != number
