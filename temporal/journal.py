@@ -11,7 +11,8 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, Stopped, Suspension
-from maestro.domain.jobs.job import JobStatus, RetryRules, StepRef, StepState, Wait, next_attempt_in
+from maestro.domain.jobs.job import JobStatus, StepRef, StepState, Wait
+from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs import Standing
 from maestro.store.store import Store

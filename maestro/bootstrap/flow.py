@@ -35,7 +35,7 @@ from maestro.bootstrap.models import Models
 from maestro.bootstrap.scope import Scope
 from maestro.bootstrap.storage import open_files, workspaces_folder
 from maestro.domain.agents.agent import MemoryScope
-from maestro.domain.jobs.job import RetryRules
+from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber

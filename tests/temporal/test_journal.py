@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Stopped, WaitReason
-from maestro.domain.jobs.job import Ending, Job, JobStatus, RetryRules, StepRef, Wait
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, Wait
+from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store

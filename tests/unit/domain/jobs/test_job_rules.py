@@ -6,7 +6,8 @@ import pytest
 
 from connectors.base import NotDispatched, PermanentSend, RetryableSend, Scope
 from maestro.domain.errors import MaestroError, NoAgent, StepTaken
-from maestro.domain.jobs.job import LONGEST_PROVIDER_WAIT, OPEN, JobStatus, RetryRules, next_attempt_in
+from maestro.domain.jobs.job import OPEN, JobStatus
+from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, next_attempt_in
 from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
