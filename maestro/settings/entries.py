@@ -37,6 +37,8 @@ DEFAULT_MODELS = {
     "ollama": "qwen2.5-coder:7b",
     "demo": "demo",
 }
+MOST = 1_000_000_000
+"""Of what is counted in a minute or at once: beyond any that there is, and within what a row can hold."""
 DEFAULT_CLI_MODEL = "claude-sonnet-4-6"
 
 
@@ -133,9 +135,13 @@ class AccountSettings(Section):
         default="", description="of a `cli` account, the folder with its login (`CLAUDE_CONFIG_DIR`); empty: the usual"
     )
     priority: int = Field(default=20, ge=0, le=1000, description="the order in which accounts are tried, lowest first")
-    requests_per_minute: int = Field(default=0, ge=0, description="requests a minute and worker; 0: no limit of ours")
-    tokens_per_minute: int = Field(default=0, ge=0, description="tokens a minute and worker; 0: no limit of ours")
-    concurrency: int = Field(default=0, ge=0, description="calls at once and worker; 0: `llm.concurrency`")
+    requests_per_minute: int = Field(
+        default=0, ge=0, le=MOST, description="requests a minute and worker; 0: no limit of ours"
+    )
+    tokens_per_minute: int = Field(
+        default=0, ge=0, le=MOST, description="tokens a minute and worker; 0: no limit of ours"
+    )
+    concurrency: int = Field(default=0, ge=0, le=MOST, description="calls at once and worker; 0: `llm.concurrency`")
 
     @model_validator(mode="before")
     @classmethod

@@ -20,12 +20,12 @@ from tests.support.wishes import wish
 
 KNOWN: Mapping[str, str] = {
     "account": "mine",
-    "batch_id": "",
+    "batch_id": "unknown",
     "binding_id": "2",
     "call_id": "1",
     "channel": "100",
     "conversation_id": "1",
-    "job_id": "",
+    "job_id": "unknown",
     "key": "topic",
     "name": "Initech",
     "number": "1",
