@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from http import HTTPStatus
 
 from fastapi import Request
@@ -110,7 +111,7 @@ def sheet(request: Request, shown: Shown, status: HTTPStatus = HTTPStatus.OK) ->
         shown=shown,
         lists=lists,
         connectors=parts.connectors.list().items,
-        platforms={name: platform(name).secrets for name in platforms()},
+        platforms=_platforms(),
         done=request.query_params.get("done", "") if not shown.problem else "",
     )
 
@@ -128,6 +129,12 @@ def typed_connector(view: ConnectorView) -> TypedConnector:
     """Return what stands in the form to change a connector; its secrets never do."""
     options = json.dumps(view.options, indent=2, ensure_ascii=False)
     return TypedConnector(platform=view.platform, account=view.account, agent=view.agent, options=options)
+
+
+@cache
+def _platforms() -> Mapping[str, Mapping[str, str]]:
+    """Return what each platform is told in secret; what is installed is looked up once."""
+    return {name: platform(name).secrets for name in platforms()}
 
 
 def _lists(tx: Transaction) -> Lists:

@@ -13,6 +13,7 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.overview import Failed, FirstAnswer, Oldest, Work
 from maestro.store.repository import Repository
+from maestro.store.walking import walked
 
 MOST = 20_000
 """Jobs that are counted, the newest; a count says when it stopped there."""
@@ -44,17 +45,21 @@ class Overview(Repository):
             .correlate(Job)
             .scalar_subquery()
         )
+        chosen = (
+            select(Job.id)
+            .where(
+                col(Job.created_at) >= since,
+                walked(col(Job.kind)) == JobKind.MESSAGE,
+                walked(col(Job.status)) == JobStatus.COMPLETED,
+            )
+            .order_by(*_newest_first())
+            .limit(SAMPLE)
+        )
         answered = (
             select(InboxRow.received_at, sent)
             .select_from(Job)
             .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
-            .where(
-                col(Job.created_at) >= since,
-                Job.kind == JobKind.MESSAGE,
-                Job.status == JobStatus.COMPLETED,
-            )
-            .order_by(*_newest_first())
-            .limit(SAMPLE)
+            .where(col(Job.id).in_(chosen.scalar_subquery()))
         )
         return [FirstAnswer(came, left - came) for came, left in self._run(answered) if left is not None]
 
@@ -63,7 +68,7 @@ class Overview(Repository):
         failed = (
             select(Job.id, Job.error, Job.reason)
             .add_columns(col(Job.completed_at), col(Job.created_at))
-            .where(col(Job.created_at) >= since, col(Job.status) == JobStatus.FAILED)
+            .where(col(Job.created_at) >= since, walked(col(Job.status)) == JobStatus.FAILED)
             .order_by(*_newest_first())
             .limit(SAMPLE)
         )

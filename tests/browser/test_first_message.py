@@ -22,6 +22,7 @@ async def test_hello_is_answered_and_a_kill_loses_nothing(tmp_path: Path, page: 
     ports = Ports(*free_ports(4))
     async with up(tmp_path, ports) as first:
         await page.goto(f"http://localhost:{ports.webui}/")
+        await page.get_by_role("link", name="Write to your agents").click()
         box = page.get_by_label("Message", exact=True)
         await box.fill("hello")
         await box.press("Enter")
