@@ -20,6 +20,8 @@ DAY, YEAR = len("2026-11-20"), len("2026-")
 """Characters of a day, and of its year, which is left out where there is little room."""
 EDGE = 22
 """How far from the edge the middle of a label must stay, to be read whole."""
+TOLD_APART = 48
+"""Columns that say what is in them; of more, each says what all of it comes to, or the page would be too heavy."""
 GAP = 0.25
 """The share of a column that is left free beside it."""
 
@@ -159,6 +161,8 @@ def _below(names: Sequence[str], step: float) -> list[Label]:
 
 
 def _words(name: str, place: int, parts: Sequence[Part], say: Say) -> str:
+    if parts and len(parts[0].values) > TOLD_APART:
+        return f"{name}: {say(sum(part.values[place] for part in parts))}"
     taken = [f"{part.label} {say(part.values[place])}" for part in parts if part.values[place] > 0]
     return f"{name}: {', '.join(taken) or 'nothing'}"
 

@@ -15,7 +15,7 @@ SAMPLED_JOBS = 1_000
 """Jobs whose steps are read, at most, the same number of each day."""
 SAMPLED_STEPS = 20_000
 """Steps of these jobs that are read, at most, the newest first."""
-MOST_DAYS = 92
+MOST_DAYS = 31
 """Days that are looked at, the last ones of what is asked for."""
 
 

@@ -70,6 +70,7 @@ def test_a_year_is_named_by_a_few_days_the_last_among_them() -> None:
     plot = stacked(names, (Part(1, "ada", (1.0,) * 366),), dollars)
     assert [label.words for label in plot.below][-1] == "day 365"
     assert 4 <= len(plot.below) <= 6
+    assert plot.columns[3].words == "day 3: $1", "the page of a year stays light"
     assert plot.columns[-1].x + plot.columns[-1].width <= plot.right + 1
 
 
