@@ -1,4 +1,4 @@
-"""Where an audited action came from, restarts with edits and trials, and replays of many jobs at once."""
+"""Where an audited action came from, ended logins, restarts with edits and trials, and replays of many jobs at once."""
 
 from typing import Any
 
@@ -78,6 +78,12 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["batch_id"], ["replay_batches.id"]),
         sa.PrimaryKeyConstraint("batch_id", "place"),
     )
+    op.create_table(
+        "ended_logins",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("expires_at", UtcDateTime(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
     op.create_index("ix_replay_items_state", "replay_items", ["batch_id", "state", "place", "lane"])
     for name, of_table, key, rows in PARTIAL:
         op.create_index(name, of_table, key, sqlite_where=sa.text(rows), postgresql_where=sa.text(rows))
@@ -86,8 +92,8 @@ def upgrade() -> None:
     op.create_index("ix_queue_listed", "queue", list(LISTED))
     op.drop_index("ix_queue_inbox_id", "queue")
     op.create_index("ix_queue_inbox_id", "queue", ["inbox_id", "id"])
-    for name, (table, columns, where) in SPARSE.items():
-        op.create_index(name, table, list(columns), sqlite_where=sa.text(where), postgresql_where=sa.text(where))
+    for name, (table, indexed, where) in SPARSE.items():
+        op.create_index(name, table, list(indexed), sqlite_where=sa.text(where), postgresql_where=sa.text(where))
     op.create_index("ix_usage_log_conversation", "usage_log", ["conversation_id", "state", "cost_usd"])
     _usage_days()
 
@@ -105,6 +111,7 @@ def downgrade() -> None:
     op.drop_index("ix_queue_listed", "queue")
     for name in AUDITED:
         op.drop_index(f"ix_audit_log_{name}", "audit_log")
+    op.drop_table("ended_logins")
     op.drop_table("replay_items")
     op.drop_table("replay_batches")
     for table, columns in _columns().items():
