@@ -15,6 +15,12 @@ WORK = frozenset(
         "POST /questions/answer",
         "POST /questions/approve",
         "POST /questions/refuse",
+    }
+)
+"""Done by tests/browser/test_dashboard_work.py."""
+
+REPLAYS = frozenset(
+    {
         "POST /queue/batches/{batch_id}/stop",
         "POST /queue/replay",
         "POST /queue/replay/preview",
@@ -23,7 +29,7 @@ WORK = frozenset(
         "POST /queue/{job_id}/replay/preview",
     }
 )
-"""Done by tests/browser/test_dashboard_work.py."""
+"""Done by tests/browser/test_dashboard_replays.py."""
 
 THINGS = frozenset(
     {
