@@ -23,7 +23,7 @@ from maestro.store.transaction import Transaction
 PAGE = "/agents"
 ONE = "/agent"
 TITLE = "Agents – Maestro"
-SHOWN = 100
+SHOWN = 50
 MOST_COSTS = 10_000
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
