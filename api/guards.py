@@ -145,7 +145,7 @@ class Doorman:
         self._throttle = Throttle(clock, "passwords")
         self._bearers = Bearers(store, clock)
         self.signatures = Signatures(hooks, clock)
-        self.sessions = Sessions(settings, clock)
+        self.sessions = Sessions(settings, store, clock)
 
     @property
     def open(self) -> bool:
@@ -173,7 +173,7 @@ class Doorman:
         if "authorization" in request.headers:
             user, password = _basic(request)
             return await asyncio.to_thread(self.check, request, password, user)
-        session = self.session(request)
+        session = await asyncio.to_thread(self.session, request)
         if session is None:
             raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
         if request.method not in SAFE_METHODS and not same(await _token(request), session.csrf_token):

@@ -6,16 +6,19 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from threading import Lock
+from functools import lru_cache
 
 from api.parts import GuardSettings
 from api.passwords import Role
+from maestro.store.store import Store
 
 PURPOSES: Mapping[Role, bytes] = {
     Role.OPERATOR: b"maestro dashboard session 1\n",
     Role.VIEWER: b"maestro dashboard session of a viewer 1\n",
 }
 ID_BYTES = 18
+REMEMBERED = 256
+"""Answers about logins that are kept until something is committed."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +35,20 @@ class Sessions:
     """Issues and reads session cookies; a changed password ends all of its role, and a new signing key all.
 
     A cookie carries its own proof, so that a restart logs nobody out. Each role signs with a key of its own: what a
-    cookie may do is what its signature fits, and nothing that is written in it. Logging out is remembered in memory
-    until the cookie would have expired anyway: a restart forgets it, which only matters for a cookie that somebody
-    copied.
+    cookie may do is what its signature fits, and nothing that is written in it. Logging out is written down, since a
+    cookie that somebody copied must not count again after a restart, or in another process.
     """
 
-    def __init__(self, settings: GuardSettings, clock: Callable[[], datetime]) -> None:
+    def __init__(self, settings: GuardSettings, store: Store, clock: Callable[[], datetime]) -> None:
         passwords = {Role.OPERATOR: settings.password, Role.VIEWER: settings.viewer_password}
         self._keys = {
             role: hmac.digest(settings.signing_key, PURPOSES[role] + _digest(password), "sha256")
             for role, password in passwords.items()
             if password
         }
+        self._store = store
         self._clock = clock
-        self._lock = Lock()
-        self._ended: dict[str, datetime] = {}
+        self._ended = lru_cache(REMEMBERED)(self._look_up)
         self.lifetime = timedelta(hours=settings.session_hours)
 
     def issue(self, role: Role) -> tuple[str, Session]:
@@ -65,16 +67,20 @@ class Sessions:
             return None
         session_id, _, expires = body.partition(".")
         session = self._session(fits[0], session_id, int(expires))
-        if session.expires_at <= self._clock() or session_id in self._ended:
-            return None
-        return session
+        over = session.expires_at <= self._clock() or self._ended(session_id, self._store.mark())
+        return None if over else session
 
     def end(self, session: Session) -> None:
-        """Let the cookie of this session count no more."""
-        now = self._clock()
-        with self._lock:
-            self._ended = {known: until for known, until in self._ended.items() if until > now}
-            self._ended[session.id] = session.expires_at
+        """Let the cookie of this session count no more, here and in every other process, and note it."""
+        with self._store.begin() as tx:
+            tx.logins.end(session.id, session.expires_at)
+            tx.audit.add(session.role, "logout")
+
+    def _look_up(self, session_id: str, mark: str) -> bool:
+        """Say whether a session was ended; at the same mark of the store the answer is the same."""
+        del mark
+        with self._store.view() as tx:
+            return tx.logins.ended(session_id)
 
     def _session(self, role: Role, session_id: str, expires: int) -> Session:
         return Session(session_id, role, datetime.fromtimestamp(expires, UTC), self._sign(role, "csrf", session_id))

@@ -73,8 +73,6 @@ def logout(request: Request) -> Response:
     session = keeper.session(request)
     if session is not None:
         keeper.sessions.end(session)
-        with parts_of(request).store.begin() as tx:
-            tx.audit.add(session.role, "logout")
     response = RedirectResponse("/login?left=true", HTTPStatus.SEE_OTHER)
     response.delete_cookie(COOKIE, httponly=True, samesite="strict")
     return response

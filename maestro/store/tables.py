@@ -25,7 +25,15 @@ from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact, MemoryState
 from maestro.domain.people.ignored import IgnoredLines
 from maestro.domain.people.pairing import Invitation, KnownPerson, Pairing
-from maestro.domain.people.people import AuditEntry, ChannelOwner, ConnectorStatus, Owner, UploadedFile, WebTicket
+from maestro.domain.people.people import (
+    AuditEntry,
+    ChannelOwner,
+    ConnectorStatus,
+    EndedLogin,
+    Owner,
+    UploadedFile,
+    WebTicket,
+)
 from maestro.domain.questions.question import Question
 from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.skills.skill import SkillProblem, SkillRow
@@ -58,6 +66,7 @@ TABLES = (
     DisabledChannel,
     DiscardedFile,
     Edition,
+    EndedLogin,
     Heartbeat,
     IgnoredLines,
     InboxRow,

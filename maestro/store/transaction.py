@@ -38,6 +38,7 @@ from maestro.store.job_papers import JobPapers
 from maestro.store.jobs import Jobs
 from maestro.store.latency import Latency
 from maestro.store.live_values import LiveValues
+from maestro.store.logins import Logins
 from maestro.store.media import Media
 from maestro.store.memory import Memory
 from maestro.store.memory_edits import MemoryEdits
@@ -128,6 +129,8 @@ class Transaction:
     """What was read of channels, and which are closed."""
     owners = OnDemand(Owners)
     """Whose word always counts."""
+    logins = OnDemand(Logins)
+    """Logins that were ended."""
     audit = OnDemand(Audit)
     """Who did what."""
     browse = OnDemand(Browse)

@@ -31,6 +31,15 @@ class WebTicket(SQLModel, table=True):
     expires_at: datetime = Field(sa_type=UtcDateTime)
 
 
+class EndedLogin(SQLModel, table=True):
+    """A login to the dashboard that was logged out, kept until its cookie would have expired."""
+
+    __tablename__ = "ended_logins"
+
+    id: str = Field(primary_key=True)
+    expires_at: datetime = Field(sa_type=UtcDateTime)
+
+
 class ChannelOwner(SQLModel, table=True):
     """A channel belongs to who opened it."""
 

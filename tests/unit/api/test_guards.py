@@ -165,8 +165,21 @@ async def test_a_copied_cookie_does_not_survive_the_logout(rows: JobRows) -> Non
         answer = await http.post("/logout", headers={"X-CSRF-Token": token})
         assert (answer.status_code, answer.headers["location"]) == (303, "/login?left=true")
         assert COOKIE not in http.cookies
-    async with client(app, cookies={COOKIE: copied}) as http:
-        assert (await http.get("/api/jobs")).status_code == 401
+    # The other one is what another process, or this one after a restart, makes of the same store.
+    for at in (app, app_of(rows)):
+        async with client(at, cookies={COOKIE: copied}) as http:
+            assert (await http.get("/api/jobs")).status_code == 401
+
+
+async def test_a_logout_holds_at_once_in_a_process_that_knew_the_login(rows: JobRows) -> None:
+    here, there = app_of(rows), app_of(rows)
+    async with client(here) as http:
+        token = await signed_in(http)
+        copied = {COOKIE: http.cookies[COOKIE]}
+        async with client(there, cookies=copied) as elsewhere:
+            assert (await elsewhere.get("/api/jobs")).status_code == 200
+            await http.post("/logout", headers={"X-CSRF-Token": token})
+            assert (await elsewhere.get("/api/jobs")).status_code == 401
 
 
 async def test_only_a_page_of_ours_makes_the_browser_forget(rows: JobRows) -> None:
