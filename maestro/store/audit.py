@@ -31,11 +31,6 @@ def coming_from(address: str) -> Iterator[None]:
 
 
 def present_origin() -> str:
-    """Return the address that entries tell now: for work that goes on when the request is long over."""
-    return _ORIGIN.get()
-
-
-def origin() -> str:
     """Return where what is being done comes from, empty for what nobody asked for over a network."""
     return _ORIGIN.get()
 
@@ -46,7 +41,9 @@ class Audit(Repository):
     def add(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
         """Note an action, and where it came from."""
         self._session.add(
-            AuditEntry(at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=origin())
+            AuditEntry(
+                at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=present_origin()
+            )
         )
 
     def latest(self, limit: int) -> Sequence[AuditEntry]:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from maestro.domain.people.audit import AuditFilter, audit_page, mark_of
-from maestro.store.audit import coming_from, origin
+from maestro.store.audit import coming_from, present_origin
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import MORNING, Clock
@@ -119,11 +119,11 @@ def test_no_list_sorts_or_reads_the_whole_log(store: Store, wanted: dict[str, An
 async def test_the_address_goes_where_the_work_of_a_request_goes(store: Store) -> None:
     async def request(address: str) -> list[str]:
         with coming_from(address):
-            before = origin()
-            in_a_thread = await asyncio.to_thread(origin)
+            before = present_origin()
+            in_a_thread = await asyncio.to_thread(present_origin)
             await asyncio.sleep(0)
-            return [before, in_a_thread, origin()]
+            return [before, in_a_thread, present_origin()]
 
     addresses = [f"198.51.100.{number}" for number in range(20)]
     assert await asyncio.gather(*map(request, addresses)) == [[address] * 3 for address in addresses]
-    assert origin() == ""
+    assert present_origin() == ""
