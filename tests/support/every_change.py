@@ -48,6 +48,10 @@ DISCORD = {"platform": "discord", "account": "mine", "secrets": {"token": "env:D
 DORA, TEA = {"slug": "dora"}, {"slug": "tea"}
 EVERY_JOB = {"action": "restart", "all": "yes", "filter": '{"status": ["cancelled"]}'}
 SKILL = skill_text("tea", "tea")
+HOURS = {"from": "2026-11-18 00:00", "to": "2026-11-19 23:00"}
+MINE, HOOLI, BOB = {"name": "mine"}, {"name": "Hooli"}, {"person": "slack:bob"}
+TYPED_ACCOUNT = {**MINE, "provider": "openai", "api_key": "sk-2"}
+AT_DISCORD = {"platform": "discord", "account": "mine"}
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,7 @@ EXAMPLES: Mapping[str, Example] = {
     "POST /schedules/pause": Example(form={"ref": "cron-2"}),
     "POST /schedules/resume": Example(form={"ref": "cron-2"}),
     "POST /schedules/run": Example(form={"ref": "cron-2"}),
+    "POST /schedules/backfill": Example(form={"ref": "cron-2", **HOURS}),
     "POST /schedules/remove": Example(form={"ref": "cron-2"}),
     "POST /webhooks": Example(form=TYPED_WEBHOOK),
     "POST /webhooks/change": Example(form={**TYPED_WEBHOOK, "per_minute": "7"}),
@@ -172,6 +177,24 @@ EXAMPLES: Mapping[str, Example] = {
     "POST /skills/{slug}/disable": of(**TEA),
     "POST /skills/{slug}/enable": of(**TEA),
     "POST /skills/{slug}/remove": of(**TEA),
+    "POST /accounts/add": Example(form=TYPED_ACCOUNT),
+    "POST /accounts/change": Example(form={**TYPED_ACCOUNT, "priority": "3"}),
+    "POST /accounts/disable": Example(form=MINE),
+    "POST /accounts/enable": Example(form=MINE),
+    "POST /accounts/remove": Example(form=MINE),
+    "POST /accounts/connectors/add": Example(form={**AT_DISCORD, "secret_token": "env:DISCORD_TOKEN"}),
+    "POST /accounts/connectors/change": Example(form={**AT_DISCORD, "agent": "ada"}),
+    "POST /accounts/connectors/disable": Example(form=AT_DISCORD),
+    "POST /accounts/connectors/enable": Example(form=AT_DISCORD),
+    "POST /accounts/connectors/open-channel": Example(form={**AT_DISCORD, "channel": "200"}),
+    "POST /accounts/connectors/remove": Example(form=AT_DISCORD),
+    "POST /accounts/pairings/approve": Example(form={"pairing": "2"}),
+    "POST /accounts/pairings/refuse": Example(form={"pairing": "3"}),
+    "POST /accounts/pairings/invite": Example(form={"owner": "true"}),
+    "POST /accounts/people/remove": Example(form=BOB),
+    "POST /accounts/clients/add": Example(form=HOOLI),
+    "POST /accounts/clients/change": Example(form={**HOOLI, "weight": "2"}),
+    "POST /accounts/clients/remove": Example(form=HOOLI),
     "POST /settings/change": Example(form={"key": "routing.messagesPerMinute", "value": "8"}),
     "POST /settings/reset": Example(form={"key": "routing.messagesPerMinute"}),
     "POST /conversations/{conversation_id}/close": of(conversation_id="2"),
@@ -196,14 +219,15 @@ def stage(rows: JobRows) -> dict[str, str]:
         rows.failed(f"replay us {number}")
     for ask in (waiting_question, waiting_question, waiting_approval, waiting_approval):
         ask(rows)
-    for user, code in (("ada", "ABCDEFGH"), ("bob", "BCDEFGHJ")):
+    for user, code in (("ada", "ABCDEFGH"), ("bob", "BCDEFGHJ"), ("cyd", "CDEFGHJK")):
         wish(rows, user, code)
     add_agent(rows, "bob")
     for channel in ("general", "random"):
         _talk(rows, channel, rows.end(rows.add("hello"), JobStatus.COMPLETED))
     with rows.store.begin() as tx:
         tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, "likes apples")], conversation_id=None)
-        tx.channels.disable(Address(platform="discord", account="mine", channel="100"), "Missing Access")
+        for channel in ("100", "200"):
+            tx.channels.disable(Address(platform="discord", account="mine", channel=channel), "Missing Access")
     return known
 
 
