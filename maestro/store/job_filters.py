@@ -11,8 +11,8 @@ from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.batches import ItemState, ReplayItem
 from maestro.domain.jobs.failures import ANY
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import AFTERMATH
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
+from maestro.domain.jobs.path import AFTERMATH
 from maestro.domain.llm.budgets import Client
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.walking import walked

@@ -4,7 +4,13 @@ import base64
 from dataclasses import dataclass
 from datetime import datetime
 
+from pydantic import TypeAdapter
+
+from maestro.domain.moments import Moment
+
 SEPARATOR = " "
+MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
+"""Any other has no moment in UTC, or none that a database keeps."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +30,9 @@ class Cursor:
         """Read a text of ours; raises ``ValueError`` for any other."""
         try:
             moment, _, job_id = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode().partition(SEPARATOR)
-            created_at = datetime.fromisoformat(moment)
+            created_at = MOMENT.validate_python(datetime.fromisoformat(moment))
         except ValueError:
             raise ValueError("this is not a cursor from an earlier answer") from None
-        if created_at.tzinfo is None or not job_id:
+        if not job_id:
             raise ValueError("this is not a cursor from an earlier answer")
         return cls(created_at, job_id)
