@@ -10,8 +10,9 @@ from sqlmodel import col, select
 
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import AFTERMATH, Made, Prices, Prospect, leaves_open
+from maestro.domain.jobs.forecast import Made, Prices, Prospect, leaves_open
 from maestro.domain.jobs.job import Job, JobStep, StepState
+from maestro.domain.jobs.path import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.store.delegations import Delegations
@@ -61,8 +62,8 @@ class Prospects(Repository):
     )
 
     def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
-        """Return the jobs of a filter in the order of their turns; what only showed an answer is none to do again."""
-        found = select(Job.id).where(*conditions(wanted), not_(col(Job.what_if)))
+        """Return the jobs of a filter in the order of their turns, as many as its list shows."""
+        found = select(Job.id).where(*conditions(wanted))
         return self._run(found.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
 
     def of(self, ids: Sequence[str]) -> Iterator[tuple[str, Prospect | None]]:

@@ -6,7 +6,7 @@ from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.preview import Evidence, Preview, preview, refused
-from maestro.domain.jobs.replay import ReplayMode, edits_refusal, refusal
+from maestro.domain.jobs.replay import ReplayMode, edits_refusal, edits_that_count, refusal
 from maestro.store.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
 
@@ -23,7 +23,8 @@ def newest_of(tx: Transaction, job: Job) -> Job:
 def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> Job:
     """Return the newest job of the same message or task, of which a replay would be.
 
-    Raises ``Conflict`` where it cannot be, ``InvalidEdit`` for edits that do not fit.
+    Raises ``Conflict`` where it cannot be, ``InvalidEdit`` for edits that do not fit, kept ones too: an agent that an
+    operator chose the last time may be gone by now.
     """
     newest = newest_of(tx, job)
     reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
@@ -32,7 +33,8 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     wrong = edits_refusal(job, mode, edits or NO_EDITS)
     if wrong is not None:
         raise InvalidEdit(wrong)
-    chosen_agent(tx, edits or NO_EDITS)
+    if mode is not ReplayMode.RESUME:  # which asks nobody anew who answers
+        chosen_agent(tx, edits_that_count(job, newest, mode, edits))
     return newest
 
 
@@ -44,7 +46,7 @@ def foreseen(tx: Transaction, job_id: str, mode: ReplayMode, edits: Edits | None
     except Conflict as conflict:
         return refused(mode, str(conflict))
     of = newest if mode is ReplayMode.RESTART else job
-    return preview(_evidence(tx, of), mode, edits_of(of) if edits is None else edits)
+    return preview(_evidence(tx, of), mode, edits_that_count(job, newest, mode, edits))
 
 
 def _evidence(tx: Transaction, job: Job) -> Evidence:

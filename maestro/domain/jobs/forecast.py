@@ -15,9 +15,6 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
 from maestro.domain.values import View
 
-AFTERMATH = ("notice", "close", "park")
-"""How the steps begin that follow a failure, a stop or a wait; no job goes on with one of them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -142,6 +139,8 @@ class Outlooks:
         before = self._restarted.get(prospect.newest.id)
         if before is not None:
             return f"job {before} of this batch answers the same."
+        if job.what_if:
+            return f"job {job.id} is a what-if, which is resumed or asked again by itself."
         problem = refusal(job, prospect.newest, mode, prospect.led_to)
         return problem or edits_refusal(job, mode, self._edits) or ""
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.edits import Edits
+from maestro.domain.jobs.edits import Edits, edits_of
 from maestro.domain.jobs.job import Job, JobStatus
 
 
@@ -100,6 +100,13 @@ def edits_refusal(job: Job, mode: ReplayMode, edits: Edits) -> str | None:
             f"job {job.id} goes on with what other agents found, so it has no text to change: restart {job.parent_id}."
         )
     return None
+
+
+def edits_that_count(job: Job, newest: Job, mode: ReplayMode, edits: Edits | None) -> Edits:
+    """Return what is changed in a job that is done again: what was asked for, else what it had."""
+    if edits is not None:
+        return edits
+    return edits_of(newest if mode is ReplayMode.RESTART else job)
 
 
 def restarted(job: Job, new_id: str, now: datetime, edits: Edits | None = None) -> Job:

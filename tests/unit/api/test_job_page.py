@@ -210,6 +210,17 @@ async def test_a_what_if_stands_beside_what_was_really_answered(rows: JobRows, h
     assert f"/queue/{original}/edit?mode=what-if" in await page_of(http, f"/queue/{trial}")
 
 
+@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.COMPLETED])
+async def test_a_what_if_that_did_not_get_to_its_end_may_be_resumed(
+    rows: JobRows, http: httpx.AsyncClient, status: JobStatus
+) -> None:
+    original = rows.end(rows.add("hi"), JobStatus.COMPLETED)
+    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    trial = rows.end(await control.replay(original, ReplayMode.WHAT_IF, "operator"), status)
+    page = await page_of(http, f"/queue/{trial}")
+    assert (f"/queue/{trial}/replay?mode=resume" in page) is (status is not JobStatus.COMPLETED)
+
+
 async def test_jobs_are_linked_with_each_other(rows: JobRows, http: httpx.AsyncClient) -> None:
     parent, child = rows.add("parent"), rows.add("child", kind=JobKind.DELEGATION)
     host = rows.add("host")

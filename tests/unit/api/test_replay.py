@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from maestro.domain.jobs.job import JobStatus
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
+from tests.support.outside import add_agent
 
 
 @pytest.fixture
@@ -59,3 +61,24 @@ async def test_edits_that_do_not_fit_say_how_to_mend_them(
         answer = await http.post(f"/api/jobs/{rows.failed()}/replay", json=body)
         assert answer.status_code == 400
         assert word in answer.json()["message"]
+
+
+@pytest.mark.parametrize("mode", ["restart", "what-if"])
+async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(
+    rows: JobRows, http: httpx.AsyncClient, mode: str
+) -> None:
+    add_agent(rows, "bob")
+    wish = {"mode": "restart", "edits": {"agent": "bob"}}
+    edited = (await http.post(f"/api/jobs/{rows.failed()}/replay", json=wish)).json()["id"]
+    rows.end(edited, JobStatus.FAILED)
+    assert (await http.patch("/api/agents/bob", json={"status": "paused"})).is_success
+    for preview in (True, False):
+        answer = await http.post(f"/api/jobs/{edited}/replay", json={"mode": mode, "preview": preview})
+        assert (answer.status_code, answer.json()["error"]) == (400, "InvalidEdit")
+        assert "bob is paused" in answer.json()["message"]
+    form = await http.get(f"/queue/{edited}/replay?mode={mode}")
+    assert form.status_code == 400
+    assert '<option value="bob" selected>' in form.text
+    for preview in (True, False):
+        again = {"mode": mode, "edits": {}, "preview": preview}
+        assert (await http.post(f"/api/jobs/{edited}/replay", json=again)).is_success, "by whom it is routed to"

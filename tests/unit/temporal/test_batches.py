@@ -101,6 +101,13 @@ def finish_open(rows: JobRows, status: JobStatus = JobStatus.COMPLETED) -> int:
     return len(found)
 
 
+async def asked(rows: JobRows) -> str:
+    """Ask what a job that has ended would answer now, and return the job that shows it."""
+    ended = rows.end(rows.add(), JobStatus.COMPLETED)
+    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    return await control.replay(ended, ReplayMode.WHAT_IF, "ada")
+
+
 def runs(rows: JobRows) -> Counter[int]:
     with rows.store.view() as tx:
         found, _ = tx.browse.jobs(EVERY, None, MANY + 1)
@@ -277,7 +284,31 @@ def test_an_agent_that_does_not_exist_is_no_edit(rows: JobRows) -> None:
         begin(rows, BatchAction.RESTART, edits=Edits(agent="nobody"))
 
 
+async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRows, work: BatchWork) -> None:
+    failed, shown = rows.failed(), await asked(rows)
+    rows.end(shown, JobStatus.FAILED, "ProviderDown")
+    told = StoreBatchControl(rows.store).forecast(BatchWish(action=BatchAction.RESUME, filter=FAILED))
+    with rows.store.view() as tx:
+        assert told.matching == tx.tallies.statuses(FAILED)[JobStatus.FAILED] == 2, "as many as the list shows"
+    assert [(group.count, group.example) for group in told.refused] == [(1, shown)]
+    batch = begin(rows, BatchAction.RESUME)
+    while await work.advance():
+        pass
+    assert {one.job_id: one.state for one in items(rows, batch)} == {
+        failed: ItemState.BEGUN,
+        shown: ItemState.REFUSED,
+    }
+
+
 # Cancel and stop
+
+
+async def test_a_what_if_is_cancelled_with_the_others(rows: JobRows, work: BatchWork) -> None:
+    shown = await asked(rows)
+    begin(rows, BatchAction.CANCEL, JobFilter(status=(JobStatus.PENDING,)))
+    while await work.advance():
+        pass
+    assert job(rows, shown).status is JobStatus.CANCELLED
 
 
 async def test_every_open_job_is_cancelled(rows: JobRows, work: BatchWork, told: list[str]) -> None:
