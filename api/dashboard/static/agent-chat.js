@@ -4,6 +4,7 @@ const $ = (id) => document.getElementById(id);
 const pane = $("pane");
 const list = $("posts");
 const scroller = $("scroller");
+// Who only looks has no place to write.
 const box = $("text");
 const limit = Number(pane.dataset.limit);
 const pollMs = Number(pane.dataset.pollMs);
@@ -19,10 +20,10 @@ let timer = 0;
 let asking = false;
 let sending = false;
 
-for (const id of ["status", "keys"]) $(id).hidden = false;
+for (const part of document.querySelectorAll("#status, #keys")) part.hidden = false;
 for (const time of list.querySelectorAll("time")) dated(time);
 $("earlier").hidden = list.children.length < wanted;
-count();
+if (box) count();
 toEnd();
 look();
 
@@ -176,7 +177,7 @@ async function send() {
 
 // The login page would take what is being typed away.
 function loggedOut() {
-  if (!box.value) return location.reload();
+  if (!box?.value) return location.reload();
   state("offline");
   notice("Your login has ended. Copy what you wrote, and reload the page to log in again.");
 }
@@ -187,12 +188,12 @@ function notice(text) {
   $("notice").hidden = !text;
 }
 
-$("composer").addEventListener("submit", (event) => {
+$("composer")?.addEventListener("submit", (event) => {
   event.preventDefault();
   send();
 });
-box.addEventListener("input", count);
-box.addEventListener("keydown", (event) => {
+box?.addEventListener("input", count);
+box?.addEventListener("keydown", (event) => {
   if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
     event.preventDefault();
     send();

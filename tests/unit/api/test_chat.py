@@ -7,11 +7,12 @@ import httpx
 import pytest
 
 from api.parts import AgentChat, PaneRules
-from tests.support.api_client import BASIC, app_of, client
+from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, chat_of
 
 NOTE = " (Note: content redacted by scanner)"
+POSTING = 'action="/maestro"'
 
 
 @pytest.fixture
@@ -93,10 +94,19 @@ async def test_without_the_chat_there_is_a_sentence_and_nothing_else(rows: JobRo
         page = await http.get("/maestro")
         assert page.status_code == 200
         assert "Chat disabled by configuration" in page.text
-        assert "<form" not in page.text
+        assert POSTING not in page.text
         assert (await http.post("/maestro", data={"text": "x"})).status_code == 405
         for method in ("GET", "POST"):
             assert (await http.request(method, "/api/chat", json={"text": "x"})).status_code == 404
+
+
+async def test_who_only_looks_reads_the_posts_and_is_offered_no_place_to_write(http: httpx.AsyncClient) -> None:
+    await http.post("/maestro", data={"text": "for everybody"})
+    assert POSTING in (await http.get("/maestro")).text
+    page = await http.get("/maestro", auth=VIEWER)
+    assert "for everybody" in page.text
+    assert POSTING not in page.text
+    assert "<textarea" not in page.text
 
 
 async def test_everything_asks_for_the_password(rows: JobRows) -> None:
