@@ -218,6 +218,6 @@ async def test_a_running_job_is_cancelled(board: Dashboard) -> None:
         await expect(page.get_by_role("link", name="Resume", exact=True)).to_be_visible()
 
 
-def test_every_action_was_done(board: Dashboard) -> None:
+async def test_every_action_was_done(board: Dashboard) -> None:
     """Comes last, and says what the tests above leave out."""
     assert board.recorder.left == set()

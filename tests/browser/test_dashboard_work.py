@@ -151,6 +151,6 @@ async def test_without_scripts_the_main_actions_work_too(board: Dashboard) -> No
         await expect(page.locator(".post-text").last).to_have_text("by a plain form")
 
 
-def test_every_action_was_done(board: Dashboard) -> None:
+async def test_every_action_was_done(board: Dashboard) -> None:
     """Comes last, and says what the tests above leave out."""
     assert board.recorder.left == set()
