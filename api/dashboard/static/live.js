@@ -4,6 +4,8 @@
 // What differs is morphed into the page, so that typing, focus, selection and open details stay. Hidden tabs rest.
 
 const SLOWEST = 30000;
+const LIVE = "Live";
+const SILENT = "No answer";
 const state = document.getElementById("live-state");
 const parts = [...document.querySelectorAll("[data-live]")];
 const looks = new Map(parts.map((part) => [part, { tag: "", failures: 0, timer: 0, asking: false }]));
@@ -24,10 +26,10 @@ function ask(part) {
   window.htmx.trigger(part, "look");
 }
 
-function tell(online) {
+function tell(words) {
   state.hidden = false;
-  state.dataset.state = online ? "online" : "offline";
-  state.lastElementChild.textContent = online ? "Live" : "No answer";
+  state.dataset.state = words === LIVE ? "online" : "offline";
+  if (state.lastElementChild.textContent !== words) state.lastElementChild.textContent = words;
 }
 
 export function refresh() {
@@ -44,12 +46,12 @@ document.addEventListener("htmx:before:response", (event) => {
   const { ctx } = event.detail;
   const look = looks.get(ctx.sourceElement);
   if (!look) return;
-  const { status, headers } = ctx.response;
+  const { status, headers, raw } = ctx.response;
   // A login page or an error must not take the place of what is shown.
-  const ours = status === 304 || (status === 200 && !ctx.response.raw?.redirected);
+  const ours = status === 304 || (status === 200 && !raw?.redirected);
   if (status === 200 && ours) look.tag = headers.get("ETag") ?? "";
   look.failures = ours ? 0 : look.failures + 1;
-  tell(ours);
+  tell(ours ? LIVE : status === 401 || raw?.redirected ? "Logged out" : SILENT);
   if (!ours) event.preventDefault();
 });
 
@@ -57,7 +59,7 @@ document.addEventListener("htmx:error", ({ detail }) => {
   const look = looks.get(detail?.ctx?.sourceElement);
   if (!look) return;
   look.failures += 1;
-  tell(false);
+  tell(SILENT);
 });
 
 document.addEventListener("htmx:finally:request", ({ detail }) => {
@@ -75,4 +77,4 @@ document.addEventListener("visibilitychange", () => {
 });
 
 for (const [part, look] of looks) plan(part, look);
-if (parts.length) tell(true);
+if (parts.length) tell(LIVE);

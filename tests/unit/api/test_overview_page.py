@@ -80,7 +80,7 @@ async def test_a_job_that_waits_for_a_person_says_since_when(rows: JobRows, http
     wish(rows, "bob", "ABCDEFGH")
     page = await text_of(http)
     assert f'longest wait for a person <a href="/queue/{asked.job_id}">' in page
-    assert '<strong class="number">1</strong> question and approvals' in page
+    assert '<strong class="number">1</strong> question or approval</a>' in page
     assert '<strong class="number">1</strong> person wishes to be let in' in page
 
 
