@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from api.live import unchanged
 from api.routes.surroundings import Number, Parts
 from maestro.domain.context.views import SeenView, TurnView, seen_view
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs.course import Course, at_work, course
+from maestro.domain.jobs.course import Course, Stretch, at_work, course
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.outcomes import purpose_of
 from maestro.domain.jobs.replay import is_script
@@ -35,6 +35,8 @@ ROOM = 100_000
 """Characters of all turns together that it shows at once: a long conversation shows less of each."""
 LEAST = 200
 """Characters of each turn that it shows in any case."""
+STEPS = 100
+"""Steps that the page shows at once: a job that waited for days for an account has hundreds of runs."""
 FOLDED = 1_200
 """Characters above which a turn of a prompt is folded."""
 
@@ -91,6 +93,12 @@ class Sheet:
     sums: Sums
     real: Real | None = None
     whole: str = ""
+    every: bool = False
+
+    @property
+    def stretches(self) -> Sequence[Stretch]:
+        """The runs that are shown: the newest, or every one if those were asked for."""
+        return self.course.stretches if self.every else self.course.newest(STEPS)
 
     def text(self, name: str, text: str) -> Text:
         """Return a text, whole if it was asked for."""
@@ -123,14 +131,17 @@ class Sheet:
 
 
 @router.get("")
-def show(request: Request, parts: Parts, job_id: str, whole: str = "") -> Response:
-    """Show a job; ``whole`` names the text that is shown to its end: message, task or answer."""
+def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str = "") -> Response:
+    """Show a job; ``whole`` names the text that is shown to its end: message, task or answer.
+
+    With ``runs`` every run is shown, however many there were.
+    """
     same = unchanged(request)
     if same is not None:
         return same
     try:
         with parts.store.view() as tx:
-            sheet = sheet_of(tx, job_id, whole)
+            sheet = replace(sheet_of(tx, job_id, whole), every=bool(runs))
     except NotFound as error:
         return gone(request, str(error))
     ui = sheet.job.linked(parts.temporal_ui_url, parts.namespace).temporal_url

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TypeVar
 
 from maestro.domain.deliveries import Purpose
@@ -77,6 +77,11 @@ class Course:
 
     stretches: Sequence[Stretch] = ()
     loose: Loose = field(default_factory=Loose)
+
+    def newest(self, most: int) -> Sequence[Stretch]:
+        """Return the newest runs: as many as have up to ``most`` steps together, and one in any case."""
+        steps = accumulate(len(stretch.entries) for stretch in self.stretches)
+        return self.stretches[: max(1, sum(count <= most for count in steps))]
 
 
 NOWHERE = -1

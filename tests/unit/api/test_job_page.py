@@ -135,6 +135,24 @@ async def test_older_runs_are_kept_below_the_newest(rows: JobRows, http: httpx.A
     assert '<details class="job-run" id="run-1">' in page
 
 
+async def test_a_job_with_hundreds_of_runs_is_no_heavy_page(rows: JobRows, http: httpx.AsyncClient) -> None:
+    job_id = rows.failed("try")
+    for run in range(1, 301):
+        ref = journal(rows, job_id, "model-1", run)
+        with rows.store.begin() as tx:
+            tx.steps.failed(ref, "RateLimited", "no account can answer " + "now " * 30)
+    page = await page_of(http, f"/queue/{job_id}")
+    assert len(page) < 150_000
+    assert 'id="run-300" open' in page
+    assert 'id="run-200"' not in page
+    assert "Received and stored" not in page
+    assert "Show the 200 older runs" in page
+    every = await page_of(http, f"/queue/{job_id}?runs=all")
+    assert 'id="run-1"' in every
+    assert "Received and stored" in every
+    assert "older runs" not in every
+
+
 async def test_the_route_says_its_reason(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.end(rows.add(agent=None), JobStatus.DROPPED, reason="nobody was mentioned")
     ref = journal(rows, job_id, "route")
