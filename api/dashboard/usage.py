@@ -18,8 +18,9 @@ from api.guards import PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import parts_of as surroundings
 from maestro.domain.errors import InvalidEdit
+from maestro.domain.llm.budgets import BudgetScope
 from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, UsageWish
-from maestro.domain.llm.usage_budgets import BudgetPage
+from maestro.domain.llm.usage_budgets import BudgetPage, BudgetView
 from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
 from maestro.domain.llm.usage_views import UsageFilter, UsagePage, UsageQuery
 from maestro.domain.reading import read
@@ -42,7 +43,9 @@ SHOWN = 31
 """Lines of a table; the file for spreadsheets has all of them."""
 MOST_DAYS = 120
 """Columns of a plot; of more days a column is a month."""
-MONTH_CHARS = len("2026-11")
+MOST_MONTHS = 3_650
+"""Days whose months are drawn; of more a column is a year."""
+MONTH_CHARS, YEAR_CHARS = len("2026-11"), len("2026")
 PERIODS = (7, 30, 90)
 """Days that are offered."""
 NOBODY = "nobody"
@@ -93,6 +96,7 @@ def _page(
         change=change,
         filtered=any(typed[name] for name in FILTERS if name not in ("since", "until")),
         export=partial(_export, wanted),
+        fullest=fullest,
         nobody=NOBODY,
         most=SHOWN,
     )
@@ -114,6 +118,11 @@ def _shown(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> Shown:
         )
 
 
+def fullest(budgets: BudgetPage) -> Sequence[BudgetView]:
+    """Return the budget of everybody, and of the others those of which the most is used."""
+    return sorted(budgets.items, key=lambda one: (one.scope is not BudgetScope.DAY, -one.share))[:SHOWN]
+
+
 def change(now: float, before: float) -> str:
     """Say how much more or less something is than in the days before."""
     if not before:
@@ -126,6 +135,8 @@ def change(now: float, before: float) -> str:
 
 def columns_of(period: Period) -> tuple[Sequence[str], int]:
     """Return the names of the columns of a plot, and how many characters of a day are the name of its column."""
+    if period.days > MOST_MONTHS:
+        return [str(year) for year in range(period.since.year, period.until.year + 1)], YEAR_CHARS
     days = [str(period.since + timedelta(days=number)) for number in range(period.days)]
     chars = len(days[0]) if len(days) <= MOST_DAYS else MONTH_CHARS
     return list(dict.fromkeys(day[:chars] for day in days)), chars

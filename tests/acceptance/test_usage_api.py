@@ -1,5 +1,6 @@
 """Usage and clients over the API."""
 
+import base64
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -95,6 +96,14 @@ async def test_what_makes_no_sense_is_refused_with_the_reason(query: str, http: 
     answer = await http.get(f"/api/usage?{query}")
     assert answer.status_code == 400
     assert answer.json()["message"]
+
+
+@pytest.mark.parametrize("text", ["[" * 20_000, '["\\ud800", 1]', f'["x", 1{"0" * 400}]', "", "x", "[[], 1]"])
+async def test_a_cursor_that_somebody_made_up_is_refused(text: str, http: httpx.AsyncClient) -> None:
+    made_up = base64.urlsafe_b64encode(text.encode()).decode()
+    answer = await http.get("/api/usage", params={"by": "model", "cursor": made_up})
+    assert answer.status_code == 400
+    assert answer.json()["message"] == "cursor: this is not a cursor from an earlier answer"
 
 
 async def test_clients_are_shown_with_what_was_spent_for_them_today(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -1,5 +1,6 @@
 """The page of usage and cost, over a store with calls of two days."""
 
+import re
 from collections.abc import AsyncIterator
 
 import httpx
@@ -10,6 +11,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.budgets import DailyBudgets
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
+from tests.support.outside import add_agent
 from tests.support.usage_rows import answered, use
 
 
@@ -92,6 +94,34 @@ async def test_years_are_drawn_by_month(rows: JobRows, http: httpx.AsyncClient) 
     text = await page(http, "?since=2024-01-01")
     assert "<title>2026-11: ada $0.75</title>" in text
     assert text.count("<title>") < 100
+
+
+async def test_centuries_are_drawn_by_year(rows: JobRows, http: httpx.AsyncClient) -> None:
+    use(rows)
+    text = await page(http, "?since=2000-01-01&until=2039-12-31")
+    assert "<title>2026: ada $0.75</title>" in text
+    assert text.count("<title>") < 100
+
+
+async def test_one_day_is_beside_the_day_before(rows: JobRows, http: httpx.AsyncClient) -> None:
+    use(rows)
+    text = await page(http, "?since=2026-11-21&until=2026-11-21")
+    assert "; the day before $0.50" in text
+    assert '<th scope="row">The day before</th>' in text
+    assert "1 days" not in text
+
+
+async def test_of_many_budgets_the_fullest_are_shown(rows: JobRows) -> None:
+    for number in range(40):
+        add_agent(rows, f"agent-{number:02}")
+    answered(rows, rows.add(agent="agent-39"), 0.5)
+    budgets = DailyBudgets(day_usd=100, agent_usd=1)
+    async with client(app_of(rows, budgets=lambda: budgets), auth=BASIC) as http:
+        text = await page(http)
+    shown = re.findall(r'<tr data-row><th scope="row">((?:everybody|agent )[^<]*)', text)
+    assert shown[:2] == ["everybody", "agent agent-39"]
+    assert len(shown) == 31
+    assert '<a href="/api/usage/budgets">the API</a> lists all 42' in text
 
 
 async def test_names_from_outside_are_text(rows: JobRows, http: httpx.AsyncClient) -> None:
