@@ -1,6 +1,7 @@
 """The page of one conversation: read as a chat, searched, ended, and deleted after a question."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
@@ -9,6 +10,7 @@ from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.conversations import PAGE
+from api.dashboard.job import Text, beginning
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.errors import status_of
@@ -17,7 +19,7 @@ from api.live import unchanged
 from api.routes.surroundings import Number, Parts, parts_of
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.stretch import Stretch, around, entries
-from maestro.domain.conversations.views import Record, conversation_detail, said_view
+from maestro.domain.conversations.views import Record, SaidView, conversation_detail, said_view
 from maestro.domain.errors import MaestroError
 from maestro.domain.reading import read
 from maestro.domain.values import Value
@@ -27,6 +29,8 @@ from maestro.store.transaction import Transaction
 HERE = "conversations"
 SHOWN = 50
 """Messages on a page, and finds of a search."""
+ROOM = 40_000
+"""Characters of all messages together that the page shows at once; the rest of a long one is a click away."""
 DONE = {"closed": "The conversation has ended: the next message begins another one."}
 """What was done, by the word that stands in the address: no text of an address is shown."""
 
@@ -38,7 +42,8 @@ RowId = Annotated[int, Field(ge=0, le=LARGEST)]
 class Look(Value):
     """Which part of a conversation is looked at: what contains ``q``, or the messages that stand together.
 
-    Those after an id, those before one, those around the moment at which a fact was learned, or the newest.
+    Those after an id, those before one, those around the moment at which a fact was learned, or the newest. ``whole``
+    is the id of a message that is shown to its end.
     """
 
     q: SearchText | None = None
@@ -46,6 +51,7 @@ class Look(Value):
     after: RowId | None = None
     before: RowId | None = None
     fact: RowId | None = None
+    whole: RowId | None = None
 
 
 @router.get("/{conversation_id}")
@@ -95,6 +101,7 @@ def _page(
         request,
         "conversation.html",
         status_of(problem) if problem is not None else HTTPStatus.OK,
+        at=f"{PAGE}/{conversation_id}",
         title=f"Conversation {conversation_id} – Maestro",
         one=conversation_detail(record),
         look=look,
@@ -112,11 +119,25 @@ def _told(tx: Transaction, record: Record, look: Look) -> Mapping[str, object]:
         before = _moment_of(tx, number, look.fact)
     stretch = tx.conversation_lists.stretch(number, after, before, SHOWN)
     facts = tx.conversation_lists.learned(number, stretch)
+    most = room_for_each([len(one.message.content) for one in stretch.said])
     told = [
         {"said": said_view(entry.said) if entry.said else None, "compaction": entry.compaction, "fact": entry.fact}
         for entry in entries(stretch, record.compactions, facts)
     ]
-    return {"told": told, "hits": None, **_ends(stretch)}
+    return {"told": told, "hits": None, "text": partial(_text, look.whole, most), **_ends(stretch)}
+
+
+def room_for_each(lengths: Sequence[int], room: int = ROOM) -> int:
+    """Return how many characters of each text there is room for: what short ones leave is for the long ones."""
+    for taken, length in enumerate(sorted(lengths)):
+        if length * (len(lengths) - taken) > room:
+            return room // (len(lengths) - taken)
+        room -= length
+    return max(lengths, default=0)
+
+
+def _text(whole: int | None, most: int, one: SaidView) -> Text:
+    return beginning(one.content, None if one.id == whole else most)
 
 
 def _moment_of(tx: Transaction, number: int, fact_id: int) -> int | None:

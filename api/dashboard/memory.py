@@ -183,6 +183,7 @@ def _page(request: Request, slug: str, shown: _Shown) -> HTMLResponse:
         request,
         "memory.html",
         status_of(problem) if problem is not None else HTTPStatus.OK,
+        at=PAGE,
         title=TITLE,
         slugs=slugs,
         slug=chosen,

@@ -34,7 +34,7 @@ def environment(assets: Assets) -> Environment:
 
 
 def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **values: Any) -> HTMLResponse:
-    """Return a page.
+    """Return a page; ``at`` among the values is where it lies, if not where a form of it was sent.
 
     Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login, which
     then needs none), ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for
@@ -56,7 +56,7 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
         "may_change": role is Role.OPERATOR,
         "now": now,
         "far": partial(words.far, now=now),
-        "link": partial(with_parameters, request),
+        "link": partial(_link, request, values.get("at", "")),
     }
     page = HTMLResponse(templates.get_template(name).render(**{**shared, **values}), status_code=status)
     tag(request, page)
@@ -65,9 +65,13 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
 
 def with_parameters(request: Request, **changed: object) -> str:
     """Return the address of a page with some of its parameters changed, or left out where they are None or empty."""
+    return _link(request, "", **changed)
+
+
+def _link(request: Request, at: str, /, **changed: object) -> str:
     kept = [(name, value) for name, value in request.query_params.multi_items() if name not in changed]
     added = [(name, str(value)) for name, value in changed.items() if value not in (None, "")]
-    return request.url.path + (f"?{urlencode(kept + added)}" if kept or added else "")
+    return (at or request.url.path) + (f"?{urlencode(kept + added)}" if kept or added else "")
 
 
 def lead_back(page: str, **parameters: object) -> RedirectResponse:

@@ -186,6 +186,7 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
         request,
         "schedules.html",
         status,
+        at=PAGE,
         title=TITLE,
         agents=agents,
         slugs=[one.slug for one in agents],

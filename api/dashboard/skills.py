@@ -164,6 +164,7 @@ def _list(request: Request, tried: _Tried, said: str = "") -> HTMLResponse:
         request,
         "skills.html",
         status_of(tried.problem) if tried.problem is not None else HTTPStatus.OK,
+        at=PAGE,
         title=TITLE,
         shown=shown,
         typed=typed,

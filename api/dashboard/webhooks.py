@@ -150,6 +150,7 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
         request,
         "webhooks.html",
         status,
+        at=PAGE,
         title=TITLE,
         agents=agents,
         webhooks=webhooks[:SHOWN],
