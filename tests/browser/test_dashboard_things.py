@@ -1,0 +1,257 @@
+"""Agents and what they know, in a real browser: each action of their pages once, on a real Maestro."""
+
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import expect
+
+from tests.support.dashboard import Dashboard, dashboard
+from tests.support.desk import AGENTS, CONVERSATIONS, MEMORY, SKILLS, TOKENS, Desk, desk, fill
+from tests.support.populated import HOSTILE, KEY
+from tests.support.skill_texts import skill_text
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-things")]
+
+VOICE = "[name=voice]"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(tmp_path_factory.mktemp("things")) as opened:
+        yield opened
+
+
+async def ask(at: Desk, channel: str, text: str) -> str:
+    """Say something in a channel, and return the answer."""
+    async with at.at.instance.client(channel, user_name="Pam", api_key=KEY) as client:
+        return await client.ask(text)
+
+
+async def test_an_agent_is_made_given_a_channel_changed_and_put_away(board: Dashboard) -> None:
+    async with desk(board, AGENTS, refusals=(409,)) as at:
+        await make_agent(at)
+        await give_channel(at)
+        await change_agent(at)
+        await rest_and_return(at)
+        await at.press("Free web/atrium")
+        await at.said("The channel is free.")
+        await put_away(at)
+
+
+async def make_agent(at: Desk) -> None:
+    await at.open("/agents")
+    await at.follow("Make an agent")
+    texts = {"name": f"Grace {HOSTILE}"[:64], "description": HOSTILE, "voice": "warm", "quirks": HOSTILE}
+    await fill(at.page.locator("#edit"), slug="grace", role="assistant", **texts)
+    await at.press("Make it")
+    await at.said("The agent is made")
+
+
+async def give_channel(at: Desk) -> None:
+    await at.unfold("Give it a channel")
+    await fill(at.page.locator("#bind form"), platform="web", channel="atrium")
+    await at.press("Give it")
+    await at.said("The channel is its own")
+    await expect(at.row("web/atrium")).to_be_visible()
+    assert await ask(at, "atrium", "who has this channel") == "answer to: who has this channel"
+    [job] = at.at.instance.jobs("atrium")
+    [agent] = at.at.instance.query("SELECT slug FROM agents WHERE id = ?", job["agent_id"])
+    assert agent["slug"] == "grace"
+
+
+async def change_agent(at: Desk) -> None:
+    """Change it from two windows at once: the second is told, and nothing that it typed is lost."""
+    other = await at.page.context.new_page()
+    await other.goto(f"{at.at.home}/agent/grace")
+    await other.locator(VOICE).fill("curt")
+    await at.open("/agent/grace")
+    await fill(at.page.locator("#edit"), voice="dry", reason="too warm")
+    await at.press("Save")
+    await at.said("It is saved")
+    await other.get_by_role("button", name="Save", exact=True).click()
+    await expect(other.get_by_role("alert")).to_be_visible()
+    await expect(other.locator(VOICE)).to_have_value("curt")
+    await other.close()
+    await at.follow("History")
+    await expect(at.row("too warm")).to_contain_text("voice")
+    await at.follow("Version 1")
+    await at.follow("Beside what is now")
+    await expect(at.page.locator(".diff ins")).to_have_text("warm")
+    await at.press("Make it as it was in version 1")
+    await at.said("It is as it was in that version")
+    await expect(at.page.locator(VOICE)).to_have_value("warm")
+
+
+async def rest_and_return(at: Desk) -> None:
+    await at.press("Pause")
+    await at.said("It is paused")
+    await at.press("Make active")
+    await at.said("It is active")
+
+
+async def put_away(at: Desk) -> None:
+    """Archive and restore one that spoke, which cannot be removed, and remove one that never did."""
+    await at.unfold("More")
+    await at.press("Archive")
+    await at.said("It is archived")
+    await at.unfold("More")
+    await at.press("Remove for good")
+    await expect(at.page.get_by_role("alert")).to_be_visible()
+    await at.press("Restore")
+    await at.said("It is active")
+    await at.at.make("/agents", slug="passing", name="Passing")
+    await at.open("/agent/passing")
+    await at.unfold("More")
+    await at.press("Archive")
+    await at.unfold("More")
+    await at.press("Remove for good")
+    await at.page.wait_for_url("**/agents")
+    await at.page.get_by_label("State").select_option("archived")
+    await at.press("Show")
+    await at.has("No agent fits.")
+
+
+async def test_an_agent_is_told_facts_and_forgets_them(board: Dashboard) -> None:
+    async with desk(board, MEMORY, refusals=(409,)) as at:
+        await at.at.make("/agents", slug="elephant", name="Elephant")
+        await at.open("/memory?agent=elephant")
+        await at.has("It has learned nothing yet.")
+        for words, outcome in (
+            ("Grace likes oolong", True),
+            ("The office is in Lyon", True),
+            ("Grace likes oolong", False),
+        ):
+            await at.unfold("Tell it a fact")
+            await fill(at.page.locator("#tell form"), content=f"{words} {HOSTILE}")
+            await at.press("Tell it")
+            await (at.said("The agent knows it") if outcome else at.warned("says the same already"))
+        await expect(at.page.locator("#tell textarea")).to_have_value(f"Grace likes oolong {HOSTILE}")
+        await at.follow("user preference 2")
+        await expect(at.page.locator("#facts tbody tr")).to_have_count(2)
+        await change_facts(at)
+        await keep_values(at)
+        await at.unfold("More")
+        await at.press("Forget everything")
+        await at.said("The agent has forgotten everything.")
+        await at.has("It has learned nothing yet.")
+
+
+async def change_facts(at: Desk) -> None:
+    await at.open("/memory?agent=elephant&q=oolong")
+    await expect(at.row("Lyon")).to_have_count(0)
+    row = at.row("Grace likes oolong")
+    await at.unfold("Change", row)
+    await fill(row, content="Grace likes sencha", confidence="0.5")
+    await at.press("Save", row)
+    await at.said("The fact is changed.")
+    await at.has("No fact fits.")
+    await at.open("/memory?agent=elephant")
+    await expect(at.row("Grace likes sencha")).to_contain_text("50 %")
+    await at.press(re.compile("^Make fact"), at.row("Grace likes sencha"))
+    await expect(at.page.locator("#sticky")).to_contain_text("Grace likes sencha")
+    row = at.row("Lyon")
+    await at.unfold("Forget", row)
+    await at.press(re.compile("^Forget fact"), row)
+    await at.said("It is forgotten.")
+    await expect(at.row("Lyon")).to_have_count(0)
+
+
+async def keep_values(at: Desk) -> None:
+    for key in ("topic", "mood"):
+        await at.unfold("Keep a value")
+        await fill(at.page.locator("#keep form"), key=key, value=HOSTILE)
+        await at.press("Keep it")
+        await at.said("The value is kept.")
+    row = at.row("topic")
+    await at.unfold("Change", row)
+    await fill(row, value="the ships of Lyon")
+    await at.press("Save", row)
+    await expect(at.row("the ships of Lyon")).to_be_visible()
+    row = at.row("mood")
+    await at.unfold("Forget", row)
+    await at.press("Forget mood for good", row)
+    await expect(at.row("mood")).to_have_count(0)
+
+
+async def test_a_skill_is_added_tried_changed_and_deleted(board: Dashboard) -> None:
+    async with desk(board, SKILLS, refusals=(409,)) as at:
+        for refused in (False, True):
+            await at.open("/skills")
+            await at.follow("Add a skill")
+            await fill(at.page.locator("#edit"), text=skill_text("brewing", "brew", body=f"Warm the pot. {HOSTILE}"))
+            await at.press("Add it")
+            await (at.warned("brewing") if refused else at.said("The skill is used"))
+        await ask(at, "kitchen", "brew a pot")
+        [asked] = at.at.instance.llm.matching("brew a pot")
+        assert any("Warm the pot." in text for text in asked.texts)
+        await at.open("/skills/brewing")
+        await at.press("Disable")
+        await at.said("No message brings it in")
+        await at.press("Enable")
+        await at.said("Messages bring it in again.")
+        await at.unfold("Change the file")
+        await fill(at.page.locator("#edit"), text=skill_text("brewing", "brew", body="Warm the cups."))
+        await at.press("Save")
+        await expect(at.page.locator("pre")).to_have_text("Warm the cups.")
+        await try_skill(at)
+        await at.open("/skills/brewing")
+        await at.unfold("More")
+        await at.press("Delete the file")
+        await at.said("The file is gone.")
+        await expect(at.page.locator("#skill-brewing")).to_have_count(0)
+
+
+async def try_skill(at: Desk) -> None:
+    await at.open("/skills?q=brewing&source=own")
+    await expect(at.page.locator("#main tr[data-row]")).to_have_count(1)
+    await at.unfold("Try a message")
+    await fill(at.page.locator("#try form"), message=f"please brew {HOSTILE}")
+    await at.press("Try it")
+    await expect(at.page.locator("#tried").get_by_role("row").filter(has_text="brewing")).to_contain_text("yes")
+
+
+async def test_a_token_is_made_shown_once_and_revoked(board: Dashboard) -> None:
+    async with desk(board, TOKENS) as at:
+        await at.open("/agents/tokens")
+        await at.page.locator("#make [name=agent]").select_option("ada")
+        await fill(at.page.locator("#make"), name="bench")
+        await at.press("Make a token")
+        await at.said("The new token of ada")
+        token = await at.page.locator("code.secret").inner_text()
+        await at.open("/agents/tokens")
+        assert token not in await at.page.content()
+        row = at.row("bench")
+        await expect(row).to_contain_text(f"ends in {token[-4:]}")
+        await at.unfold("Revoke", row)
+        await at.press(re.compile("^Revoke for good"), row)
+        await expect(at.row("bench")).to_have_count(0)
+
+
+async def test_a_conversation_is_found_taken_along_ended_and_deleted(board: Dashboard) -> None:
+    async with desk(board, CONVERSATIONS) as at:
+        async with at.at.instance.client("zoo", user_name="Pam", api_key=KEY) as client:
+            await client.ask(f"the zebra sleeps {HOSTILE}")
+            await client.ask("and the lion eats")
+        await at.open("/conversations")
+        await at.page.get_by_role("searchbox").fill("zebra sleeps")
+        await at.press("Show")
+        await expect(at.page.locator("#main tr[data-row]")).to_have_count(1)
+        await at.follow("Pam")
+        await at.page.get_by_role("searchbox").fill("ZEBRA")
+        await at.press("Search")
+        await expect(at.page.locator("mark").first).to_have_text("zebra")
+        await at.follow("Show it there")
+        await at.has("and the lion eats")
+        await at.unfold("More")
+        assert "the zebra sleeps" in await at.download("Download as Markdown")
+        assert '"messages"' in await at.download("Download as JSON")
+        await at.press("End this conversation, as /new does")
+        await expect(at.page.locator(".head .tag")).to_have_text("closed")
+        await at.unfold("More")
+        await at.follow("Delete…")
+        await at.has("What stays")
+        await at.press("Delete it for good")
+        await at.said("The conversation is deleted")
+        assert at.at.instance.query("SELECT id FROM messages WHERE content LIKE '%zebra%'") == []
