@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Form, Request
+from fastapi import APIRouter, Form, Query, Request
 from pydantic import ValidationError
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -18,10 +18,11 @@ from maestro.domain.errors import Conflict, NotFound
 
 PAGE = "/agents/tokens"
 TITLE = "Tokens of agents – Maestro"
-SHOWN = 200
-"""Tokens that the page lists; the command and the API list the others."""
+SHOWN = 40
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
+
+Before = Annotated[int | None, Query(ge=1, le=LARGEST)]
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ _EMPTY = _Form()
 
 
 @router.get("")
-def show(request: Request, agent: str = "") -> HTMLResponse:
+def show(request: Request, agent: str = "", cursor: Before = None) -> HTMLResponse:
     """List the tokens that are not revoked, and offer to make another, for ``agent`` if somebody named one."""
-    return _page(request, form=_Form(agent))
+    return _page(request, form=_Form(agent), before=cursor)
 
 
 @router.post("")
@@ -80,19 +81,23 @@ def _status(error: NotFound | Conflict) -> HTTPStatus:
     return HTTPStatus.NOT_FOUND if isinstance(error, NotFound) else HTTPStatus.CONFLICT
 
 
-def _page(request: Request, status: HTTPStatus = HTTPStatus.OK, form: _Form = _EMPTY) -> HTMLResponse:
+def _page(
+    request: Request, status: HTTPStatus = HTTPStatus.OK, form: _Form = _EMPTY, before: int | None = None
+) -> HTMLResponse:
     parts = parts_of(request)
     with parts.store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        held = tx.agent_tokens.held(SHOWN + 1)
+        held = tx.agent_tokens.held(before, SHOWN + 1)
     return render(
         request,
         "agent-tokens.html",
         status,
+        at=PAGE,
         title=TITLE,
         agents=agents,
         held=held[:SHOWN],
-        more=len(held) > SHOWN,
+        following=held[SHOWN - 1].token.id if len(held) > SHOWN else None,
+        first=before is None,
         form=form,
         address=f"{request.url.scheme}://{request.headers['host']}/mcp" if parts.outside is not None else "",
     )

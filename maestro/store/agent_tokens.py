@@ -69,9 +69,10 @@ class AgentTokens(Repository):
             page = page.where(col(AgentToken.id) < before)
         return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
 
-    def held(self, limit: int) -> Sequence[Holder]:
-        """Return up to ``limit`` tokens that are not revoked, newest first, with whose they are."""
-        newest = self._HELD.order_by(col(AgentToken.id).desc()).limit(limit)
+    def held(self, before: int | None, limit: int) -> Sequence[Holder]:
+        """Return up to ``limit`` tokens that are not revoked and older than ``before``, newest first, with whose."""
+        page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
+        newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
         return [Holder(*row) for row in self._session.exec(newest)]
 
     def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:

@@ -99,6 +99,18 @@ async def test_archived_agents_are_not_offered_and_a_named_one_is_chosen(
     assert re.findall(r'<option value="(\w+)"( selected)?', page) == [("ada", ""), ("bob", " selected")]
 
 
+async def test_many_tokens_are_listed_in_pages(rows: JobRows, http: httpx.AsyncClient) -> None:
+    for _ in range(45):
+        token_of(rows)
+    page = (await http.get(PAGE)).text
+    [following] = re.findall(r'rel="next" href="([^"]+)"', page)
+    rest = (await http.get(following)).text
+    found = [re.findall(r'id="token-(\d+)"', text) for text in (page, rest)]
+    assert [len(one) for one in found] == [40, 5]
+    assert len({*found[0], *found[1]}) == 45
+    assert "Show the newest" in (await http.get(f"{PAGE}?cursor=1")).text
+
+
 async def test_a_login_needs_its_token_to_make_one(rows: JobRows) -> None:
     async with client(app_of(rows)) as http:
         await http.post("/login", json={"password": BASIC[1]})

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from api.dashboard.conversation import room_for_each
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ConversationStatus
 from maestro.domain.inbox import InboxRow
@@ -66,6 +67,27 @@ async def test_an_empty_list_says_what_to_do(http: httpx.AsyncClient) -> None:
     page = (await http.get(PAGE)).text
     assert "Nobody has said anything yet." in page
     assert 'href="/chat"' in page
+
+
+async def test_long_messages_are_cut_until_one_is_asked_for(rows: JobRows, http: httpx.AsyncClient) -> None:
+    long = "All that was in the log. " * 400
+    number = talk(rows, "short", *(f"{place}: {long}" for place in range(24)))
+    page = (await http.get(f"{PAGE}/{number}")).text
+    assert len(MESSAGE.findall(page)) == 50
+    assert len(page) < 90_000
+    assert '<div class="text" dir="auto">to short</div>' in page
+    assert long not in page
+    whole = (await http.get(f"{PAGE}/{number}?whole=50")).text
+    assert whole.count(long) == 1
+    assert f'<a href="{PAGE}/{number}?whole=50#m-50">Show the other 9,' in page
+    assert f'<a href="{PAGE}/{number}#m-50">Show its beginning only</a>' in whole
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most"), [([], 0), ([5, 9], 9), ([10, 10], 10), ([2, 30, 30], 9), ([1, 2, 90], 17), ([50] * 4, 5)]
+)
+def test_what_short_messages_leave_is_for_the_long_ones(lengths: list[int], most: int) -> None:
+    assert room_for_each(lengths, room=20) == most
 
 
 async def test_the_list_is_filtered_by_what_stands_in_the_address(rows: JobRows, http: httpx.AsyncClient) -> None:
