@@ -33,7 +33,8 @@ class StoreBatchControl:
         with self._store.view() as tx:  # judged beside those who write: it may take seconds
             outlooks = _outlooks(tx, wish)
         if wish.expected is not None and wish.expected != len(outlooks):
-            raise Conflict(f"{len(outlooks)} jobs match by now, not {wish.expected}. Look at them again, then repeat.")
+            found = "1 job matches" if len(outlooks) == 1 else f"{len(outlooks)} jobs match"
+            raise Conflict(f"{found} by now, not {wish.expected}. Look at them again, then repeat.")
         with self._store.begin() as tx:
             batch = _batch(tx, wish, actor, len(outlooks))
             tx.batches.add(batch, outlooks)

@@ -213,7 +213,7 @@ async def test_a_batch_of_other_jobs_than_were_seen_does_not_begin(board: Dashbo
         await board.at.make(f"/jobs/{jobs[0]}/replay", mode="resume")
         await board.maestro.ended("fewer", "completed")
         await page.locator("#confirm").click()
-        await expect(page.get_by_role("alert")).to_contain_text("1 jobs match by now, not 2")
+        await expect(page.get_by_role("alert")).to_contain_text("1 job matches by now, not 2")
         tab.forgive(409)
         await page.get_by_role("button", name="Resume 1 job").click()
         await done(page, 1)

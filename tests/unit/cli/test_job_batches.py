@@ -68,7 +68,7 @@ def test_all_jobs_are_meant_only_when_somebody_says_so(rows: JobRows, maestro: M
 def test_another_number_of_jobs_than_expected_is_left_alone(rows: JobRows, maestro: Maestro) -> None:
     rows.failed()
     ran = maestro("jobs", "replay-all", "--status", "failed", "--yes", "--expected", "2")
-    assert (ran.code, "1 jobs match by now, not 2" in ran.err) == (1, True)
+    assert (ran.code, "1 job matches by now, not 2" in ran.err) == (1, True)
     assert batches(maestro) == []
 
 
