@@ -192,4 +192,5 @@ def excerpt(text: str, most: int = EXCERPT) -> str:
 
 
 def _milliseconds(began: datetime, ended: datetime | None) -> int | None:
-    return (ended - began) // timedelta(milliseconds=1) if ended is not None else None
+    """Return how long something took, nothing where the clock was set back meanwhile."""
+    return max(0, (ended - began) // timedelta(milliseconds=1)) if ended is not None else None

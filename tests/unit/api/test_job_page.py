@@ -153,6 +153,23 @@ async def test_a_job_with_hundreds_of_runs_is_no_heavy_page(rows: JobRows, http:
     assert "older runs" not in every
 
 
+async def test_a_clock_that_is_set_back_makes_nothing_take_less_than_no_time(
+    rows: JobRows, http: httpx.AsyncClient
+) -> None:
+    job_id = rows.add()
+    rows.worked(job_id)
+    rows.clock.go(hours=-1)
+    rows.end(job_id, JobStatus.COMPLETED)
+    journal(rows, job_id, "tags")
+    rows.clock.go(hours=-1)
+    with rows.store.begin() as tx:
+        tx.steps.failed(StepRef(job_id=job_id, step="tags"), "StoreBusy", "")
+    took = [step["durationMs"] for step in (await http.get(f"/api/jobs/{job_id}")).json()["steps"]]
+    assert took[-1] == 0
+    for path in (f"/queue/{job_id}", "/queue"):
+        assert not re.search(r"-\d[\d.]* (ms|s|min)\b", words(await page_of(http, path)))
+
+
 async def test_the_route_says_its_reason(rows: JobRows, http: httpx.AsyncClient) -> None:
     job_id = rows.end(rows.add(agent=None), JobStatus.DROPPED, reason="nobody was mentioned")
     ref = journal(rows, job_id, "route")
