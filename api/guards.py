@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, ClassVar
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from fastapi import Request
 from fastapi.routing import APIRoute
 from starlette.responses import RedirectResponse, Response
+from starlette.routing import Match
 
 from api.bearers import Bearers
 from api.errors import BASIC, Unauthorized
@@ -228,9 +229,21 @@ def is_form(request: Request) -> bool:
 
 
 def _to_login(request: Request) -> RedirectResponse:
-    """Send a person to the login page, and from there back."""
-    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(f"/login?{urlencode({'next': wanted})}", HTTPStatus.SEE_OTHER)
+    """Send a person to the login page, and from there back; what a form sent is not done, which is said there."""
+    if request.method in SAFE_METHODS:
+        asked = {"next": request.url.path + (f"?{request.url.query}" if request.url.query else "")}
+    else:
+        asked = {"next": _came_from(request), "unsent": "true"}
+    return RedirectResponse(f"/login?{urlencode(asked)}", HTTPStatus.SEE_OTHER)
+
+
+def _came_from(request: Request) -> str:
+    """Return the page whose form was sent; the first one where the browser does not say, or nobody can open it."""
+    _, ours, rest = request.headers.get("referer", "").partition(f"://{request.headers['host']}/")
+    path = f"/{rest.partition('?')[0]}"
+    opened = {**request.scope, "method": "GET", "path": unquote(path)}
+    opens = any(route.matches(opened)[0] is Match.FULL for route in request.app.routes)
+    return f"/{rest}" if ours and opens else "/"
 
 
 async def _token(request: Request) -> str:
@@ -256,8 +269,9 @@ def _basic(request: Request) -> tuple[str, str]:
 
 
 def _is_page(request: Request) -> bool:
-    """Say whether a person opens a page: such a request is sent to the login instead of an error."""
-    return request.method in SAFE_METHODS and "text/html" in request.headers.get("accept", "")
+    """Say whether a person opens a page or sends a form of one: they are led to the login instead of an error."""
+    of_a_page = request.method in SAFE_METHODS or is_form(request)
+    return of_a_page and "text/html" in request.headers.get("accept", "")
 
 
 def _challenge(request: Request) -> str:

@@ -19,6 +19,7 @@ from maestro.domain.throttle import TooManyAttempts
 from maestro.domain.values import Value
 
 TITLE = "Log in – Maestro"
+UNSENT = "Your login is over, so nothing was done. Log in, and send it again."
 
 for_everybody = APIRouter(route_class=OpenRoute, include_in_schema=False)
 for_operators = APIRouter(route_class=PasswordRoute, include_in_schema=False)
@@ -36,14 +37,17 @@ class Login(Value):
 
 
 @for_everybody.get("/login")
-def login_page(request: Request, next: str = HOME, left: bool = False) -> Response:  # noqa: A002 - its name in the address
-    """Ask for the password, unless that is needless; who just ``left`` leaves nothing behind in the browser."""
+def login_page(request: Request, next: str = HOME, left: bool = False, unsent: bool = False) -> Response:  # noqa: A002 - its name in the address
+    """Ask for the password, unless that is needless; who just ``left`` leaves nothing behind in the browser.
+
+    ``unsent`` says that a form was sent without a login, and not done.
+    """
     keeper = doorman(request)
     if keeper.open or keeper.session(request) is not None:
         return RedirectResponse(_own_page(next), HTTPStatus.SEE_OTHER)
     # A link on a foreign page must not make the browser forget.
     left = left and request.headers.get("sec-fetch-site", "none") in OWN_SITE
-    return render(request, "login.html", title=TITLE, next=_own_page(next), problem="", left=left)
+    return render(request, "login.html", title=TITLE, next=_own_page(next), problem=UNSENT if unsent else "", left=left)
 
 
 @for_everybody.post("/login")

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -180,6 +181,31 @@ async def test_a_logout_holds_at_once_in_a_process_that_knew_the_login(rows: Job
             assert (await elsewhere.get("/api/jobs")).status_code == 200
             await http.post("/logout", headers={"X-CSRF-Token": token})
             assert (await elsewhere.get("/api/jobs")).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("page", "back"),
+    [
+        (f"{HOME}/accounts?edit=main", "/accounts?edit=main"),
+        (f"{HOME}/accounts/add", "/"),
+        ("https://elsewhere.example/accounts", "/"),
+        (f"{HOME}//elsewhere.example", "/"),
+        ("http://[", "/"),
+    ],
+)
+async def test_a_form_that_comes_after_the_login_is_over_leads_to_it_and_back(
+    rows: JobRows, page: str, back: str
+) -> None:
+    browser = {"Accept": "text/html", "Referer": page}
+    async with client(app_of(rows)) as http:
+        answer = await http.post("/accounts/disable", data={"name": "main"}, headers=browser)
+        assert answer.status_code == 303
+        asked = parse_qs(urlsplit(answer.headers["location"]).query)
+        assert asked == {"next": [back], "unsent": ["true"]}
+        assert "nothing was done" in (await http.get(answer.headers["location"])).text
+        assert "nothing was done" not in (await http.get("/login")).text
+        program = await http.post("/accounts/disable", data={"name": "main"})
+    assert program.status_code == 401
 
 
 async def test_only_a_page_of_ours_makes_the_browser_forget(rows: JobRows) -> None:
