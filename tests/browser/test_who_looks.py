@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import ViewportSize, expect
 
 from tests.browser.test_logout import LOG_OUT, dashboard, log_in
 from tests.support.api_client import VIEWER_PASSWORD
 from tests.support.browser import browser
 from tests.support.job_rows import JobRows
 
-PHONE = {"width": 400, "height": 800}
+PHONE: ViewportSize = {"width": 400, "height": 800}
 
 
 @pytest.mark.parametrize(("password", "words"), [("", "No password"), (VIEWER_PASSWORD, "Read only")])
