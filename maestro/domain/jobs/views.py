@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
 from maestro.domain.deliveries import Delivery
 from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
 from maestro.domain.jobs.flow import RouteOutcome
@@ -202,7 +204,11 @@ def _summary(listed: Listed) -> dict[str, Any]:
 def _route(steps: Sequence[JobStep]) -> str:
     """Return by which rule somebody answers, as the last look said; empty where nobody looked yet, or had to."""
     said = [step.result for step in steps if step.step == ROUTE and step.state is StepState.DONE]
-    return RouteOutcome.model_validate_json(said[-1]).reason if said else ""
+    try:
+        return RouteOutcome.model_validate_json(said[-1]).reason if said else ""
+    except ValidationError:
+        # What another release wrote in other words must not hide the rest of the job.
+        return ""
 
 
 def _unacted(record: Record) -> Sequence[Tag]:

@@ -11,7 +11,7 @@ import pytest
 from maestro.domain.conducting.conductor import Performed
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.errors import WaitReason
-from maestro.domain.jobs.flow import RouteAction, RouteOutcome
+from maestro.domain.jobs.flow import ParkOutcome, RouteAction, RouteOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef, Wait
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.tags.actions import ActionState
@@ -151,6 +151,17 @@ async def test_a_job_with_hundreds_of_runs_is_no_heavy_page(rows: JobRows, http:
     assert 'id="run-1"' in every
     assert "Received and stored" in every
     assert "older runs" not in every
+
+
+async def test_a_route_in_the_words_of_another_release_does_not_hide_the_rest(
+    rows: JobRows, http: httpx.AsyncClient
+) -> None:
+    job_id = rows.add("still here")
+    ref = journal(rows, job_id, "route")
+    with rows.store.begin() as tx:
+        tx.steps.done(ref, ParkOutcome(status=JobStatus.WAITING))
+    assert "still here" in await page_of(http, f"/queue/{job_id}")
+    assert (await http.get(f"/api/jobs/{job_id}")).json()["route"] == ""
 
 
 async def test_a_clock_that_is_set_back_makes_nothing_take_less_than_no_time(
