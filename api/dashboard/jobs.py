@@ -108,7 +108,7 @@ def show(request: Request, parts: Parts, asked: Annotated[Asked, Query()]) -> Re
 
 
 def group_filter(wanted: JobFilter, group: ErrorGroup) -> JobFilter:
-    """Return the filter that finds the jobs of a group of failures, and no others."""
+    """Return the filter of a group of failures: their error and step, and a reason like theirs."""
     kind = {"error": group.error, "step": group.step, "reason": group.reason}
     return wanted.model_copy(update={**kind, "status": (JobStatus.FAILED,)})
 
