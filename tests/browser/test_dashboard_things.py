@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import expect
+from playwright.async_api import Locator, expect
 
+from tests.acceptance.test_compaction import FACTS, FILLER, ROUNDS, SMALL_MODEL, SUMMARY
 from tests.support.dashboard import Dashboard, dashboard
 from tests.support.desk import AGENTS, CONVERSATIONS, MEMORY, SKILLS, TOKENS, Desk, desk, fill
 from tests.support.populated import HOSTILE, KEY
@@ -255,3 +256,30 @@ async def test_a_conversation_is_found_taken_along_ended_and_deleted(board: Dash
         await at.press("Delete it for good")
         await at.said("The conversation is deleted")
         assert at.at.instance.query("SELECT id FROM messages WHERE content LIKE '%zebra%'") == []
+
+
+async def test_a_compacted_conversation_is_read_from_its_beginning(board: Dashboard) -> None:
+    async with desk(board, frozenset()) as at:
+        at.at.instance.llm.script(FACTS, reply="[]")
+        at.at.instance.llm.script(SUMMARY, reply=f"They counted. {HOSTILE}")
+        await at.at.make("/agents", slug="small", model=SMALL_MODEL)
+        await at.at.make("/bindings", agent="small", platform="web", channel="long")
+        async with at.at.instance.client("long", user_name="Pam", api_key=KEY) as client:
+            for number in range(ROUNDS + 1):
+                await client.ask(f"number-{number} {FILLER}")
+            summary = await open_summary(at)
+            await client.ask("one more")
+            await at.has("answer to: one more")
+            await expect(summary).to_have_attribute("open", "")
+
+
+async def open_summary(at: Desk) -> Locator:
+    """Read the first summary, and what was compacted into it."""
+    [compaction] = await at.at.instance.until("SELECT id, conversation_id FROM compactions ORDER BY id LIMIT 1")
+    await at.open(f"/conversations/{compaction['conversation_id']}")
+    summary = at.page.locator(f"#summary-{compaction['id']}")
+    await summary.locator("summary").click()
+    await expect(summary).to_contain_text(f"They counted. {HOSTILE}")
+    await at.has("number-0")
+    await expect(at.main.locator("li.said-line").first.locator(".tag")).to_have_text("compacted")
+    return summary
