@@ -24,8 +24,10 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/memory"
 TITLE = "Memory – Maestro"
-SHOWN = 50
-MOST_STICKY = 100
+SHOWN = 15
+MOST_STICKY = 5
+MOST_KEPT = 10
+MOST_DIGITS = 18
 FILTERS = ("q", "category", "source")
 DONE = {
     "added": "The agent knows it from the next message on.",
@@ -176,7 +178,9 @@ def _page(request: Request, slug: str, shown: _Shown) -> HTMLResponse:
         values: Mapping[str, object] = _nothing()
         try:
             if chosen:
-                values = _known(tx, tx.agents.named(chosen), _query(typed, request.query_params.get("cursor", "")))
+                place = request.query_params
+                wanted = _query(typed, place.get("cursor", ""))
+                values = _known(tx, tx.agents.named(chosen), wanted, place.get("kept", ""))
         except MaestroError as error:
             problem = problem or error
     return render(
@@ -189,6 +193,7 @@ def _page(request: Request, slug: str, shown: _Shown) -> HTMLResponse:
         slug=chosen,
         typed=typed,
         form=shown.typed,
+        most=SHOWN,
         categories=[category.value for category in FactCategory],
         problem=str(problem or ""),
         said=DONE.get(shown.done, ""),
@@ -201,7 +206,7 @@ def _query(typed: Mapping[str, str], cursor: str) -> MemoryQuery:
     return read(MemoryQuery, {**given, "limit": SHOWN})
 
 
-def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery) -> Mapping[str, object]:
+def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery, kept: str) -> Mapping[str, object]:
     """Return the facts and states to show; where nothing is looked for, the sticky facts come before the others."""
     whole = not (wanted.q or wanted.category or wanted.source)
     others = wanted.model_copy(update={"sticky": False}) if whole else wanted
@@ -209,15 +214,35 @@ def _known(tx: Transaction, agent: Agent, wanted: MemoryQuery) -> Mapping[str, o
     sticky = FactFilter(category=FactCategory.STICKY)
     first = whole and wanted.cursor is None
     return {
+        **_nothing(),
         "sticky": tx.memory_edits.page(agent, sticky, None, MOST_STICKY)[0] if first else (),
         "facts": facts,
         "following": following,
         "first": wanted.cursor is None,
-        "states": tx.memory_edits.kept(agent, None) if first else (),
+        **(_kept(tx, agent, kept) if first else {}),
         "counts": tx.memory_edits.counts(agent),
         "whole": whole,
     }
 
 
+def _kept(tx: Transaction, agent: Agent, after: str) -> Mapping[str, object]:
+    """Return what is kept under keys, from the first on, or what follows the state with this id."""
+    number = int(after) if after.isascii() and after.isdecimal() and len(after) <= MOST_DIGITS else None
+    states = tx.memory_edits.all_states(agent.id or 0, MOST_KEPT + 1, number)
+    return {
+        "states": states[:MOST_KEPT],
+        "more_states": states[MOST_KEPT - 1].id if len(states) > MOST_KEPT else None,
+        "first_states": number is None,
+    }
+
+
 def _nothing() -> Mapping[str, object]:
-    return {"sticky": (), "facts": (), "following": None, "first": True, "states": (), "counts": {}, "whole": True}
+    facts: dict[str, object] = {
+        "sticky": (),
+        "facts": (),
+        "following": None,
+        "first": True,
+        "counts": {},
+        "whole": True,
+    }
+    return {**facts, "states": (), "more_states": None, "first_states": True}

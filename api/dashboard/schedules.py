@@ -26,7 +26,7 @@ from maestro.store.transaction import Transaction
 
 PAGE = "/schedules"
 TITLE = "Schedules – Maestro"
-SHOWN = 100
+SHOWN = 25
 FILTERS = ("kind", "agent", "state")
 DONE = {"backfilled": "The runs begin now, one after the other."}
 """What was done, by the word that stands in the address: no text of an address is shown."""

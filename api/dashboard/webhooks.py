@@ -23,7 +23,7 @@ from maestro.domain.webhooks.views import MadeWebhook
 
 PAGE = "/webhooks"
 TITLE = "Webhooks – Maestro"
-SHOWN = 100
+SHOWN = 25
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 

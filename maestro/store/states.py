@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, bindparam
+from sqlalchemy import ColumnElement, bindparam, tuple_
 from sqlmodel import col, delete, select
 
 from maestro.domain.memory.memory import MAX_STATES, MemoryState, state_problem
@@ -26,9 +26,12 @@ class States(Repository):
         seen = {state.key: state for state in kept}
         return [seen[key] for key in sorted(seen)]
 
-    def all_states(self, agent_id: int, limit: int) -> Sequence[MemoryState]:
-        """Return what is kept in every place, by key and place."""
+    def all_states(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
+        """Return what is kept in every place, by key and place; ``after`` is the id of the state before, if any."""
         kept = select(MemoryState).where(MemoryState.agent_id == agent_id)
+        last = self._session.get(MemoryState, after) if after is not None else None
+        if last is not None:
+            kept = kept.where(tuple_(MemoryState.key, MemoryState.place) > (last.key, last.place))
         return self._session.exec(kept.order_by(MemoryState.key, MemoryState.place).limit(limit)).all()
 
     def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:

@@ -68,12 +68,27 @@ async def test_sticky_facts_come_first_and_the_others_by_what_they_are_about(
 
 
 async def test_pages_of_facts_miss_nothing(rows: JobRows, http: httpx.AsyncClient) -> None:
-    learn(rows, *((FactCategory.LEARNED_PATTERN, f"{chr(97 + n // 26)}{chr(97 + n % 26)} " * 5) for n in range(60)))
+    learn(rows, *((FactCategory.LEARNED_PATTERN, f"{chr(97 + n // 26)}{chr(97 + n % 26)} " * 5) for n in range(20)))
     learn(rows, (FactCategory.STICKY, "Never deploy on Fridays"))
     page = (await http.get(PAGE)).text
     (following,) = re.findall(r'href="([^"]+)">Next page', page)
     rest = (await http.get(html.unescape(following))).text
-    assert FACT.findall(page) + FACT.findall(rest) == ["61", *map(str, range(60, 0, -1))]
+    assert FACT.findall(page) + FACT.findall(rest) == ["21", *map(str, range(20, 0, -1))]
+
+
+async def test_pages_of_what_is_kept_miss_nothing(rows: JobRows, http: httpx.AsyncClient) -> None:
+    with rows.store.begin() as tx:
+        for number in range(15):
+            for place in ("", "web/default/general"):
+                assert not tx.memory.set_state(1, f"key-{number:02}", "x" * 2_000, place)
+    found, path = [], PAGE
+    while path:
+        page = (await http.get(path)).text
+        found += re.findall(r'<tr data-row id="state-(\d+)"', page)
+        path = html.unescape(next(iter(re.findall(r'href="([^"#]+)#states">More', page)), ""))
+    assert found == [str(number + 1) for number in range(30)]
+    for nonsense in ("banana", "999", "9" * 30):
+        assert "key-00" in (await http.get(PAGE, params={"kept": nonsense})).text
 
 
 async def test_a_fact_tells_where_it_was_learned(rows: JobRows, http: httpx.AsyncClient) -> None:
