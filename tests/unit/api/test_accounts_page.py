@@ -85,7 +85,7 @@ async def test_an_account_that_is_limited_says_of_what_until_when(rows: JobRows,
         tx.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     shown = row((await http.get(PAGE)).text, "account-main")
     assert ">limited<" in shown
-    assert re.search(r"claude-haiku-4-5 until <time [^>]*>in 7 min</time>", shown)
+    assert re.search(r"claude-haiku-4-5 again <time [^>]*>in 7 min</time>", shown)
     assert "RateLimited" in shown
     assert "in 7 min" not in row(await sent(http, "enable", "enabled", {"name": "main"}), "account-main")
 
