@@ -150,6 +150,7 @@ async def test_keys_lead_everywhere(board: Dashboard) -> None:
         # A busy machine may need longer between two keys than a person does.
         await stand_still(page)
         await tab.open("/queue?channel=keys")
+        await tab.drawn()
         await tab.press("/")
         box = page.get_by_label("Text, user or id")
         await expect(box).to_be_focused()
@@ -178,6 +179,7 @@ async def stand_still(page: Page) -> None:
 async def keys_of(tab: Tab, key: str, path: str) -> None:
     """Go somewhere by two keys, from the page of jobs or, where that is meant, from another one."""
     await tab.open("/audit" if path == "/queue" else "/queue")
+    await tab.drawn()
     await tab.press("g", key)
     await tab.page.wait_for_url(tab.home + path)
 
@@ -188,6 +190,7 @@ async def test_r_looks_again_and_t_is_kept(board: Dashboard) -> None:
         await stand_still(page)
         await tab.open("/queue?channel=refreshed")
         job = await board.say("refreshed", "seen at a key")
+        await tab.drawn()
         await tab.press("r")
         await expect(page.locator(f"#row-{job}")).to_be_visible()
         theme = page.locator("html")

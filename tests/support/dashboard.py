@@ -41,6 +41,10 @@ class Tab:
         await self.page.get_by_role("button", name="Log in").click()
         await self.page.wait_for_url(lambda url: "/login" not in url)
 
+    async def drawn(self) -> None:
+        """Wait until the page is drawn: a browser drops keys that come before."""
+        await self.page.get_by_role("heading", level=1).click(trial=True)
+
     async def press(self, *keys: str) -> None:
         """Press keys, one after the other."""
         for key in keys:
