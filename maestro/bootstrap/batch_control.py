@@ -72,8 +72,9 @@ def _batch(tx: Transaction, wish: BatchWish, actor: str, total: int) -> ReplayBa
 
 def _outlooks(tx: Transaction, wish: BatchWish) -> Sequence[Outlook]:
     """Judge every job that is meant, in the order of their turns."""
-    agent = chosen_agent(tx, wish.changes)
-    judged = Outlooks(wish.action, tx.prospects.prices(), wish.changes, agent.id if agent else None)
+    chosen_agent(tx, wish.changes)
+    agents = {agent.slug: agent.id for agent in tx.agents.active()}
+    judged = Outlooks(wish.action, tx.prospects.prices(), wish.changes, agents)
     found = tx.prospects.of(_ids(tx, wish))
     return [judged.of(one) if one is not None else judged.missing(job_id) for job_id, one in found]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.edits import NO_EDITS, Edits
+from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
 from maestro.domain.jobs.failures import pattern_of
 from maestro.domain.jobs.job import Job, StepState
 from maestro.domain.jobs.path import OPTIONAL, next_step
@@ -108,13 +108,18 @@ class Outlooks:
     """Judges the jobs of one batch in their order, by the rules that hold when each has its turn."""
 
     def __init__(
-        self, action: BatchAction, prices: Prices, edits: Edits = NO_EDITS, agent_id: int | None = None
+        self,
+        action: BatchAction,
+        prices: Prices,
+        edits: Edits = NO_EDITS,
+        agents: Mapping[str, int | None] | None = None,
     ) -> None:
-        """``agent_id`` is the agent that ``edits`` name."""
+        """``agents`` are those that may answer, by slug, with their ids."""
         self._action = action
         self._prices = prices
         self._edits = edits
-        self._agent_id = agent_id
+        self._agents = agents or {}
+        self._agent_id = self._agents.get(edits.agent) if edits.agent is not None else None
         self._restarted: dict[str, str] = {}
 
     def of(self, prospect: Prospect) -> Outlook:
@@ -142,7 +147,14 @@ class Outlooks:
         if job.what_if:
             return f"job {job.id} is a what-if, which is resumed or asked again by itself."
         problem = refusal(job, prospect.newest, mode, prospect.led_to)
-        return problem or edits_refusal(job, mode, self._edits) or ""
+        return problem or edits_refusal(job, mode, self._edits) or self._gone(prospect)
+
+    def _gone(self, prospect: Prospect) -> str:
+        """Return why the agent does not answer that an operator chose the last time, which a restart keeps."""
+        if self._action is not BatchAction.RESTART or self._edits.any:
+            return ""
+        kept = edits_of(prospect.newest).agent
+        return f"agent: {kept}, chosen the last time, is not active" if kept and kept not in self._agents else ""
 
     def _cost(self, prospect: Prospect, calls: int) -> float | None:
         """Return what so many calls may cost, by those the job made before, else by others; None when unknown."""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from maestro.bootstrap.batch_control import StoreBatchControl
+from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound, StoreBusy
 from maestro.domain.jobs.batch_views import BatchItemView, BatchView, BatchWish, batch_view
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState
@@ -24,6 +25,7 @@ from temporal.batches import BatchWork
 from temporal.control import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
+from tests.support.outside import add_agent
 
 MANY = 1000
 FAILED = JobFilter(status=(JobStatus.FAILED,))
@@ -282,6 +284,30 @@ def test_an_agent_that_does_not_exist_is_no_edit(rows: JobRows) -> None:
     rows.failed()
     with pytest.raises(InvalidEdit, match="nobody"):
         begin(rows, BatchAction.RESTART, edits=Edits(agent="nobody"))
+
+
+async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: JobRows, work: BatchWork) -> None:
+    add_agent(rows, "bob")
+    control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
+    edited = await control.replay(rows.failed(), ReplayMode.RESTART, "ada", Edits(agent="bob"))
+    rows.end(edited, JobStatus.FAILED, "NoAgent")
+    chosen = JobFilter(error="NoAgent")
+    wish = BatchWish(action=BatchAction.RESTART, filter=chosen)
+    assert StoreBatchControl(rows.store).forecast(wish).possible == 1
+    with rows.store.begin() as tx:
+        bob = tx.agents.by_slug("bob")
+        assert bob is not None
+        bob.status = AgentStatus.PAUSED
+        tx.agents.put(bob)
+    told = StoreBatchControl(rows.store).forecast(wish)
+    assert (told.possible, [group.reason for group in told.refused]) == (
+        0,
+        ["agent: bob, chosen the last time, is not active"],
+    )
+    batch = begin(rows, BatchAction.RESTART, chosen)
+    while await work.advance():
+        pass
+    assert [item.state for item in items(rows, batch)] == [ItemState.REFUSED]
 
 
 async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRows, work: BatchWork) -> None:

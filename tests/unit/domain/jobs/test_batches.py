@@ -101,7 +101,7 @@ def test_the_cost_is_that_of_the_job_itself_else_of_its_agent_else_of_all() -> N
 
 def test_with_another_agent_it_costs_what_that_one_costs() -> None:
     prices = Prices(agents={1: 0.25, 2: 4.0})
-    assert Outlooks(RESTART, prices, Edits(agent="bob"), agent_id=2).of(prospect(job(), call())).cost_usd == 4.0
+    assert Outlooks(RESTART, prices, Edits(agent="bob"), {"bob": 2}).of(prospect(job(), call())).cost_usd == 4.0
 
 
 # What becomes of each job
