@@ -19,7 +19,10 @@ function step(by) {
   if (!all.length) return;
   const at = all.findIndex((row) => row.contains(document.activeElement));
   const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1)];
-  (next.querySelector("a[href]") ?? next).focus();
+  const link = next.querySelector("a[href]");
+  // A line that leads nowhere is a place to stand on all the same.
+  if (!link) next.tabIndex = -1;
+  (link ?? next).focus();
   next.scrollIntoView({ block: "nearest" });
 }
 
