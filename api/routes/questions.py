@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.columns import LARGEST
-from maestro.domain.questions.question import QuestionStatus, of_operator
+from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, of_operator
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.values import Value
 from maestro.store.questions import Asked
@@ -16,7 +16,6 @@ from maestro.store.store import Store
 
 LIMIT = 50
 MOST = 200
-ANSWER_CHARS = 20_000
 
 router = APIRouter(route_class=PasswordRoute, tags=["questions"], prefix="/api/questions")
 

@@ -13,6 +13,8 @@ from maestro.domain.errors import Conflict, InvalidMessage
 from maestro.domain.people.owners import PersonId
 from maestro.domain.texts import storable
 
+ANSWER_CHARS = 20_000
+"""Characters of the longest answer of an operator."""
 YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
 _FIRST = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
@@ -206,9 +208,12 @@ def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Ans
 def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> Answer:
     """Return the answer of an operator, who counts as an owner: ``words`` for a question, ``approves`` for an approval.
 
-    Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else.
+    Raises ``Conflict`` when the question is not open any more, ``InvalidMessage`` when it asks for something else or
+    the words are too many.
     """
     answer, standing = storable(words or "").strip(), question.standing(now)
+    if len(answer) > ANSWER_CHARS:
+        raise InvalidMessage(f"an answer may have at most {ANSWER_CHARS} characters")
     if standing is not QuestionStatus.OPEN:
         raise Conflict(f"question {question.id} is {standing} already; there is nothing to answer")
     if question.approval and approves is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from maestro.domain.questions.question import Question, QuestionKind
+from maestro.domain.questions.question import ANSWER_CHARS, Question, QuestionKind
 from tests.support.api_client import BASIC, app_of, client, parts
 from tests.support.job_rows import JobRows
 from tests.support.questions import ARGUMENTS, EXPIRY, waiting_approval, waiting_question
@@ -163,3 +163,12 @@ async def test_without_any_it_says_when_agents_ask(http: httpx.AsyncClient) -> N
     page = await http.get(PAGE)
     assert "Nobody waits for an answer." in page.text
     assert "/settings?q=tools.approval" in page.text
+
+
+async def test_an_answer_has_an_end(rows: JobRows, http: httpx.AsyncClient) -> None:
+    asked = waiting_question(rows)
+    refused = await http.post(f"{PAGE}/answer", data={"number": asked.id, "words": "a" * (ANSWER_CHARS + 1)})
+    assert refused.status_code == 400
+    assert f"at most {ANSWER_CHARS} characters" in refused.text
+    led = await http.post(f"{PAGE}/answer", data={"number": asked.id, "words": "a" * ANSWER_CHARS})
+    assert led.status_code == 303
