@@ -106,6 +106,12 @@ async def test_the_list_is_filtered_by_what_stands_in_the_address(rows: JobRows,
     assert (await http.get(PAGE, params={"cursor": "banana"})).status_code == 400
 
 
+async def test_a_search_is_done_anew_less_often(rows: JobRows, http: httpx.AsyncClient) -> None:
+    talk(rows, "hello")
+    for query, pause in (({}, 2_000), ({"agent": "ada"}, 2_000), ({"q": "hello"}, 20_000)):
+        assert f'data-live="{pause}"' in (await http.get(PAGE, params=query)).text
+
+
 async def test_pages_of_the_list_miss_nothing(rows: JobRows, http: httpx.AsyncClient) -> None:
     numbers = [talk(rows, "hello", channel=f"channel-{number}") for number in range(53)]
     page = (await http.get(PAGE)).text

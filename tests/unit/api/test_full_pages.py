@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from maestro.domain.agents.edits import AgentChange, NewBinding
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from tests.support.api_client import BASIC, app_of, client
@@ -57,6 +58,18 @@ async def test_facts_of_all_kinds(rows: JobRows, http: httpx.AsyncClient) -> Non
             tx.memory.learn(tx.agents.named("ada").id or 0, facts, conversation_id=None)
     await page(http, "/memory", 'id="fact-')
     await page(http, "/memory?category=sticky", 'id="fact-')
+
+
+async def test_agents_with_long_descriptions_and_many_channels(rows: JobRows, http: httpx.AsyncClient) -> None:
+    for number in range(55):
+        add_agent(rows, f"agent-{number:03}")
+        with rows.store.begin() as tx:
+            agent = tx.agents.named(f"agent-{number:03}")
+            tx.agents.change(agent, AgentChange(description=(LONG * 50)[:2_000].strip()), "operator")
+            for place in range(8):
+                new = NewBinding(platform="web", channel=f"channel-{number}-{place}")
+                tx.agents.bind_channel(agent, new, "operator")
+    await page(http, "/agents", '<tr data-row id="agent-')
 
 
 async def test_tokens_of_many_agents(rows: JobRows, http: httpx.AsyncClient) -> None:
