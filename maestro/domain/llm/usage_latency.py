@@ -14,7 +14,7 @@ from maestro.domain.values import View
 SAMPLED_JOBS = 1_000
 """Jobs whose steps are read, at most, the same number of each day."""
 SAMPLED_STEPS = 20_000
-"""Steps of these jobs that are read, at most, the newest first."""
+"""Steps of these jobs that are read, at most; of more, nobody says which are left out."""
 MOST_DAYS = 31
 """Days that are looked at, the last ones of what is asked for."""
 
