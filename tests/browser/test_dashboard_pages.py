@@ -16,7 +16,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.support.browser import browser
-from tests.support.populated import PASSWORD, Populated, populated
+from tests.support.populated import PASSWORD, PICTURES, Populated, populated
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-pages")]
 
@@ -50,6 +50,8 @@ NAMES = {
 AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
   .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
 Scheme = Literal["light", "dark"]
+SEARCHED = {("light", 1280), ("dark", 400)}
+"""Where a page is searched for what some people cannot use: it takes seconds, and two see every colour and place."""
 
 
 @dataclass
@@ -120,15 +122,16 @@ async def test_a_page_is_whole(stage: Stage, name: str, scheme: Scheme) -> None:
         await fits(page)
         await is_inert(page)
         await picture(page, name, scheme, width)
-        await page.evaluate(axe)
-        assert await page.evaluate(AXE) == [], f"at {width} pixels"
+        if (scheme, width) in SEARCHED:
+            await page.evaluate(axe)
+            assert await page.evaluate(AXE) == [], f"at {width} pixels"
     assert troubles == []
     await page.context.close()
 
 
 async def picture(page: Page, name: str, scheme: Scheme, width: int) -> None:
     """Write a picture of the page, where somebody wants one."""
-    folder = os.environ.get("MAESTRO_TEST_SCREENSHOTS")
+    folder = os.environ.get(PICTURES)
     if folder:
         path = Path(folder) / f"{name}-{scheme}-{width}.png"
         await page.screenshot(path=path, animations="disabled")

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from maestro.domain.jobs.job import JobStatus
 from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address
 from maestro.domain.people.owners import PersonId
 from maestro.intake.strangers import AN_OWNER, LET_IN
