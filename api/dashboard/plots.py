@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 520, 220
-LEFT, RIGHT, TOP, BOTTOM = 54, 8, 10, 26
+LEFT, RIGHT, TOP, BOTTOM = 72, 8, 10, 26
 LABELS = 5
 """Days that are named under a plot, about."""
 STEPS = 4

@@ -99,7 +99,7 @@ async def _talk(at: Populated) -> None:
     llm, maestro = at.instance.llm, at.instance
     inert = HOSTILE.replace("`", "")  # what stands between two of them is code, where tags are text
     remembering = (
-        f"Here it is {inert} [MEMORY:preference] likes tea {inert} [/MEMORY] [STATE:mood] calm {inert} [/STATE]"
+        f"Here it is {inert} [MEMORY:user_preference] likes tea {inert} [/MEMORY] [STATE:mood] calm {inert} [/STATE]"
     )
     llm.script("remember", reply=remembering)
     llm.script("break it", failure=Failure.status(400))
