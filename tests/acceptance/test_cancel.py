@@ -15,14 +15,20 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
 
 KEY = "a key that makes its holder a user and not the owner"
 LONG = 60.0
+LIMITED = "the-channel-of-a-limited-agent"
 SLEEP = ("run_shell", {"command": "sleep 60"})
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Instance]:
-    agents = [{"slug": "conductor", "role": "conductor", "tools": ["run_shell"]}]
-    folder = tmp_path_factory.mktemp("cancel")
-    async with running_instance(folder, web={"apiKey": KEY}, agents=agents, tools={"shell": True}) as instance:
+    # A limit holds for one model of an account: nobody else here is kept waiting by the model that is limited.
+    agents = [
+        {"slug": "conductor", "role": "conductor", "tools": ["run_shell"]},
+        {"slug": "limited", "model": "gpt-4.1-mini"},
+    ]
+    channels = [{"platform": "web", "channel": LIMITED, "agent": "limited"}]
+    settings: dict[str, Any] = {"agents": agents, "channels": channels, "tools": {"shell": True}}
+    async with running_instance(tmp_path_factory.mktemp("cancel"), web={"apiKey": KEY}, **settings) as instance:
         yield instance
 
 
@@ -70,14 +76,13 @@ async def test_work_that_no_person_began_is_stopped_in_its_call(maestro: Instanc
     assert maestro.llm.matching(channel)[0].outcome == "gone"
 
 
-async def test_what_waits_for_an_account_is_cancelled(maestro: Instance, channel: str) -> None:
-    limited = Failure.status(429, {"retry-after": "3600"})
-    maestro.llm.script(channel, failure=limited)
-    async with maestro.client(channel, api_key=KEY) as client:
-        await client.say(channel)
-        await maestro.until("SELECT 1 FROM queue WHERE channel = ? AND status = 'waiting'", channel)
-        await cancel(maestro, maestro.jobs(channel)[0]["id"])
-    [job] = await maestro.ended(channel, "cancelled")
+async def test_what_waits_for_an_account_is_cancelled(maestro: Instance) -> None:
+    maestro.llm.script("wait for it", failure=Failure.status(429, {"retry-after": "3600"}))
+    async with maestro.client(LIMITED, api_key=KEY) as client:
+        await client.say("wait for it")
+        await maestro.until("SELECT 1 FROM queue WHERE channel = ? AND status = 'waiting'", LIMITED)
+        await cancel(maestro, maestro.jobs(LIMITED)[0]["id"])
+    [job] = await maestro.ended(LIMITED, "cancelled")
     assert (job["reason"], job["waits_for"]) == ("cancelled by ada", None)
 
 

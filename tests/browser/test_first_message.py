@@ -23,6 +23,9 @@ async def test_hello_is_answered_and_a_kill_loses_nothing(tmp_path: Path, page: 
     async with up(tmp_path, ports) as first:
         await page.goto(f"http://localhost:{ports.webui}/")
         await page.get_by_role("link", name="Write to your agents").click()
+        await expect(
+            page.get_by_text("Connected", exact=True)
+        ).to_be_visible()  # its script listens to keys from then on
         box = page.get_by_label("Message", exact=True)
         await box.fill("hello")
         await box.press("Enter")

@@ -159,7 +159,7 @@ def test_completion_knows_the_commands(tmp_path: Path) -> None:
         return ran.output.split()
 
     assert completed("maestro j") == ["jobs"]
-    assert completed("maestro jobs c") == ["cancel"]
+    assert completed("maestro jobs sh") == ["show"]
     # Which shell runs the tests is not the tests' to say, so the shell is named instead of looked for.
     named = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     assert "complete" in installed("--show-completion", "bash", folder=tmp_path, environment=named).output
