@@ -73,12 +73,9 @@ class Maestro:
     async def says(self, words: str, since: int = 0) -> None:
         """Return when it has said these words; raises ``AssertionError`` when it ends without them."""
 
-        def heard() -> bool:
-            return any(words in line for line in self.said[since:])
-
         async with asyncio.timeout(PATIENCE), self._news:
-            await self._news.wait_for(lambda: heard() or self._ended.is_set())
-        assert heard(), f"it ended without saying {words!r}: {self.said}, {self.log.read_text()[-2000:]}"
+            await self._news.wait_for(lambda: self._heard(words, since) or self._ended.is_set())
+        assert self._heard(words, since), f"it ended without saying {words!r}: {self._story()}"
 
     async def died(self) -> int:
         """Return its exit code when it has ended."""
@@ -89,9 +86,21 @@ class Maestro:
         return self._process.exitcode or 0
 
     async def crash_at(self, point: str) -> None:
-        """Return when the process has died at this point and lives again."""
+        """Return when the process has died at this point and lives again.
+
+        What is armed may let it die once more before it says that it is ready: that is the next crash.
+        """
         assert await self.died() == -signal.SIGKILL, point
-        await self.start()
+        begun = self.begin()
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: self._heard(READY, begun) or self._ended.is_set())
+        assert self._heard(READY, begun) or await self.died() == -signal.SIGKILL, self._story()
+
+    def _heard(self, words: str, since: int) -> bool:
+        return any(words in line for line in self.said[since:])
+
+    def _story(self) -> str:
+        return f"{self.said}, {self.log.read_text()[-2000:]}"
 
     def arm(self, point: str, times: int = 1, victims: Sequence[str] = (MAESTRO,)) -> None:
         """Let it die, or its Temporal server, or both, when it reaches this point."""
