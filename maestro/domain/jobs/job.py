@@ -64,7 +64,7 @@ class Job(SQLModel, table=True):
     __table_args__ = (
         Index("ix_queue_status_turn", "status", "turn"),
         # What lists are sorted and filtered by, so that only the jobs that are shown are read.
-        Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error"),
+        Index("ix_queue_listed", "created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if"),
         Index("ix_queue_inbox_id", "inbox_id", "id"),
         # What a search reads besides messages: most jobs have none of it, and are not in it.
         Index(

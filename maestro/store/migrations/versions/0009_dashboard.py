@@ -18,7 +18,7 @@ PARTIAL = (
 AUDITED = ("actor", "action", "subject")
 """By what operators look for entries of the audit log, the newest first."""
 
-LISTED = ("created_at", "id", "status", "kind", "agent_id", "platform", "error")
+LISTED = ("created_at", "id", "status", "kind", "agent_id", "platform", "error", "what_if")
 """What lists of jobs are sorted and filtered by: found in the index alone, and only the jobs that are shown are read."""
 
 SPARSE = {
