@@ -62,10 +62,12 @@ class Figures(Repository):
     def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
         """Return how many jobs each agent was given since then, and how many of them failed; what-ifs aside."""
         failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
-        found = select(col(Job.agent_id), func.count(), failed).where(
-            col(Job.created_at) >= since, col(Job.agent_id).is_not(None), col(Job.what_if).is_(False)
+        # By the column itself, every job there ever was would be read in the order of agents.
+        agent = func.coalesce(Job.agent_id, 0)
+        found = select(agent, func.count(), failed).where(
+            col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
         )
-        rows = self._session.execute(found.group_by(col(Job.agent_id)))
+        rows = self._session.execute(found.group_by(agent))
         return {agent_id: (count, failures) for agent_id, count, failures in rows}
 
     def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
