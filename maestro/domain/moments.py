@@ -17,3 +17,9 @@ def _sensible(moment: datetime) -> datetime:
 
 
 Moment = Annotated[AwareDatetime, AfterValidator(_sensible)]
+
+
+def in_order(since: datetime | None, until: datetime | None) -> None:
+    """Raise ``ValueError`` for a time that ends before it begins; an open end is none."""
+    if since is not None and until is not None and since > until:
+        raise ValueError("since: expected a time that is not after until")

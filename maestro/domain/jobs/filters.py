@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.domain.moments import Moment
+from maestro.domain.moments import Moment, in_order
 from maestro.domain.values import Value
 from maestro.domain.words import SearchText
 
@@ -42,6 +42,5 @@ class JobFilter(Value):
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.since is not None and self.until is not None and self.since > self.until:
-            raise ValueError("since: expected a time that is not after until")
+        in_order(self.since, self.until)
         return self
