@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from starlette.routing import BaseRoute
 
-from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, Transport
+from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, OnAmbiguous, Transport
 from connectors.outcomes import (
     AccountRefused,
     AmbiguousSend,
@@ -21,17 +21,31 @@ from connectors.outcomes import (
     RetryableSend,
     Scope,
     SendFailure,
+    Unsettled,
 )
-from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage, Receipt
+from maestro.domain.messages import (
+    Accepted,
+    Address,
+    Attachment,
+    Button,
+    IncomingMessage,
+    OutgoingMessage,
+    Receipt,
+    Report,
+    Standing,
+)
 
 __all__ = [
     "AccountRefused",
+    "Acknowledges",
     "AmbiguousSend",
+    "Button",
     "Capabilities",
     "CatchesUp",
     "Connector",
     "ConnectorContext",
     "ConnectorState",
+    "Edits",
     "FetchFailure",
     "FetchesMedia",
     "HasRoutes",
@@ -41,16 +55,20 @@ __all__ = [
     "LengthUnit",
     "Markup",
     "NotDispatched",
+    "OnAmbiguous",
     "PermanentFetch",
     "PermanentSend",
     "Reconciles",
     "Renders",
+    "Report",
     "RetryableFetch",
     "RetryableSend",
     "Role",
     "Scope",
     "SendFailure",
+    "Standing",
     "Transport",
+    "Unsettled",
     "Upload",
     "attempt",
 ]
@@ -146,6 +164,33 @@ class ConnectorContext(Protocol):
         """Return what was sent to this channel after the given delivery, oldest first, at most ``limit`` of it."""
         ...
 
+    async def last_heard(self, channel: str) -> datetime | None:
+        """Return when the newest message of a channel that is in the inbox was written; None for one without any."""
+        ...
+
+    async def told(self, key: str, report: Report) -> bool:
+        """Keep what the platform says of a message of ours, in whatever order it says so; false for one of others.
+
+        What it said before stays where that is further on. A failure marks the delivery as failed.
+        """
+        ...
+
+    async def receipt(self, key: str) -> Receipt | None:
+        """Return what the platform has told us a message of ours is known as; None as long as it has not."""
+        ...
+
+    async def pressed(self, key: str, number: int) -> str | None:
+        """Return what who presses this button of a message of ours says, counted from 0; None where there is none."""
+        ...
+
+    async def moved(self, channel: str, to: str) -> None:
+        """Keep that the platform goes on with a channel under another id: bindings and conversations go along."""
+        ...
+
+    async def moved_to(self, channel: str) -> str:
+        """Return the id under which a channel goes on, its own where it was never moved."""
+        ...
+
     async def open_channel(self, address: Address, user_id: str) -> bool:
         """Give the channel to this user if nobody has it; false when it is somebody else's (decision 19)."""
         ...
@@ -193,8 +238,9 @@ class Connector(Protocol):
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Hand one chunk to the platform under ``message.key``; raises a ``SendFailure``.
 
-        With a ``filename`` the content goes as a file of this name. It never tries twice by itself, unless the
-        platform surely did not take it (design invariant 6). Mentions and previews of links are off.
+        With a ``filename`` the content, or what is at its ``path``, goes as a file of this name. Who presses a button
+        says what ``ConnectorContext.pressed`` returns. It never tries twice by itself, unless the platform surely did
+        not take it (design invariant 6). Mentions and previews of links are off.
         """
         ...
 
@@ -219,8 +265,30 @@ class Reconciles(Protocol):
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Look for ``message.key`` among what came since ``message.tried_at``; None when it surely is not there.
 
-        Raises a ``SendFailure`` when the platform cannot be asked now.
+        Raises ``Unsettled`` when nobody will ever know, another ``SendFailure`` when the platform cannot be asked now.
         """
+        ...
+
+
+@runtime_checkable
+class Edits(Protocol):
+    """A connector that can write a message of ours anew, so that an answer grows while it is written."""
+
+    async def edit(self, message: OutgoingMessage) -> None:
+        """Let the message that the platform knows as ``message.edits`` say this, formatted as ``send`` would.
+
+        That it says so already is a success. Raises ``PermanentSend`` for a message that is gone or too old, and what
+        ``send`` raises.
+        """
+        ...
+
+
+@runtime_checkable
+class Acknowledges(Protocol):
+    """A connector that can show at once, at the message itself, that it was seen."""
+
+    async def acknowledge(self, address: Address, message_id: str) -> None:
+        """Put the reaction of the settings to a message of the inbox, nothing where none is set; again is harmless."""
         ...
 
 

@@ -20,6 +20,18 @@ class Idempotency(StrEnum):
     NONE = "none"
 
 
+class OnAmbiguous(StrEnum):
+    """What becomes of a message of which nobody can say whether the platform has it.
+
+    ``RESEND`` sends it again, so that it may be there twice; ``HOLD`` leaves it to an operator. ``AUTO`` resends what a
+    person waits for and holds what nobody asked for, such as a scheduled post.
+    """
+
+    AUTO = "auto"
+    RESEND = "resend"
+    HOLD = "hold"
+
+
 class Markup(StrEnum):
     """What a platform's messages are written in: Markdown as models write it, a markup of its own, or plain text."""
 
@@ -38,11 +50,13 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a platform can do; lengths in ``unit``, the interval in seconds.
+    """What a platform can do; lengths in ``unit``, intervals in seconds.
 
     ``native_window`` is how long the platform remembers the key of a message, None where it does so for ever.
     ``max_file_bytes`` is how large a file we send may be, 0 where it takes none. ``catches_up`` says whether what was
-    written while we were away can be read later.
+    written while we were away can be read later. ``on_ambiguous`` rules where neither a key nor a look settles what
+    became of a message. ``max_buttons`` is how many buttons a message may have, 0 where it has none. ``edit_interval``
+    is how often a message that grows may be written anew, 0 where answers are sent when they are whole.
     """
 
     max_length: int
@@ -54,3 +68,6 @@ class Capabilities:
     native_window: timedelta | None = None
     max_file_bytes: int = 0
     catches_up: bool = False
+    on_ambiguous: OnAmbiguous = OnAmbiguous.HOLD
+    max_buttons: int = 0
+    edit_interval: float = 0

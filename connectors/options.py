@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
+from connectors.capabilities import OnAmbiguous
 from maestro.domain.values import Value
 from maestro.domain.words import matching
 
@@ -53,6 +54,46 @@ class Options(Value):
         default=(),
         description="hosts besides the platform's own from which files are fetched, at private addresses too; for a "
         "`baseUrl` of your own",
+    )
+
+
+class Streams(Options):
+    """What can be set where a message of ours can be written anew."""
+
+    streaming: bool = Field(
+        default=False, description="whether an answer is shown while the model writes it, by edits of one message"
+    )
+    streaming_seconds: float = Field(
+        default=1.5, ge=0.2, le=60, description="seconds between two edits of an answer that is being written"
+    )
+
+
+class Reacts(Options):
+    """What can be set where a bot can put a reaction to a message."""
+
+    ack_reaction: str = Field(
+        default="",
+        max_length=64,
+        description="the emoji that is put to a message at once when it will be answered; empty: none",
+    )
+
+
+class Quotes(Options):
+    """What can be set where an answer can quote the message that it answers."""
+
+    quote_replies: Literal["always", "groups", "never"] = Field(
+        default="groups", description="where the first message of an answer quotes what it answers"
+    )
+
+
+class InDoubt(Options):
+    """What can be set where nobody can say whether a message arrived when its connection was cut."""
+
+    on_ambiguous: OnAmbiguous = Field(
+        default=OnAmbiguous.AUTO,
+        description="what becomes of a message of which nobody can say whether the platform has it: `resend` sends it "
+        "again, and it may be there twice; `hold` leaves it, marked as unconfirmed; `auto` resends answers and holds "
+        "what nobody waits for, such as scheduled posts",
     )
 
 

@@ -59,6 +59,12 @@ class AmbiguousSend(SendFailure):
     retryable = True
 
 
+class Unsettled(SendFailure):
+    """The platform may or may not have it, and nobody will ever say: ``Capabilities.on_ambiguous`` rules."""
+
+    public = "Nobody can say whether the platform has the message."
+
+
 class PermanentSend(SendFailure):
     """Trying again is pointless; ``scope`` says what is broken."""
 

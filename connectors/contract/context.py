@@ -8,7 +8,20 @@ from pathlib import Path
 
 from connectors.base import ConnectorState, Identity, KnownChannel, Upload
 from maestro.domain.errors import Backlogged, InvalidMessage, NotFound
-from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
+from maestro.domain.messages import (
+    Accepted,
+    Address,
+    Attachment,
+    Button,
+    IncomingMessage,
+    OutgoingMessage,
+    Receipt,
+    Report,
+    Standing,
+)
+
+FURTHER = tuple(Standing)
+"""What a platform says of a message never goes back in this order."""
 
 
 @dataclass
@@ -32,6 +45,11 @@ class MemoryContext:
     direct: set[tuple[str, str]] = field(default_factory=set)
     passed_over: list[tuple[str, int, str]] = field(default_factory=list)
     """The channel, the number and the reason of what was not taken in."""
+    reports: dict[str, Report] = field(default_factory=dict)
+    """What the platform told of messages of ours, by key."""
+    buttons: dict[str, tuple[Button, ...]] = field(default_factory=dict)
+    """The buttons of messages that were sent, by key."""
+    moves: dict[str, str] = field(default_factory=dict)
     largest_page: int = 0
     failure: Exception | None = None
     crash: Exception | None = None
@@ -92,6 +110,37 @@ class MemoryContext:
         page = sorted(missed, key=lambda message: message.id)[:limit]
         self.largest_page = max(self.largest_page, len(page))
         return page
+
+    async def last_heard(self, channel: str) -> datetime | None:
+        """Return when the newest message of a channel was written."""
+        return max((one.sent_at for one in self.inbox if one.address.channel == channel), default=None)
+
+    async def told(self, key: str, report: Report) -> bool:
+        """Keep what the platform says, unless it said more before."""
+        if self.failure is not None:
+            raise self.failure
+        known = self.reports.get(key)
+        if known is None or FURTHER.index(report.standing) > FURTHER.index(known.standing):
+            self.reports[key] = report
+        return True
+
+    async def receipt(self, key: str) -> Receipt | None:
+        """Return what the platform told."""
+        report = self.reports.get(key)
+        return Receipt(platform_message_id=report.platform_message_id) if report is not None else None
+
+    async def pressed(self, key: str, number: int) -> str | None:
+        """Return what a button says."""
+        known = self.buttons.get(key, ())
+        return known[number].value if 0 <= number < len(known) else None
+
+    async def moved(self, channel: str, to: str) -> None:
+        """Keep where a channel goes on."""
+        self.moves[channel] = to
+
+    async def moved_to(self, channel: str) -> str:
+        """Return where a channel goes on."""
+        return self.moves.get(channel, channel)
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         """Give the channel to whoever asks first."""

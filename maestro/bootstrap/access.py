@@ -44,12 +44,8 @@ def outside_rules(settings: Settings) -> OutsideRules:
 
 
 def _access_rules(settings: Settings) -> AccessRules:
-    connectors = settings.connectors
-    policies = {
-        "web": settings.web.dm_policy,
-        "discord": connectors.discord.dm_policy,
-        "slack": connectors.slack.dm_policy,
-    }
+    sections = settings.connectors.sections.items()
+    policies = {"web": settings.web.dm_policy, **{name: section.dm_policy for name, section in sections}}
     return AccessRules(frozenset(settings.owner.ids), {name: DmPolicy(policy) for name, policy in policies.items()})
 
 

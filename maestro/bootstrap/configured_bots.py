@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import SecretStr
 
 from connectors.platforms import platform
-from maestro.settings import DiscordSettings, Settings, SlackSettings
+from maestro.settings import OwnSettings, Settings
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,7 @@ class Bot:
 def configured_bots(settings: Settings) -> Sequence[Bot]:
     """Return the bots that the configuration connects; raises ``ConfigurationError`` for a platform nobody knows."""
     connectors = settings.connectors
-    own: dict[str, DiscordSettings | SlackSettings] = {"discord": connectors.discord, "slack": connectors.slack}
-    of_sections = [_of_section(name, section) for name, section in own.items() if section.enabled]
+    of_sections = [_of_section(name, section) for name, section in connectors.sections.items() if section.enabled]
     of_list = [
         Bot(entry.platform, entry.account, entry.agent, entry.secrets, entry.options)
         for entry in connectors.bots
@@ -35,7 +34,7 @@ def configured_bots(settings: Settings) -> Sequence[Bot]:
     return [*of_sections, *of_list]
 
 
-def _of_section(name: str, section: DiscordSettings | SlackSettings) -> Bot:
+def _of_section(name: str, section: OwnSettings) -> Bot:
     described = platform(name)
     written = section.model_dump(by_alias=True)
     aliases = {field.alias or key for key, field in described.options.model_fields.items()}

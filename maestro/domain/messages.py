@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import NewType
 
 from pydantic import Field
@@ -14,6 +15,8 @@ DEFAULT_ACCOUNT = "default"
 
 MAX_CONTENT_CHARS = 300_000
 """Characters of the longest message that is taken in."""
+MAX_LABEL_CHARS = 60
+"""Characters on a button; a platform that shows fewer cuts them."""
 
 
 class Address(Value):
@@ -73,10 +76,18 @@ class IncomingMessage(Value):
     )
 
 
+class Button(Value):
+    """A choice below a message; who presses it says ``value``, as if they had typed it."""
+
+    label: str = Field(min_length=1, max_length=MAX_LABEL_CHARS)
+    value: str = Field(min_length=1)
+
+
 class OutgoingMessage(Value):
     """One chunk on its way to a platform; ``id`` is the delivery row's, so that a repeat can be recognised.
 
     ``key`` says the same to platforms that other Maestros use as well: it is unique among all of them.
+    With a ``path`` it is that file, and ``content`` is what is said below it, which may be nothing.
     """
 
     id: int
@@ -87,6 +98,15 @@ class OutgoingMessage(Value):
     notice: bool = Field(default=False, description="whether Maestro itself says this, and no model")
     key: str = Field(default="", max_length=25, description="ASCII letters and digits, the same at every attempt")
     filename: str = Field(default="", description="the name of the file that the content goes as; empty: as a message")
+    path: Path | None = Field(
+        default=None, description="where the bytes of the file are; None: the content is the file"
+    )
+    content_type: str = Field(default="", description="what kind of file is at the path")
+    buttons: tuple[Button, ...] = ()
+    unasked: bool = Field(default=False, description="whether nobody waits for it, as for a scheduled post")
+    edits: str = Field(
+        default="", description="the platform's id of the message whose place it takes; empty: a new one"
+    )
     tried_at: datetime | None = Field(
         default=None, description="when it was first handed over without a word back; None: the platform has it not"
     )
@@ -96,6 +116,24 @@ class Receipt(Value):
     """The platform's word that it has the message."""
 
     platform_message_id: str
+
+
+class Standing(StrEnum):
+    """What a platform said last of a message of ours, in the order in which it can come true."""
+
+    UNKNOWN = ""
+    SENT = "sent"
+    DELIVERED = "delivered"
+    READ = "read"
+    FAILED = "failed"
+
+
+class Report(Value):
+    """What a platform tells of a message of ours without being asked; ``error`` is our own sentence, for a failure."""
+
+    platform_message_id: str
+    standing: Standing
+    error: str = ""
 
 
 class Accepted(Value):

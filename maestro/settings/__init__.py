@@ -3,7 +3,15 @@
 from maestro.settings.access import ConductorSettings, PairingSettings, RoutingSettings
 from maestro.settings.chat import ChatSettings, ScannerSettings, SessionSettings
 from maestro.settings.checks import is_loopback
-from maestro.settings.connectors import BotSettings, ConnectorSettings, DiscordSettings, SlackSettings
+from maestro.settings.connectors import (
+    BotSettings,
+    ConnectorSettings,
+    DiscordSettings,
+    OwnSettings,
+    SlackSettings,
+    TelegramSettings,
+    WhatsAppSettings,
+)
 from maestro.settings.entries import (
     DEFAULT_CLI_MODEL,
     DEFAULT_MODELS,
@@ -50,6 +58,7 @@ __all__ = [
     "LogSettings",
     "McpServerSettings",
     "MemorySettings",
+    "OwnSettings",
     "OwnerSettings",
     "PairingSettings",
     "QuestionSettings",
@@ -61,11 +70,13 @@ __all__ = [
     "SlackSettings",
     "StoreSettings",
     "Survey",
+    "TelegramSettings",
     "TemporalSettings",
     "ToolSettings",
     "ValueOrigin",
     "WebSettings",
     "WebuiSettings",
+    "WhatsAppSettings",
     "find_file",
     "found_accounts",
     "is_loopback",

@@ -6,6 +6,9 @@ from pydantic import Field, SecretStr
 
 from connectors.discord.config import TOKEN, DiscordOptions
 from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
+from connectors.telegram.config import TOKEN as TELEGRAM_TOKEN
+from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
+from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.words import AccountName, OptionalSlug, Word
 from maestro.settings.checks import repeated
@@ -53,6 +56,35 @@ class SlackSettings(PlatformSettings, SlackOptions):
         return {BOT_TOKEN: self.bot_token, APP_TOKEN: self.app_token, SIGNING_SECRET: self.signing_secret}
 
 
+class TelegramSettings(PlatformSettings, TelegramOptions):
+    """Telegram, with a bot of your own."""
+
+    token: SecretStr = Field(default=NO_SECRET, description='the bot\'s token, best as `"env:NAME"`')
+    webhook_secret: SecretStr = Field(
+        default=NO_SECRET, description="what Telegram proves itself with in webhook mode; a word of your own"
+    )
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """Its secrets by name."""
+        return {TELEGRAM_TOKEN: self.token, WEBHOOK_SECRET: self.webhook_secret}
+
+
+class WhatsAppSettings(PlatformSettings, WhatsAppOptions):
+    """WhatsApp, with a number of your own."""
+
+    access_token: SecretStr = Field(default=NO_SECRET, description='the token of a system user, best as `"env:NAME"`')
+    app_secret: SecretStr = Field(default=NO_SECRET, description="what Meta's requests are signed with")
+    verify_token: SecretStr = Field(
+        default=NO_SECRET, description="the word that Meta says when the webhook is set up; of your own choice"
+    )
+
+    @property
+    def secrets(self) -> dict[str, SecretStr]:
+        """Its secrets by name."""
+        return {ACCESS_TOKEN: self.access_token, APP_SECRET: self.app_secret, VERIFY_TOKEN: self.verify_token}
+
+
 class BotSettings(Section):
     """One more bot: a second one on a platform, or one of a platform that an installed package connects."""
 
@@ -71,18 +103,32 @@ class BotSettings(Section):
     )
 
 
+OwnSettings = DiscordSettings | SlackSettings | TelegramSettings | WhatsAppSettings
+
+
 class ConnectorSettings(Section):
     """Platforms besides the web connector."""
 
     discord: DiscordSettings = DiscordSettings()
     slack: SlackSettings = SlackSettings()
+    telegram: TelegramSettings = TelegramSettings()
+    whatsapp: WhatsAppSettings = WhatsAppSettings()
     bots: tuple[BotSettings, ...] = Field(default=(), description="further bots")
+
+    @property
+    def sections(self) -> dict[str, OwnSettings]:
+        """The section of each platform that has one, by its name."""
+        return {
+            "discord": self.discord,
+            "slack": self.slack,
+            "telegram": self.telegram,
+            "whatsapp": self.whatsapp,
+        }
 
 
 def unique_bots(connectors: ConnectorSettings) -> ConnectorSettings:
     """Two bots of a platform may not share a name, and the web connector is none of them."""
-    own = [("discord", connectors.discord), ("slack", connectors.slack)]
-    named = [(name, one.account) for name, one in own if one.enabled]
+    named = [(name, one.account) for name, one in connectors.sections.items() if one.enabled]
     twice = repeated([*named, *((bot.platform, bot.account) for bot in connectors.bots if bot.enabled)])
     if twice is not None:
         raise ValueError(f"two bots have the name {'/'.join(twice)}; give one of them another account")

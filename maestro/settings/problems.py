@@ -11,7 +11,7 @@ from maestro.domain.errors import ConfigurationError
 from maestro.settings.keys import KEYS, Location, pattern, show
 from maestro.settings.texts import EXPECTATIONS
 
-LATER = ("connectors.telegram", "connectors.whatsapp", "temporal.encryptionKey")
+LATER = ("temporal.encryptionKey",)
 """Sections and keys of later releases; each comes with the feature that reads it (docs/adr/0004)."""
 
 _NOT_YET = "this release of Maestro does not have it yet; leave it out until the one that does"

@@ -57,7 +57,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_package_of_others_is_a_platform_like_ours(paper: Path) -> None:
-    assert platforms() == ("discord", "paper", "slack")
+    assert platforms() == ("discord", "paper", "slack", "telegram", "whatsapp")
     found = platform("paper")
     assert (found.secrets, found.options().model_dump(by_alias=True)["size"]) == (
         {"pen": "what it is written with"},
@@ -76,7 +76,9 @@ def test_a_package_of_others_is_a_platform_like_ours(paper: Path) -> None:
 
 
 def test_a_platform_that_nobody_connects_is_named_with_those_that_there_are() -> None:
-    with pytest.raises(ConfigurationError, match="no connector for 'icq'; there are: discord, slack"):
+    with pytest.raises(
+        ConfigurationError, match="no connector for 'icq'; there are: discord, slack, telegram, whatsapp"
+    ):
         platform("icq")
 
 
@@ -92,6 +94,11 @@ def test_something_else_under_the_entry_point_is_told(paper: Path) -> None:
         ("discord", {}, "token is missing"),
         ("slack", {"appToken": "xapp"}, "botToken is missing"),
         ("slack", {"botToken": "xoxb"}, "appToken is missing"),
+        ("telegram", {}, "token is missing"),
+        ("telegram", {"token": "no token"}, "token is none of Telegram's"),
+        ("whatsapp", {"appSecret": "s", "verifyToken": "v"}, "accessToken is missing"),
+        ("whatsapp", {"accessToken": "t", "verifyToken": "v"}, "appSecret is missing"),
+        ("whatsapp", {"accessToken": "t", "appSecret": "s", "verifyToken": "v"}, "phoneNumberId is missing"),
     ],
 )
 def test_what_is_missing_is_told_before_anything_is_imported(name: str, secrets: dict[str, str], missing: str) -> None:

@@ -17,7 +17,6 @@ NOT_YET = "this release of Maestro does not have it yet; leave it out until the 
     ("tree", "expected"),
     [
         ({"webui": {"prot": 1}}, "webui.prot: unknown key, did you mean webui.port?"),
-        ({"connectors": {"telegram": {}}}, f"connectors.telegram: {NOT_YET}"),
         ({"temporal": {"encryptionKey": ""}}, f"temporal.encryptionKey: {NOT_YET}"),
         ({"jobs": {"max_attempts": 1}}, "jobs.max_attempts: unknown key, did you mean jobs.maxAttempts?"),
         ({"password": SECRET}, "password: unknown key, did you mean webui.password?"),

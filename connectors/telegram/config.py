@@ -1,0 +1,52 @@
+"""What can be set of Telegram (facts of the platform: `docs/howto/connect-telegram.md`)."""
+
+import re
+from typing import Literal
+
+from pydantic import Field
+
+from connectors.options import HttpAddress, InDoubt, Instance, Quotes, Reacts, Streams
+
+PLATFORM = "telegram"
+TOKEN = "token"  # noqa: S105 - its name
+WEBHOOK_SECRET = "webhookSecret"  # noqa: S105 - its name
+
+_TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]{20,}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
+
+
+class TelegramOptions(Streams, Reacts, Quotes, InDoubt):
+    """What can be set of one bot on Telegram."""
+
+    mode: Literal["polling", "webhook"] = Field(
+        default="polling",
+        description="how messages arrive: `polling` needs no address that others can reach, `webhook` needs "
+        "`webhookUrl` and `webhookSecret`",
+    )
+    webhook_url: HttpAddress = Field(
+        default="",
+        description="the https address at which Telegram reaches `/platforms/telegram/<account>` on the web "
+        "connector's port; Telegram takes the ports 443, 80, 88 and 8443",
+    )
+    pace_seconds: float = Field(
+        default=1.0, ge=0, le=60, description="seconds between two messages to one person; Telegram allows one a second"
+    )
+    group_pace_seconds: float = Field(
+        default=3.0, ge=0, le=60, description="seconds between two messages to one group; Telegram allows 20 a minute"
+    )
+
+
+def complete(instance: Instance) -> str | None:
+    """Say what is missing."""
+    options = instance.options
+    if not instance.secret(TOKEN):
+        return "token is missing; ask @BotFather for one"
+    if not _TOKEN.fullmatch(instance.secret(TOKEN)):
+        return "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"
+    if not isinstance(options, TelegramOptions) or options.mode == "polling":
+        return None
+    if not options.webhook_url:
+        return 'webhookUrl is missing; set the https address of this connector, or mode to "polling"'
+    if not _SECRET.fullmatch(instance.secret(WEBHOOK_SECRET)):
+        return "webhookSecret is missing or has other characters than A-Z, a-z, 0-9, _ and -; make one of up to 256"
+    return None

@@ -1,0 +1,1 @@
+"""WhatsApp: nothing here is imported before a number is connected, but what can be set of one."""

@@ -1,0 +1,53 @@
+"""What can be set of WhatsApp (facts of the platform: `docs/howto/connect-whatsapp.md`)."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from connectors.options import InDoubt, Instance, Quotes, Reacts
+from maestro.domain.words import matching
+
+PLATFORM = "whatsapp"
+ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name
+APP_SECRET = "appSecret"  # noqa: S105 - its name
+VERIFY_TOKEN = "verifyToken"  # noqa: S105 - its name
+API_VERSION = "v24.0"
+
+Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]
+GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v24.0")]
+
+
+class WhatsAppOptions(Reacts, Quotes, InDoubt):
+    """What can be set of one number of the WhatsApp Cloud API."""
+
+    phone_number_id: Digits = Field(
+        default="", description="the id of the number, from the app's page; not the number itself"
+    )
+    api_version: GraphVersion = Field(default=API_VERSION, description="the version of Meta's Graph API")
+    pair_seconds: float = Field(
+        default=6.0,
+        ge=0,
+        le=60,
+        description="seconds between two messages to one person; WhatsApp allows about one in six seconds",
+    )
+    template: str = Field(
+        default="",
+        max_length=512,
+        description="the name of an approved template with one variable in its body, as which is sent what is said more "
+        "than 24 hours after the person wrote last; empty: such a message fails",
+    )
+    template_language: str = Field(default="en", max_length=16, description="the language code of the template")
+
+
+def complete(instance: Instance) -> str | None:
+    """Say what is missing."""
+    if not instance.secret(ACCESS_TOKEN):
+        return "accessToken is missing; make a system user's token that may send messages"
+    if not instance.secret(APP_SECRET):
+        return "appSecret is missing; copy it from the app's basic settings: requests are signed with it"
+    if not instance.secret(VERIFY_TOKEN):
+        return "verifyToken is missing; choose a word and enter the same one on the app's webhook page"
+    options = instance.options
+    if not isinstance(options, WhatsAppOptions) or not options.phone_number_id:
+        return "phoneNumberId is missing; copy it from the app's page, below the number"
+    return None
