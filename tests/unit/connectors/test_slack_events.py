@@ -14,10 +14,11 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 
 from connectors.base import ConnectorState, HasRoutes
+from connectors.posted import MAX_BODY
 from connectors.slack.connector import SlackEvents
 from connectors.slack.ears import Ears
 from connectors.slack.signature import is_signed
-from connectors.slack.webhook import FORM, MAX_BODY, Webhook
+from connectors.slack.webhook import FORM, Webhook
 from maestro.domain.errors import Backlogged
 from tests.support.slack_app import SlackApp, slack_and_app
 from tests.support.slack_server import SIGNING_SECRET, signature

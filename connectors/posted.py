@@ -1,0 +1,64 @@
+"""What a platform posts to us: a raw body of a limited size, which is read only after its signature was checked."""
+
+import hashlib
+import hmac
+import json
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+
+MAX_BODY = 1024 * 1024
+"""Bytes of the largest body that is read."""
+
+
+async def body_of(request: Request) -> bytes | Response:
+    """Return the raw body, for signatures are over it, or what to answer to a request whose body we do not take."""
+    try:
+        body = await _read(request)
+    except ClientDisconnect:
+        return PlainTextResponse("the body did not come to its end", HTTPStatus.BAD_REQUEST)
+    if body is None:
+        return PlainTextResponse("too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return body
+
+
+def object_in(body: bytes) -> dict[str, Any] | Response:
+    """Return the JSON object that a body is, or what to answer to one that is none."""
+    try:
+        payload = json.loads(body)
+    except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
+        return PlainTextResponse("this is no JSON", HTTPStatus.BAD_REQUEST)
+    if not isinstance(payload, dict):
+        return PlainTextResponse("this is no object", HTTPStatus.BAD_REQUEST)
+    return payload
+
+
+def not_taken() -> Response:
+    """Return the answer to a request whose messages are not all kept: the platform sends it again."""
+    return PlainTextResponse("not taken: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def is_signed(secret: str, content: bytes, signature: str, scheme: str) -> bool:
+    """Tell whether a signature ``<scheme>=<HMAC-SHA256 in hex>`` is over this; a wrong one takes as long as another."""
+    expected = f"{scheme}={hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()}"
+    return same(expected, signature)
+
+
+def same(expected: str, given: str) -> bool:
+    """Compare what only the platform and we know; takes as long for a wrong word as for the right one."""
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
+
+
+async def _read(request: Request) -> bytes | None:
+    """Return the raw body, None when it is too large: then the rest of it is not read."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > MAX_BODY:
+        return None
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY:
+            return None
+    return bytes(body)
