@@ -1,0 +1,157 @@
+"""The Markdown that models write, read for platforms whose markup is another one.
+
+Each line stays a line, but for the fences around a table, so that a text can be cut before or after it is written anew.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)$")
+HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
+BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
+QUOTE = re.compile(r" {0,3}>[> \t]*")
+RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
+
+_SOME = "{1,400}"
+"""How many characters two marks that belong together may enclose: each search for one must stay short."""
+_CODE = rf"(?P<ticks>`+)(?P<code>.{_SOME}?)(?<!`)(?P=ticks)(?!`)"
+_URL = r"(?:https?://|mailto:)"
+_LINK = (
+    rf"!?\[(?P<label>[^\[\]\n]{_SOME}?)\]"
+    rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{_SOME}?\")?\)"
+)
+_ANGLED = rf"<(?P<angled>{_URL}[^\s<>]+)>"
+_BOTH = rf"\*\*\*(?=\S)(?P<both>.{_SOME}?)(?<=\S)\*\*\*"
+_BOLD = rf"\*\*(?=\S)(?P<bold>.{_SOME}?)(?<=\S)\*\*"
+_BOLD_TOO = rf"(?<!\w)__(?=\S)(?P<bold2>.{_SOME}?)(?<=\S)__(?!\w)"
+_STRUCK = rf"~~(?=\S)(?P<struck>.{_SOME}?)(?<=\S)~~"
+_ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{_SOME}?)(?<=[^\s*])\*(?![\w*])"
+_ESCAPED = r"\\(?P<literal>[!-/:-@\[-`{-~])"
+_KINDS = (_ESCAPED, _CODE, _LINK, _ANGLED, _BOTH, _BOLD, _BOLD_TOO, _STRUCK, _ITALIC)
+INLINE = re.compile("|".join(_KINDS))
+
+TICKS = "```"
+ZERO_WIDTH = "\u200b"
+APART = f"`{ZERO_WIDTH}`{ZERO_WIDTH}`"
+"""Three ticks that begin and end no code."""
+
+_OPENING = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
+_COLUMNS = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a platform writes what Markdown says.
+
+    ``plain`` writes text, ``literal`` a mark that is meant as it is, ``code`` a piece of code within a line, ``block``
+    a line of a block of code, and ``link`` a label, which may be blank, and an address. ``around`` is what stands
+    before and after what is ``bold``, ``italic``, ``both`` or ``struck``.
+    """
+
+    plain: Callable[[str], str]
+    literal: Callable[[str], str]
+    code: Callable[[str], str]
+    block: Callable[[str], str]
+    link: Callable[[str, str], str]
+    around: Mapping[str, tuple[str, str]]
+
+
+def lines(text: str, dialect: Dialect) -> Iterator[str]:
+    """Yield the lines of a text as a platform with fences of three ticks and quotes of ``>`` is to show them."""
+    marker = ""
+    for line in text.split("\n"):
+        fence = FENCE.match(line)
+        if marker:
+            closes = fence is not None and fence[2].startswith(marker) and not fence[3].strip()
+            yield TICKS if closes else dialect.block(line)
+            marker = "" if closes else marker
+        elif fence is not None:
+            marker = fence[2]
+            yield TICKS
+        else:
+            yield _line(line, dialect)
+
+
+def inline(text: str, dialect: Dialect) -> str:
+    """Return what stands in a line as the platform writes it."""
+    out, at = [], 0
+    for found in INLINE.finditer(text):
+        out += [dialect.plain(text[at : found.start()]), _shown(found, dialect)]
+        at = found.end()
+    return "".join([*out, dialect.plain(text[at:])])
+
+
+def blocks(source: Sequence[str], line: Callable[[str], str] = str) -> Iterator[Sequence[str]]:
+    """Yield what belongs together of the lines of a text: code, tables as code, and each other line by itself.
+
+    What is no code goes through ``line``.
+    """
+    at = 0
+    while at < len(source):
+        end = _end_of_code(source, at) or _end_of_table(source, at)
+        if end and _OPENING.match(source[at]):
+            yield source[at:end]
+        elif end:
+            yield [TICKS, *(row.strip() for row in source[at:end]), TICKS]
+        else:
+            yield [line(source[at])]
+        at = end or at + 1
+
+
+def _line(line: str, dialect: Dialect) -> str:
+    quoted = QUOTE.match(line)
+    if quoted is not None:
+        return "> " + _block(line[quoted.end() :], dialect)
+    return _block(line, dialect)
+
+
+def _block(line: str, dialect: Dialect) -> str:
+    if RULE.match(line):
+        return "———"
+    heading = HEADING.match(line)
+    if heading is not None:
+        plain = line[heading.end() :].rstrip().rstrip("#").rstrip().replace("**", "").replace("__", "")
+        before, after = dialect.around["bold"]
+        return f"{before}{inline(plain, dialect)}{after}" if plain else ""
+    bullet = BULLET.match(line)
+    return f"{bullet[1]}• {inline(line[bullet.end() :], dialect)}" if bullet else inline(line, dialect)
+
+
+def _shown(found: re.Match[str], dialect: Dialect) -> str:
+    if found["literal"]:
+        return dialect.literal(found["literal"])
+    if found["code"] is not None:
+        return dialect.code(found["code"].strip())
+    if found["url"]:
+        return dialect.link(found["label"], found["url"])
+    if found["angled"]:
+        return dialect.link("", found["angled"])
+    kind = found.lastgroup or ""
+    before, after = dialect.around[kind.removesuffix("2")]
+    return f"{before}{inline(found[kind], dialect)}{after}"
+
+
+def _end_of_code(source: Sequence[str], start: int) -> int:
+    """Return where a fence that opens here is closed, the end of the text where it is not; 0 for no fence."""
+    opening = _OPENING.match(source[start])
+    if opening is None:
+        return 0
+    marker = opening.group(1)
+    for at in range(start + 1, len(source)):
+        line = source[at].strip(" \t")
+        if len(line) >= len(marker) and set(line) == {marker[0]}:
+            return at + 1
+    return len(source)
+
+
+def _end_of_table(source: Sequence[str], start: int) -> int:
+    """Return where a table that begins here ends; 0 for no table."""
+    is_table = start + 1 < len(source) and _ROW.match(source[start]) and "-" in source[start + 1]
+    if not is_table or not _COLUMNS.match(source[start + 1]):
+        return 0
+    end = start + 2
+    while end < len(source) and _ROW.match(source[end]):
+        end += 1
+    return end
