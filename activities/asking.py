@@ -11,6 +11,7 @@ from maestro.domain.jobs.flow import ToolStep
 from maestro.domain.jobs.job import Job, notice_of
 from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.llm.prompts import ToolCall
+from maestro.domain.questions.choices import as_kept, listed
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.domain.texts import storable
 from maestro.store.transaction import Transaction
@@ -36,7 +37,9 @@ def asked(tx: Transaction, job: Job, step: ToolStep, what: Asked, rules: AskingR
         return known
     question = _question(tx, job, step, rules)
     question.kind, question.text, question.context = QuestionKind.QUESTION, storable(what.text), storable(what.context)
-    text = "\n\n".join(filter(None, (question.context, question.text)))
+    choices = tuple(map(storable, what.choices))
+    question.choices = as_kept(choices)
+    text = "\n\n".join(filter(None, (question.context, question.text, listed(choices))))
     return _put(tx, job, question, text)
 
 

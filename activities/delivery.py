@@ -3,19 +3,20 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from temporalio import activity
 
-from activities.chunks import Piece, pieces
+from activities.parts import store_parts, text_of
 from activities.routing import Typing
-from connectors.base import Connector, PermanentSend, Scope, SendFailure
-from connectors.doubt import Move, hand_over, move_for
-from maestro.domain.deliveries import UNSENT, Delivery, Purpose
+from activities.turns import Turn, Turns, require_delivered, undelivered
+from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
+from connectors.doubt import Move, hand_over
+from maestro.domain.deliveries import UNSENT, Delivery
 from maestro.domain.errors import JobEnded, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
-from maestro.domain.jobs.notices import failure_notice
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.store.store import Store
@@ -38,11 +39,14 @@ class Connectors(Protocol):
 
 
 @dataclass(frozen=True)
-class Turn:
-    """A chunk whose turn it is, and what is safe with it."""
+class Matter:
+    """What a message is made of: ``redact``, asked for at each one, takes secrets out of it.
 
-    chunk: OutgoingMessage
-    move: Move
+    ``path`` says where the kept file of a digest is.
+    """
+
+    redact: Callable[[], Redact]
+    path: Callable[[str], Path]
 
 
 @dataclass(frozen=True)
@@ -58,11 +62,12 @@ class Left:
     """What is left after a receipt: the next chunk, else whether anybody waits for the lane.
 
     ``status`` is the job's before the receipt; an ended one is somebody else's doing. ``stopped`` says that a person
-    wants the rest not to be sent.
+    wants the rest not to be sent, ``undelivered`` why the platform could not bring a part of it to its receiver.
     """
 
     following: Turn | None
     stopped: bool = False
+    undelivered: str | None = None
     status: JobStatus = JobStatus.RUNNING
     awaited: bool = False
 
@@ -76,14 +81,14 @@ class DeliveryActivities:
         connectors: Connectors,
         typing: Typing,
         released: Callable[[], None],
-        redact: Callable[[], Redact],
+        matter: Matter,
     ) -> None:
-        """``redact`` takes secrets out of what is sent; it is asked for at each message."""
         self._store = store
         self._connectors = connectors
         self._typing = typing
         self._released = released
-        self._redact = redact
+        self._redact = matter.redact
+        self._turns = Turns(matter.path)
 
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
@@ -111,12 +116,16 @@ class DeliveryActivities:
     async def _send(self, step: DeliverStep, connector: Connector, turn: Turn) -> Left:
         """Send one chunk and return what is left; raises the ``SendFailure`` after its row says what is known."""
         outcome = await hand_over(connector, turn.chunk, turn.move)
+        if isinstance(outcome, Unsettled):
+            return await asyncio.to_thread(self._decided, step, connector, turn.chunk)
         if isinstance(outcome, SendFailure):
-            await asyncio.to_thread(self._unsent, turn.chunk, outcome)
+            await asyncio.to_thread(self._unsent, turn, outcome)
             raise outcome
         left = await asyncio.to_thread(self._sent, step, connector, turn.chunk, outcome)
         if left.status.ended:
             raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
+        if left.undelivered is not None:
+            raise PermanentSend(left.undelivered, Scope.MESSAGE)
         if left.stopped:
             raise Stopped("stopped before the rest of its message was sent")
         return left
@@ -137,11 +146,12 @@ class DeliveryActivities:
                 return None
             chunks = tx.deliveries.chunks(job.id, step.purpose)
             if not chunks and not _left_to_an_agent(tx, job, step):
-                text = _text(tx, job, step.purpose) if redacted is None else redacted
-                chunks = _store_chunks(tx, job, step.purpose, pieces(text, connector))
-            first = _next(tx, chunks, connector)
+                text = text_of(tx, job, step.purpose) if redacted is None else redacted
+                chunks = store_parts(tx, job, step.purpose, text, connector)
+            first = self._turns.next(tx, chunks, connector)
             if first is None:
-                _finish(tx, step, len(chunks))
+                require_delivered(chunks)
+                _finish(tx, step, chunks)
             elif job.stop_requested:
                 raise Stopped("stopped before its message was sent")
             return Prepared(connector, first)
@@ -155,7 +165,7 @@ class DeliveryActivities:
         if redact is as_it_is:
             return None
         with self._store.view() as tx:
-            text = _text(tx, tx.jobs.get(step.job_id), step.purpose)
+            text = text_of(tx, tx.jobs.get(step.job_id), step.purpose)
         return redact(text)
 
     def _prepare_when_free(self, step: DeliverStep) -> Prepared | None:
@@ -173,25 +183,41 @@ class DeliveryActivities:
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
-            job = tx.jobs.standing(step.job_id)
-            if job.status.ended:
-                return Left(None, status=job.status)
-            chunks = tx.deliveries.chunks(step.job_id, step.purpose)
-            if job.stop_requested and any(other.state in UNSENT for other in chunks):
-                return Left(None, stopped=True)
-            following = _next(tx, chunks, connector)
-            if following is not None:
-                return Left(following)
-            _finish(tx, step, len(chunks))
-            return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(job.lane) > 0)
+            return self._left(tx, step, connector)
 
-    def _unsent(self, chunk: OutgoingMessage, failure: SendFailure) -> None:
+    def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
+        """Return what is left when nobody will ever know whether the platform has a chunk."""
+        with self._store.begin() as tx:
+            if self._turns.rule(tx, chunk, connector) is Move.RESEND:
+                tx.deliveries.sending(chunk.id)
+                return Left(Turn(chunk, Move.RESEND), awaited=True)
+            return self._left(tx, step, connector)
+
+    def _left(self, tx: Transaction, step: DeliverStep, connector: Connector) -> Left:
+        job = tx.jobs.standing(step.job_id)
+        if job.status.ended:
+            return Left(None, status=job.status)
+        chunks = tx.deliveries.chunks(step.job_id, step.purpose)
+        if job.stop_requested and any(other.state in UNSENT for other in chunks):
+            return Left(None, stopped=True)
+        following = self._turns.next(tx, chunks, connector)
+        if following is not None:
+            return Left(following)
+        failed = undelivered(chunks)
+        if failed is not None:
+            return Left(None, undelivered=failed.error)
+        _finish(tx, step, chunks)
+        return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(job.lane) > 0)
+
+    def _unsent(self, turn: Turn, failure: SendFailure) -> None:
         """Keep what is known of a chunk; one that may have arrived before stays in doubt, whatever became of this try.
 
         What the platform refuses for good is not tried by the next job either.
         """
-        broken = failure.scope if isinstance(failure, PermanentSend) else None
+        chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
+            if turn.move is Move.RESEND and failure.surely_unsent:
+                tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
             tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
             if broken is Scope.CHANNEL:
@@ -207,66 +233,12 @@ def _require_open(tx: Transaction, address: Address) -> None:
         raise PermanentSend(f"nothing is sent to this channel any more: {reason}", Scope.CHANNEL)
 
 
-def _next(tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> Turn | None:
-    """Return the next chunk without a receipt, marked as being sent before the platform is called.
-
-    One of which nobody can say whether it arrived is left as that.
-    """
-    for chunk in chunks:
-        if chunk.state not in UNSENT:
-            continue
-        outgoing = chunk.outgoing(more=chunk is not chunks[-1])
-        move = move_for(outgoing, connector, tx.now)
-        if move is Move.LEAVE:
-            tx.deliveries.unconfirmed(outgoing.id)
-            continue
-        tx.deliveries.sending(outgoing.id)
-        return Turn(outgoing, move)
-    return None
-
-
-def _finish(tx: Transaction, step: DeliverStep, sent: int) -> None:
+def _finish(tx: Transaction, step: DeliverStep, chunks: Sequence[Delivery]) -> None:
     if step.closes:
         tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED))
-    tx.steps.done(step, DeliverOutcome(chunks=sent))
+    tx.steps.done(step, DeliverOutcome(chunks=len(chunks)))
 
 
 def _left_to_an_agent(tx: Transaction, job: Job, step: DeliverStep) -> bool:
     """Say whether the agent that hears what became of this job is the one to tell the person that it failed."""
     return not step.closes and job.parent_id is not None and tx.delegations.answers_to(job) is not None
-
-
-def _store_chunks(tx: Transaction, job: Job, purpose: Purpose, contents: Sequence[Piece]) -> list[Delivery]:
-    reply_to = _reply_to(tx, job)
-    return [
-        tx.deliveries.add(
-            Delivery(
-                job_id=job.id,
-                purpose=purpose,
-                seq=seq,
-                content=piece.content,
-                filename=piece.filename,
-                reply_to=reply_to if seq == 0 else "",
-                created_at=tx.now,
-                **job.address.model_dump(),
-            )
-        )
-        for seq, piece in enumerate(contents)
-    ]
-
-
-def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
-    if purpose is Purpose.ANSWER:
-        return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
-    return job.notice or failure_notice(tx.steps.last_error(job.id))
-
-
-def _reply_to(tx: Transaction, job: Job) -> str:
-    """Return the platform's id of the message that is answered: the last of those that are answered together.
-
-    Of a job that asked, it is the last answer it was given.
-    """
-    # Only a job that waited can have been answered, and its next run is another.
-    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
-    row = tx.inbox.get(answered) if answered else tx.merges.last_asked(job)
-    return row.message_id if row is not None else ""

@@ -3,15 +3,16 @@
 from datetime import datetime
 from enum import StrEnum
 
-from connectors.base import Connector, Idempotency, Reconciles, SendFailure, attempt
+from connectors.base import Connector, Idempotency, OnAmbiguous, Reconciles, SendFailure, attempt
 from maestro.domain.messages import OutgoingMessage, Receipt
 
 
 class Move(StrEnum):
-    """Send it, look first whether the platform has it, or leave it as one that nobody can confirm."""
+    """Send it, look first whether the platform has it, send it again in doubt, or leave it unconfirmed."""
 
     SEND = "send"
     LOOK = "look"
+    RESEND = "resend"
     LEAVE = "leave"
 
 
@@ -19,7 +20,8 @@ def move_for(message: OutgoingMessage, connector: Connector, now: datetime) -> M
     """Say what is safe with a chunk.
 
     One that surely never arrived is sent. While the platform remembers the key of a message, a repeat is harmless.
-    After that, or where it knows no keys, it is looked for; where that cannot be done either, it is left alone.
+    After that, or where it knows no keys, it is looked for; where that cannot be done either, the rule of its account
+    counts.
     """
     if message.tried_at is None:
         return Move.SEND
@@ -27,7 +29,14 @@ def move_for(message: OutgoingMessage, connector: Connector, now: datetime) -> M
     window = able.native_window
     if able.idempotency is Idempotency.NATIVE and (window is None or now - message.tried_at < window):
         return Move.SEND
-    return Move.LOOK if isinstance(connector, Reconciles) else Move.LEAVE
+    return Move.LOOK if isinstance(connector, Reconciles) else unsettled(message, connector)
+
+
+def unsettled(message: OutgoingMessage, connector: Connector) -> Move:
+    """Say what becomes of a chunk of which nobody will ever know whether the platform has it."""
+    rule = connector.capabilities.on_ambiguous
+    held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
+    return Move.LEAVE if held else Move.RESEND
 
 
 async def hand_over(connector: Connector, message: OutgoingMessage, move: Move) -> Receipt | SendFailure:

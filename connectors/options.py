@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, SecretStr
 from pydantic.alias_generators import to_camel
 
-from connectors.capabilities import OnAmbiguous
 from maestro.domain.values import Value
 from maestro.domain.words import matching
 
@@ -89,8 +88,8 @@ class Quotes(Options):
 class InDoubt(Options):
     """What can be set where nobody can say whether a message arrived when its connection was cut."""
 
-    on_ambiguous: OnAmbiguous = Field(
-        default=OnAmbiguous.AUTO,
+    on_ambiguous: Literal["auto", "resend", "hold"] = Field(
+        default="auto",
         description="what becomes of a message of which nobody can say whether the platform has it: `resend` sends it "
         "again, and it may be there twice; `hold` leaves it, marked as unconfirmed; `auto` resends answers and holds "
         "what nobody waits for, such as scheduled posts",

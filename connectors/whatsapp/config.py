@@ -33,8 +33,8 @@ class WhatsAppOptions(Reacts, Quotes, InDoubt):
     template: str = Field(
         default="",
         max_length=512,
-        description="the name of an approved template with one variable in its body, as which is sent what is said more "
-        "than 24 hours after the person wrote last; empty: such a message fails",
+        description="the name of an approved template with one variable in its body: what is said more than 24 hours "
+        "after the person wrote last is sent as that; empty: such a message fails",
     )
     template_language: str = Field(default="en", max_length=16, description="the language code of the template")
 

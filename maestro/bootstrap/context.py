@@ -9,7 +9,15 @@ from ulid import ULID
 
 from connectors.base import ConnectorState, Identity, KnownChannel, Role, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
-from maestro.domain.messages import Accepted, Address, Attachment, IncomingMessage, OutgoingMessage
+from maestro.domain.messages import (
+    Accepted,
+    Address,
+    Attachment,
+    IncomingMessage,
+    OutgoingMessage,
+    Receipt,
+    Report,
+)
 from maestro.domain.people.people import UploadedFile
 from maestro.intake import Intake
 from maestro.store.files import Files
@@ -58,6 +66,30 @@ class StoreContext:
     async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         """Return what was sent to this channel after the given delivery, oldest first, up to the limit."""
         return await asyncio.to_thread(self._sent_since, address, after_id, limit)
+
+    async def last_heard(self, channel: str) -> datetime | None:
+        """Return when the newest message of a channel was written."""
+        return await asyncio.to_thread(self._last_heard, self._place(channel))
+
+    async def told(self, key: str, report: Report) -> bool:
+        """Keep what the platform says of a message of ours."""
+        return await asyncio.to_thread(self._told, key, report)
+
+    async def receipt(self, key: str) -> Receipt | None:
+        """Return what the platform has told us a message is known as."""
+        return await asyncio.to_thread(self._receipt, key)
+
+    async def pressed(self, key: str, number: int) -> str | None:
+        """Return what a button says."""
+        return await asyncio.to_thread(self._pressed, key, number)
+
+    async def moved(self, channel: str, to: str) -> None:
+        """Let everything of a channel go along with it."""
+        await asyncio.to_thread(self._moved, self._place(channel), to)
+
+    async def moved_to(self, channel: str) -> str:
+        """Return where a channel goes on."""
+        return await asyncio.to_thread(self._moved_to, self._place(channel))
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
         """Give the channel to this user if nobody has it."""
@@ -132,7 +164,33 @@ class StoreContext:
 
     def _sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
         with self._store.view() as tx:
-            return tx.deliveries.sent_since(address, after_id, limit)
+            found = tx.deliveries.sent_since(address, after_id, limit)
+        path = self._files.path
+        return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in found]
+
+    def _last_heard(self, place: Address) -> datetime | None:
+        with self._store.view() as tx:
+            return tx.channels.last_heard(place)
+
+    def _told(self, key: str, report: Report) -> bool:
+        with self._store.begin() as tx:
+            return tx.reports.told(self._place(""), key, report)
+
+    def _receipt(self, key: str) -> Receipt | None:
+        with self._store.view() as tx:
+            return tx.reports.receipt(self._place(""), key)
+
+    def _pressed(self, key: str, number: int) -> str | None:
+        with self._store.view() as tx:
+            return tx.reports.pressed(self._place(""), key, number)
+
+    def _moved(self, place: Address, to: str) -> None:
+        with self._store.begin() as tx:
+            tx.moves.add(place, to)
+
+    def _moved_to(self, place: Address) -> str:
+        with self._store.view() as tx:
+            return tx.channels.moved_to(place)
 
     def _open_channel(self, address: Address, user_id: str) -> bool:
         with self._store.begin() as tx:

@@ -14,7 +14,7 @@ from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities
 from activities.delegation import DelegationActivities
-from activities.delivery import DeliveryActivities
+from activities.delivery import DeliveryActivities, Matter
 from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
 from activities.routing import RoutingActivities, TypingActivities
@@ -255,10 +255,11 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _connector_steps(flow: FlowParts) -> Steps:
+    matter = Matter(flow.scope.of(TextKind.OUTGOING), flow.files.path)
     return [
         TypingActivities(flow.store, flow.typing).show_typing,
         MediaActivities(flow.store, flow.files, flow.hub).fetch_media,
-        DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, flow.scope.of(TextKind.OUTGOING)).deliver,
+        DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, matter).deliver,
     ]
 
 

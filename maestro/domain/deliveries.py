@@ -1,13 +1,18 @@
 """Deliveries: every chunk that goes out is a row before it is sent (specification 003, step 13)."""
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 
+from pydantic import TypeAdapter
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
-from maestro.domain.messages import Address, OutgoingMessage
+from maestro.domain.messages import Address, Button, OutgoingMessage, Standing
+
+_BUTTONS = TypeAdapter(tuple[Button, ...])
 
 
 class Purpose(StrEnum):
@@ -45,14 +50,18 @@ UNSENT = (DeliveryState.PENDING, DeliveryState.SENDING, DeliveryState.UNCONFIRME
 class Delivery(SQLModel, table=True):
     """One chunk; a platform can recognise a repeat by its id, which grows in the order of sending per channel.
 
-    With a ``filename`` the content is sent as a file. ``tried_at`` is when it was first handed over since when we have
-    had no word whether the platform has it; None when it has it not, or surely.
+    With a ``filename`` the content is sent as a file; with a ``digest`` it is the kept file of this digest, and the
+    content is said below it. ``tried_at`` is when it was first handed over since when we have had no word whether the
+    platform has it; None when it has it not, or surely. ``repeats`` is how often it was sent again although the
+    platform may have had it: it may be there so many times more. ``standing`` is what the platform said of it last,
+    without being asked. ``edits`` is the platform's id of the message whose place it takes.
     """
 
     __tablename__ = "deliveries"
     __table_args__ = (
         UniqueConstraint("job_id", "purpose", "seq"),
         Index("ix_deliveries_channel", "platform", "account", "channel", "id"),
+        Index("ix_deliveries_key", "key"),
         {"sqlite_autoincrement": True},
     )
 
@@ -71,17 +80,27 @@ class Delivery(SQLModel, table=True):
     platform_message_id: str = ""
     error: str = ""
     filename: str = ""
+    digest: str = ""
+    content_type: str = ""
+    buttons: str = ""
+    edits: str = ""
+    key: str = ""
+    repeats: int = 0
+    standing: Standing = Field(default=Standing.UNKNOWN, sa_type=text_of(Standing))
     tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
     created_at: datetime = Field(sa_type=UtcDateTime)
     sent_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
 
     @property
-    def key(self) -> str:
-        """Tell it from every other chunk of any Maestro, the same at every attempt: 24 letters and digits."""
-        return hashlib.sha256(f"{self.job_id}/{self.purpose}/{self.seq}".encode()).hexdigest()[:KEY_LENGTH]
+    def choices(self) -> tuple[Button, ...]:
+        """The buttons below it."""
+        return _BUTTONS.validate_json(self.buttons) if self.buttons else ()
 
-    def outgoing(self, *, more: bool) -> OutgoingMessage:
-        """Return what the connector sends; ``more`` says that another chunk of the same text follows."""
+    def outgoing(self, *, more: bool, path: Path | None = None, unasked: bool = False) -> OutgoingMessage:
+        """Return what the connector sends; ``more`` says that another chunk of the same text follows.
+
+        ``path`` is where the kept file is, if it is one.
+        """
         if self.id is None:
             raise ValueError("a delivery is sent only after it is stored")
         return OutgoingMessage(
@@ -91,11 +110,43 @@ class Delivery(SQLModel, table=True):
             reply_to=self.reply_to,
             more=more,
             notice=self.purpose is Purpose.NOTICE,
-            key=self.key,
+            # A chunk that an earlier release left behind has no key of its own yet.
+            key=self.key or key_of(self.job_id, self.purpose, self.seq),
             filename=self.filename,
+            path=path,
+            content_type=self.content_type,
+            buttons=self.choices,
+            unasked=unasked,
+            edits=self.edits,
             # Of a chunk that an earlier release left behind nothing but its age is known.
             tried_at=(self.tried_at or self.created_at) if self.state in IN_DOUBT else None,
         )
+
+
+def key_of(job_id: str, purpose: Purpose, seq: int) -> str:
+    """Tell a chunk from every other one of any Maestro, the same at every attempt: 24 letters and digits."""
+    return hashlib.sha256(f"{job_id}/{purpose}/{seq}".encode()).hexdigest()[:KEY_LENGTH]
+
+
+def kept_buttons(buttons: Sequence[Button]) -> str:
+    """Return buttons as their column has them."""
+    return _BUTTONS.dump_json(tuple(buttons)).decode() if buttons else ""
+
+
+class JobFile(SQLModel, table=True):
+    """A file that an agent wants to be sent with its answer; the bytes are kept under ``digest``, ``size`` in bytes."""
+
+    __tablename__ = "job_files"
+    __table_args__ = (UniqueConstraint("job_id", "digest", "filename"), Index("ix_job_files_digest", "digest"))
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    digest: str
+    filename: str
+    content_type: str = ""
+    size: int = 0
+    caption: str = ""
+    created_at: datetime = Field(sa_type=UtcDateTime)
 
 
 class OutboundLane(SQLModel, table=True):

@@ -176,6 +176,12 @@ class LaneTaken(MaestroError):
     retryable = True
 
 
+class Undelivered(MaestroError):
+    """The platform took a message and could not bring it to its receiver."""
+
+    public = "The platform could not deliver the message."
+
+
 class JobEnded(MaestroError):
     """The job ended while one of its steps was still under way; the step must not act any more."""
 

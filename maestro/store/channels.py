@@ -1,12 +1,14 @@
 """Channels of platforms: up to where each was read, and those in which nothing can be sent."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import and_, bindparam, func, or_
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select
 
-from maestro.domain.bots.channels import ChannelCursor, DisabledChannel
+from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
+from maestro.domain.inbox import InboxRow
 from maestro.domain.messages import Address
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
@@ -40,6 +42,28 @@ class Channels(Repository):
             DisabledChannel.channel == bindparam("channel"),
         )
     )
+
+    _LAST_HEARD = Prepared(
+        select(InboxRow.sent_at)
+        .where(
+            InboxRow.platform == bindparam("platform"),
+            InboxRow.account == bindparam("account"),
+            InboxRow.channel == bindparam("channel"),
+        )
+        .order_by(col(InboxRow.id).desc())
+        .limit(1)
+    )
+
+    def last_heard(self, place: Address) -> datetime | None:
+        """Return when the message of a channel was written that came last, None for one without any."""
+        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
+        heard: datetime | None = self._value(self._LAST_HEARD, **at)
+        return heard
+
+    def moved_to(self, place: Address) -> str:
+        """Return the id under which the platform goes on with a channel, its own where it was never moved."""
+        found = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
+        return found.moved_to if found is not None else place.channel
 
     def cursor(self, place: Address) -> str | None:
         """Return up to which message of the platform a channel is in the inbox, None for one never seen."""

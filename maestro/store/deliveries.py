@@ -5,16 +5,19 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, case, func
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import aliased
-from sqlmodel import col, delete, select, update
+from sqlmodel import col, delete, or_, select, update
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, OutboundLane, Purpose
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, OutboundLane, Purpose, key_of
 from maestro.domain.jobs.job import Job
-from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.messages import Address, Receipt, Standing
 from maestro.store.repository import Repository
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
 """What becomes of a chunk without a receipt when its job ends."""
+
+NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
+"""What a resumed job sends anew."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
@@ -57,12 +60,14 @@ class Deliveries(Repository):
             ),
         )
     )
+    _FAILED_SINCE = col(Delivery.standing) == Standing.FAILED
+    """Whether the platform said that it could not bring a message to its receiver, before we heard that it took it."""
     _SENT = (
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
         .values(
-            state=DeliveryState.SENT,
-            error="",
+            state=case((_FAILED_SINCE, DeliveryState.FAILED), else_=DeliveryState.SENT),
+            error=case((_FAILED_SINCE, col(Delivery.error)), else_=""),
             tried_at=None,
             platform_message_id=bindparam("known_as"),
             sent_at=bindparam("at"),
@@ -96,7 +101,8 @@ class Deliveries(Repository):
         return self._session.exec(self._CHUNKS, params={"of_job": job_id, "its_purpose": purpose}).all()
 
     def add(self, chunk: Delivery) -> Delivery:
-        """Store a chunk before it is sent."""
+        """Store a chunk before it is sent, under the key that the platform is told."""
+        chunk.key = key_of(chunk.job_id, chunk.purpose, chunk.seq)
         self._session.add(chunk)
         self._session.flush()
         return chunk
@@ -121,6 +127,11 @@ class Deliveries(Repository):
         doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
         self._run(doubt)
 
+    def repeated(self, delivery_id: int, times: int = 1) -> None:
+        """Note that a chunk is sent again although the platform may have it; -1 takes that back."""
+        again = update(Delivery).where(col(Delivery.id) == delivery_id)
+        self._run(again.values(repeats=col(Delivery.repeats) + times))
+
     def lane_holder(self, lane: str) -> str | None:
         """Return the job that sends in this channel now."""
         holder: str | None = self._run(self._HOLDER, of_lane=lane).scalar()
@@ -131,23 +142,23 @@ class Deliveries(Repository):
         self._run(self._ABANDON, of_job=job_id)
 
     def revive(self, job_id: str) -> None:
-        """Let a resumed job send what it had to leave behind.
+        """Let a resumed job send what it had to leave behind, and what its platform could not bring to its receiver.
 
         Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending.
         One in doubt keeps its id.
         """
         left = self._session.exec(
-            select(Delivery).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.ABANDONED)
+            select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE))
         ).all()
         for chunk in left:
             self._session.delete(chunk)
         self._session.flush()
         for chunk in left:
-            again = chunk.model_dump(exclude={"id", "state"})
+            again = chunk.model_dump(exclude={"id", "state", "error", "standing", "platform_message_id", "sent_at"})
             self.add(Delivery(**again, state=DeliveryState.PENDING))
 
-    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
-        """Return what was sent to a channel after the given delivery, oldest first."""
+    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
+        """Return what was sent to a channel after the given delivery, oldest first; true where more of it follows."""
         rows = self._session.exec(
             select(Delivery, self._MORE)
             .where(
@@ -156,12 +167,12 @@ class Deliveries(Repository):
                 Delivery.channel == address.channel,
                 col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
                 col(Delivery.id) > after_id,
-                Delivery.content != "",  # of a deleted conversation
+                or_(Delivery.content != "", Delivery.digest != ""),  # neither is there of a deleted conversation
             )
             .order_by(col(Delivery.id))
             .limit(limit)
         )
-        return [row.outgoing(more=more) for row, more in rows]
+        return [(row, more) for row, more in rows]
 
     def of(self, job_id: str) -> Sequence[Delivery]:
         """Return everything a job sent or meant to send."""

@@ -13,7 +13,7 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import LaneKey
 from maestro.domain.questions.outside import MOST_OPEN
-from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, asked_by, notice_id
 from maestro.store.repository import Repository
 
 MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
@@ -114,6 +114,11 @@ class Questions(Repository):
         """Return the one of these questions that a message of the platform, by its id, put to people."""
         known = col(Delivery.platform_message_id) == platform_message_id
         return next((one for one in waiting if self._sent(one, known)), None)
+
+    def put_by(self, job_id: str) -> Question | None:
+        """Return the question that a job puts to people, None for a job that puts none."""
+        number = asked_by(job_id)
+        return self.find(number) if number is not None else None
 
     def settle(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
         """Keep what a person says to an open question; false when it is not open any more."""

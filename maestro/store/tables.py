@@ -11,7 +11,7 @@ from maestro.domain.chat.session import ChatSession
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovedConversation
-from maestro.domain.deliveries import Delivery, OutboundLane
+from maestro.domain.deliveries import Delivery, JobFile, OutboundLane
 from maestro.domain.editions import Edition
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.batches import ReplayBatch, ReplayItem
@@ -72,6 +72,7 @@ TABLES = (
     InboxRow,
     Invitation,
     Job,
+    JobFile,
     JobStep,
     KnownPerson,
     LLMCall,

@@ -34,6 +34,7 @@ from maestro.store.editions import Editions
 from maestro.store.figures import Figures
 from maestro.store.ignored import Ignored
 from maestro.store.inbox import Inbox
+from maestro.store.job_files import JobFiles
 from maestro.store.job_papers import JobPapers
 from maestro.store.jobs import Jobs
 from maestro.store.latency import Latency
@@ -43,6 +44,7 @@ from maestro.store.media import Media
 from maestro.store.memory import Memory
 from maestro.store.memory_edits import MemoryEdits
 from maestro.store.merges import Merges
+from maestro.store.moves import Moves
 from maestro.store.overview import Overview
 from maestro.store.owners import Owners
 from maestro.store.pairing import Pairings
@@ -51,6 +53,7 @@ from maestro.store.prompts import Prompts
 from maestro.store.prospects import Prospects
 from maestro.store.questions import Questions
 from maestro.store.removals import Removals
+from maestro.store.reports import Reports
 from maestro.store.repository import Link
 from maestro.store.requests import Requests
 from maestro.store.routes import Routes
@@ -121,6 +124,12 @@ class Transaction:
     """Model calls."""
     deliveries = OnDemand(Deliveries)
     """What goes out."""
+    job_files = OnDemand(JobFiles)
+    """Files that go out with an answer."""
+    reports = OnDemand(Reports)
+    """What platforms say of what went out."""
+    moves = OnDemand(Moves)
+    """Where channels went."""
     people = OnDemand(People)
     """Tickets, channels and uploads of the web connector."""
     bots = OnDemand(Bots)

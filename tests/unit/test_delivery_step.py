@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from activities.chunks import FILENAME, pieces
-from activities.delivery import DeliveryActivities
+from activities.delivery import DeliveryActivities, Matter
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
@@ -108,7 +108,7 @@ class Bench:
 
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
-        steps = DeliveryActivities(self.rows.store, platform, platform, lambda: None, lambda: as_it_is)
+        steps = DeliveryActivities(self.rows.store, platform, platform, lambda: None, Matter(lambda: as_it_is, Path))
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=Purpose.NOTICE, closes=True)
         with self.rows.store.begin() as tx:
             tx.steps.start(step, "deliver", 1)

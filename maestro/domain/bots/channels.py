@@ -1,4 +1,4 @@
-"""Channels of platforms: up to where each was read, and those in which nothing can be sent any more."""
+"""Channels of platforms: up to where each was read, where it went, and whether anything can be sent there."""
 
 from datetime import datetime
 
@@ -37,3 +37,15 @@ class DisabledChannel(SQLModel, table=True):
     channel: str = Field(primary_key=True)
     reason: str
     disabled_at: datetime = Field(sa_type=UtcDateTime)
+
+
+class MovedChannel(SQLModel, table=True):
+    """A channel that its platform goes on with under another id, such as a group that became larger."""
+
+    __tablename__ = "moved_channels"
+
+    platform: str = Field(primary_key=True)
+    account: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    moved_to: str
+    moved_at: datetime = Field(sa_type=UtcDateTime)

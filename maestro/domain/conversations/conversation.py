@@ -57,6 +57,11 @@ class Conversation(SQLModel, table=True):
     started_at: datetime = Field(sa_type=UtcDateTime)
     last_message_at: datetime = Field(sa_type=UtcDateTime)
 
+    def key_in(self, channel: str) -> str:
+        """Return the key it has in another channel of its account."""
+        parts = self.key.split("/")
+        return "/".join((*parts[:3], _quoted(channel), *parts[4:]))
+
 
 class Said(SQLModel):
     """What a message is, in the conversation or in the archive; ``superseded`` by the answer of a restarted job.
@@ -131,4 +136,8 @@ class ArchivedMessage(Said, table=True):
 def conversation_key(agent_id: int, address: Address, user_id: str | None) -> str:
     """Name the conversation: agent, platform, account, channel, thread, and the user where the binding keys by user."""
     parts = (str(agent_id), address.platform, address.account, address.channel, address.thread, user_id or "")
-    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+    return "/".join(_quoted(part) for part in parts)
+
+
+def _quoted(part: str) -> str:
+    return part.replace("%", "%25").replace("/", "%2F")

@@ -10,7 +10,9 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import Conflict, InvalidMessage
+from maestro.domain.messages import Button
 from maestro.domain.people.owners import PersonId
+from maestro.domain.questions.choices import as_offered, picked
 from maestro.domain.texts import storable
 
 ANSWER_CHARS = 20_000
@@ -41,7 +43,8 @@ class QuestionStatus(StrEnum):
 class Question(SQLModel, table=True):
     """One question of one tool call, or of an agent outside, which has no job: operators answer that one.
 
-    ``asked_of`` is the user of the job, ``lane`` where an answer counts.
+    ``asked_of`` is the user of the job, ``lane`` where an answer counts, ``choices`` the answers that it offers, as
+    JSON.
 
     ``approvers`` are ``platform:userId``, separated by blanks; owners may always approve. ``answered_by`` is written
     alike, or names the operator; ``inbox_id`` is the message that answered, if one did.
@@ -73,6 +76,7 @@ class Question(SQLModel, table=True):
     status: QuestionStatus = Field(default=QuestionStatus.OPEN, sa_type=text_of(QuestionStatus))
     text: str
     context: str = ""
+    choices: str = ""
     tool: str = ""
     lane: str | None = None
     asked_of: str = ""
@@ -88,6 +92,21 @@ class Question(SQLModel, table=True):
     def approval(self) -> bool:
         """Say whether only yes or no counts."""
         return self.kind is QuestionKind.APPROVAL
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Return the answers that it offers; any other one counts as well."""
+        return as_offered(self.choices)
+
+    def buttons(self) -> tuple[Button, ...]:
+        """Return what people may press below it: yes and no to an approval, else its choices."""
+        if self.approval:
+            return (Button(label="Approve", value=f"yes #{self.id}"), Button(label="Deny", value=f"no #{self.id}"))
+        return tuple(Button(label=choice, value=f"{choice} #{self.id}") for choice in self.offered)
+
+    def words_of(self, words: str) -> str:
+        """Return what these words answer: the number of a choice means the choice."""
+        return picked(self.offered, words) or words
 
     def standing(self, now: datetime) -> QuestionStatus:
         """Return where it stands; an open one whose time is over counts as expired before anybody has noted it."""
@@ -150,6 +169,16 @@ def said(content: str) -> Said:
     return Said(whole, None, whole, _approves(whole))
 
 
+def choosing(content: str) -> Said | None:
+    """Read a message as a choice with the number of its question behind it, as buttons say it: ``dark blue #7``.
+
+    Only the question can tell whether it is one; any other text that ends in a number is an ordinary one.
+    """
+    whole = content.strip()
+    last = _LAST.fullmatch(whole)
+    return Said(whole, int(last[2]), last[1], None) if last is not None else None
+
+
 def may_answer(question: Question, speaker: Speaker) -> bool:
     """Say whether this person's answer counts.
 
@@ -172,7 +201,7 @@ def meant_for(what: Said, speaker: Speaker, pointed: Question, now: datetime) ->
     if standing is not QuestionStatus.OPEN:
         return _late(pointed, standing) if allowed else None
     if allowed:
-        return Answer(pointed, what.words, what.approves if pointed.approval else None)
+        return Answer(pointed, pointed.words_of(what.words), what.approves if pointed.approval else None)
     return _not_allowed(pointed) if pointed.approval else None
 
 
@@ -202,7 +231,7 @@ def meant_here(what: Said, speaker: Speaker, waiting: Sequence[Question]) -> Ans
             return Answer(mine[0], what.words, what.approves)
         if not asked:
             return _not_allowed(approvals[0])
-    return Answer(asked[0], what.text) if asked and what.text else None
+    return Answer(asked[0], asked[0].words_of(what.text)) if asked and what.text else None
 
 
 def of_operator(question: Question, words: str | None, approves: bool | None, now: datetime) -> Answer:
@@ -222,12 +251,19 @@ def of_operator(question: Question, words: str | None, approves: bool | None, no
         raise InvalidMessage(f"question {question.id} asks for words: answer it with a text")
     if question.approval:
         return Answer(question, "yes" if approves else "no", approves)
-    return Answer(question, answer)
+    return Answer(question, question.words_of(answer))
 
 
 def notice_id(question: Question, unique: str) -> str:
     """Return the id of the job that puts this question to people; ``unique`` tells it from every other job's."""
     return f"question-{question.id}-{unique}"
+
+
+def asked_by(job_id: str) -> int | None:
+    """Return the number of the question that a job puts to people, by the job's id; None where it puts none."""
+    kind, _, rest = job_id.partition("-")
+    number = rest.partition("-")[0]
+    return int(number) if kind == "question" and number.isdecimal() else None
 
 
 def _approves(words: str) -> bool | None:

@@ -14,6 +14,8 @@ class QuestionView(View):
 
     A question of an agent outside has the platform ``mcp``, no job and no channel, and is asked of operators alone.
 
+    ``choices`` are the answers that it offers; any other one counts as well.
+
     An approval says which tool is to be called, and ``context`` with what. ``answered_by`` may be ``operator``.
     """
 
@@ -22,6 +24,7 @@ class QuestionView(View):
     status: QuestionStatus
     text: str
     context: str
+    choices: tuple[str, ...]
     tool: str
     agent: str | None
     job_id: str | None
@@ -54,8 +57,9 @@ def question_view(question: Question, agent: str | None, job: Job | None, now: d
     asks_somebody = question.asked_of and not question.approval
     asked_of = str(PersonId(place["platform"], question.asked_of)) if asks_somebody else None
     return QuestionView(
-        **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status"}),
+        **question.model_dump(include=set(QuestionView.model_fields) - {"asked_of", "approvers", "status", "choices"}),
         **place,
+        choices=question.offered,
         status=question.standing(now),
         agent=agent,
         asked_of=asked_of,

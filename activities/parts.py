@@ -1,0 +1,92 @@
+"""What a job has to say, as rows: the text cut for its platform, then its files, with buttons below the last words."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from activities.chunks import Piece, pieces
+from connectors.base import Connector
+from maestro.domain.deliveries import Delivery, JobFile, Purpose, kept_buttons
+from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.notices import failure_notice
+from maestro.domain.messages import Button
+from maestro.store.transaction import Transaction
+
+MEGABYTE = 1000**2
+
+
+@dataclass(frozen=True)
+class Part:
+    """One chunk to be: a piece of the text, or a ``file`` with its caption."""
+
+    content: str
+    filename: str = ""
+    file: JobFile | None = None
+
+
+def store_parts(tx: Transaction, job: Job, purpose: Purpose, text: str, connector: Connector) -> list[Delivery]:
+    """Keep what is to be sent, in its order."""
+    files = tx.job_files.of(job.id) if purpose is Purpose.ANSWER and not job.notice else ()
+    parts = parts_of(text, files, connector)
+    said = [seq for seq, part in enumerate(parts) if part.file is None]
+    buttons = _buttons(tx, job)[: connector.capabilities.max_buttons]
+    reply_to = _reply_to(tx, job)
+    return [
+        tx.deliveries.add(
+            Delivery(
+                job_id=job.id,
+                purpose=purpose,
+                seq=seq,
+                content=part.content,
+                filename=part.filename,
+                digest=part.file.digest if part.file else "",
+                content_type=part.file.content_type if part.file else "",
+                buttons=kept_buttons(buttons) if seq == said[-1] else "",
+                reply_to=reply_to if seq == 0 else "",
+                created_at=tx.now,
+                **job.address.model_dump(),
+            )
+        )
+        for seq, part in enumerate(parts)
+    ]
+
+
+def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[Part]:
+    """Return the chunks of a text and its files; what the platform does not take as a file is told in the text."""
+    most = connector.capabilities.max_file_bytes
+    taken = [file for file in files if file.size <= most]
+    refused = [_not_sent(file, most) for file in files if file.size > most]
+    words = [_part(piece) for piece in pieces("\n\n".join((text, *refused)), connector)]
+    return [*words, *(Part(file.caption, file.filename, file) for file in taken)]
+
+
+def text_of(tx: Transaction, job: Job, purpose: Purpose) -> str:
+    """Return what a job has to say."""
+    if purpose is Purpose.ANSWER:
+        return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
+    return job.notice or failure_notice(tx.steps.last_error(job.id))
+
+
+def _part(piece: Piece) -> Part:
+    return Part(piece.content, piece.filename)
+
+
+def _not_sent(file: JobFile, most: int) -> str:
+    why = f"it has {file.size / MEGABYTE:.1f} MB and {most / MEGABYTE:g} may be sent" if most else "no files are sent"
+    return f"(The file {file.filename} is not sent here: {why}.)"
+
+
+def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
+    """Return the choices of the question that a job puts to people, if it puts one that has any."""
+    question = tx.questions.put_by(job.id) if job.notice else None
+    return question.buttons() if question is not None else ()
+
+
+def _reply_to(tx: Transaction, job: Job) -> str:
+    """Return the platform's id of the message that is answered: the last of those that are answered together.
+
+    Of a job that asked, it is the last answer it was given.
+    """
+    # Only a job that waited can have been answered, and its next run is another.
+    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
+    row = tx.inbox.get(answered) if answered else tx.merges.last_asked(job)
+    return row.message_id if row is not None else ""

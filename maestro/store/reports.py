@@ -1,0 +1,77 @@
+"""What platforms tell of messages of ours without being asked, by the key that they were sent under."""
+
+from sqlmodel import col, select, update
+
+from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.errors import Undelivered
+from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
+from maestro.domain.messages import Address, Receipt, Report, Standing
+from maestro.store.repository import Repository
+
+FURTHER = tuple(Standing)
+"""In this order; what a platform says of a message never goes back."""
+
+
+class Reports(Repository):
+    """Deliveries as their platforms see them."""
+
+    def told(self, place: Address, key: str, report: Report) -> bool:
+        """Keep what is said of a message; false for one that is not of this account.
+
+        A status may come before our receipt, and then is one. What was taken and never brought fails, and with it the
+        job, if it was closed as answered: an operator can resume it, which sends it again.
+        """
+        row = self._find(place, key)
+        if row is None:
+            return False
+        if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
+            return True
+        undelivered = report.standing is Standing.FAILED and row.standing not in (Standing.DELIVERED, Standing.READ)
+        self._run(
+            update(Delivery)
+            .where(col(Delivery.id) == row.id)
+            .values(
+                standing=report.standing,
+                platform_message_id=report.platform_message_id or row.platform_message_id,
+                error=report.error if undelivered else row.error,
+                state=DeliveryState.FAILED if undelivered and row.state is DeliveryState.SENT else row.state,
+            )
+        )
+        if undelivered and row.state is DeliveryState.SENT and row.purpose is Purpose.ANSWER:
+            self._reopen(row.job_id, report.error)
+        return True
+
+    def receipt(self, place: Address, key: str) -> Receipt | None:
+        """Return what a message is known as, None as long as the platform has not said so."""
+        row = self._find(place, key)
+        return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
+
+    def pressed(self, place: Address, key: str, number: int) -> str | None:
+        """Return what a button of a message says, None where there is no such button."""
+        row = self._find(place, key)
+        choices = row.choices if row is not None else ()
+        return choices[number].value if 0 <= number < len(choices) else None
+
+    def _find(self, place: Address, key: str) -> Delivery | None:
+        """Return the newest delivery under a key, as it is now."""
+        own = (Delivery.platform == place.platform, Delivery.account == place.account)
+        wanted = select(Delivery).where(Delivery.key == key, *own).order_by(col(Delivery.id).desc()).limit(1)
+        return self._session.exec(wanted, execution_options={"populate_existing": True}).first() if key else None
+
+    def _reopen(self, job_id: str, why: str) -> None:
+        """Let a job that was closed as answered be one that failed at its last step."""
+        closed = (
+            update(Job)
+            .where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
+            .values(status=JobStatus.FAILED, error=why)
+        )
+        if self._run(closed).rowcount:
+            self._run(
+                update(JobStep)
+                .where(
+                    col(JobStep.job_id) == job_id,
+                    col(JobStep.step) == "deliver",
+                    col(JobStep.state) == StepState.DONE,
+                )
+                .values(state=StepState.FAILED, error=Undelivered.__name__, detail=why)
+            )
