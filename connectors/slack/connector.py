@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
 from connectors.capabilities import Markup, Transport
 from connectors.outcomes import AccountRefused, NotDispatched, PermanentSend, Scope
+from connectors.pace import Pace, pauses
 from connectors.platforms import Instance
 from connectors.slack import send
 from connectors.slack.api import client, translated
@@ -26,7 +27,7 @@ from connectors.slack.media import Media
 from connectors.slack.people import People
 from connectors.slack.receive import Us
 from connectors.slack.render import mrkdwn
-from connectors.slack.socket import Socket, pauses
+from connectors.slack.socket import Socket
 from connectors.slack.webhook import Webhook
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
@@ -109,7 +110,7 @@ class SlackConnector:
         self._people = People(self._web)
         self._catch_up = CatchUp(context, History(self._web, options.history_seconds), options)
         self._media = Media(self._web, SecretStr(instance.secret(BOT_TOKEN)), options)
-        self._pace = send.Pace(options.pace_seconds)
+        self._pace = Pace(lambda _: options.pace_seconds)
         self._inbound: Inbound | None = None
         self._lacking = ""
         self._shows_typing = True

@@ -1,7 +1,5 @@
 """Sends chunks and files under their keys, at Slack's pace, and finds again what may have been sent."""
 
-import asyncio
-import time
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
@@ -19,24 +17,6 @@ EVENT_TYPE = "maestro_delivery"
 SKEW = timedelta(minutes=5)
 """How far Slack's clock may be from ours."""
 PAGE = 200
-MOST_PACED = 1_000
-
-
-class Pace:
-    """Lets one message after another into a channel, never more often than Slack takes them."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._next: dict[str, float] = {}
-
-    async def wait(self, channel: str) -> None:
-        """Return when the channel takes another message."""
-        now = time.monotonic()
-        at = max(now, self._next.get(channel, 0.0))
-        if len(self._next) >= MOST_PACED:
-            self._next = {one: due for one, due in self._next.items() if due > now}
-        self._next[channel] = at + self._seconds
-        await asyncio.sleep(at - now)
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
-from itertools import chain, repeat
 from typing import Protocol
 
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -13,6 +11,7 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 from slack_sdk.web.async_client import AsyncWebClient
 
+from connectors.pace import pauses
 from connectors.slack.api import called, quiet
 from connectors.slack.config import APP_TOKEN
 from connectors.slack.ears import Ears
@@ -123,8 +122,3 @@ class Socket:
         if said is not None:
             payload = {"text": said} if said else None
             await client.send_socket_mode_response(SocketModeResponse(request.envelope_id, payload))
-
-
-def pauses() -> Iterator[float]:
-    """Yield how many seconds to wait before each attempt to connect: the first one after a loss is made at once."""
-    return chain((0.0, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))
