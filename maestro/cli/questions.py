@@ -61,7 +61,9 @@ def show(given: Given, number: Number) -> None:
 def answer(
     given: Given,
     number: Number,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agent reads as the answer.")],
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What the agent reads as the answer; the number of a choice means it.")
+    ],
 ) -> None:
     """Answer a question in words."""
     with opened(given) as at:
@@ -131,6 +133,7 @@ def _portrait(question: QuestionView) -> Iterator[str]:
     facts = (
         ("question", question.text),
         ("context", question.context),
+        ("choices", ", ".join(f"{number}. {choice}" for number, choice in enumerate(question.choices, 1))),
         ("agent", question.agent or ""),
         ("job", question.job_id or ""),
         ("channel", "/".join(filter(None, (question.platform, question.account, question.channel, question.thread)))),

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 
 from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.questions.choices import picked
 from maestro.domain.questions.question import (
     Answer,
     Question,
     Refusal,
     Said,
+    choosing,
     meant_for,
     meant_from_afar,
     meant_here,
@@ -21,7 +23,7 @@ def read(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
     """Read a message as an answer to an open question; None makes it an ordinary one, as files do."""
     if arrival.message.attachments:
         return None
-    what, waiting = said(arrival.message.content), tx.questions.open_in(arrival.lane)
+    what, waiting = _said(tx, arrival.message.content), tx.questions.open_in(arrival.lane)
     pointed = _pointed(tx, arrival, what, waiting)
     if pointed is not None and pointed.lane == arrival.lane:
         return meant_for(what, arrival.speaker, pointed, tx.now)
@@ -32,6 +34,15 @@ def read(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
 def take(tx: Transaction, arrival: Arrival, meant: Answer | Refusal) -> Job:
     """Settle the question, or say why the message is no answer."""
     return _settle(tx, arrival, meant) if isinstance(meant, Answer) else _reply(tx, arrival, meant)
+
+
+def _said(tx: Transaction, content: str) -> Said:
+    """Read a message; a text with a number behind it names that question only if the question offers the text."""
+    choice = choosing(content)
+    question = tx.questions.find(choice.number) if choice is not None and choice.number is not None else None
+    if choice is not None and question is not None and picked(question.offered, choice.words) is not None:
+        return choice
+    return said(content)
 
 
 def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Question]) -> Question | None:

@@ -1,5 +1,6 @@
 """The tool ``ask_question``: ask a person, and wait for the answer."""
 
+from maestro.domain.questions.choices import CHOICE_CHARS, LEAST, MOST, problem_of, tidied
 from maestro.tools.base import Arguments, Asked, ToolFailure, tool_spec
 
 MAX_CHARS = 2000
@@ -19,6 +20,14 @@ class AskQuestion:
                 "maxLength": MAX_CHARS,
                 "description": "what the person should know before they answer, if anything",
             },
+            "choices": {
+                "type": "array",
+                "minItems": LEAST,
+                "maxItems": MOST,
+                "items": {"type": "string", "minLength": 1, "maxLength": CHOICE_CHARS},
+                "description": "answers to choose from with one press, if you can name them; the person may still "
+                "answer in other words",
+            },
         },
         ["question"],
     )
@@ -26,8 +35,12 @@ class AskQuestion:
     read_only = False
 
     def question(self, arguments: Arguments) -> Asked:
-        """Return the question; raises ``ToolFailure`` for one of blanks."""
+        """Return the question; raises ``ToolFailure`` for one of blanks, and for choices that are none."""
         text = arguments["question"].strip()
         if not text:
             raise ToolFailure("The question is empty. Write what you want to know.")
-        return Asked(text, arguments.get("context", "").strip())
+        choices = tidied(arguments.get("choices", ()))
+        problem = problem_of(choices)
+        if problem:
+            raise ToolFailure(problem)
+        return Asked(text, arguments.get("context", "").strip(), choices)

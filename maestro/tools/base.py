@@ -74,10 +74,11 @@ class Prepares(Acts, Protocol):
 
 @dataclass(frozen=True)
 class Asked:
-    """A question in a person's words, and what they should know before they answer."""
+    """A question in a person's words, what they should know before they answer, and answers they may choose from."""
 
     text: str
     context: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @runtime_checkable

@@ -11,8 +11,10 @@ from maestro.chat import ChatService
 from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import author_of, takes_part
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit
+from maestro.domain.questions.choices import as_kept
 from maestro.domain.questions.outside import OutsideRules, Standing, outside_question, standing_of
 from maestro.domain.questions.question import QuestionStatus
+from maestro.domain.texts import storable
 from maestro.store.store import Store
 from maestro.tools import chat_get_new, chat_post
 from maestro.tools.ask_question import AskQuestion
@@ -156,6 +158,7 @@ class _Asking:
     def _put(self, agent: Agent, what: Asked, rules: OutsideRules) -> Standing:
         with self._store.begin() as tx:
             question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
+            question.choices = as_kept(tuple(map(storable, what.choices)))
             return standing_of(tx.questions.ask_outside(question), tx.now)
 
     def _look(self, question_id: int) -> Standing:

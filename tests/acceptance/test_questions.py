@@ -85,7 +85,7 @@ def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClie
     return maestro.client(channel, api_key=KEY)
 
 
-def scripted(maestro: Instance, about: str, tool: str, arguments: dict[str, str], delay: float = 0) -> None:
+def scripted(maestro: Instance, about: str, tool: str, arguments: dict[str, object], delay: float = 0) -> None:
     """Have the model call a tool when it hears this, and then tell what came of it."""
     maestro.llm.script(match=about, calls=[(tool, arguments)], rounds=0, delay=delay)
     maestro.llm.script(match=about, reply="It came to: {results}", rounds=1)
@@ -189,6 +189,18 @@ async def test_an_answer_is_not_queued_behind_the_lane_which_goes_on_meanwhile(m
         assert results(maestro, "paint the shed") == [("ask_question", "dark blue")]
         assert (await ended(maestro, job, "completed"))["run"] == 2
         assert len(maestro.llm.matching("paint the shed")) == 2, "the first call was not made again"
+
+
+async def test_the_number_of_a_choice_is_an_answer(maestro: Instance, channel: str) -> None:
+    arguments: dict[str, object] = {"question": "Which flag?", "choices": ["Red", "Dark blue"]}
+    scripted(maestro, "hoist a flag", "ask_question", arguments)
+    async with user(maestro, channel) as grace:
+        await grace.say("hoist a flag")
+        text = await heard(grace, "Which flag?")
+        assert text.endswith("Answer with a number or your own words:\n1. Red\n2. Dark blue")
+        job = await waiting(maestro, channel)
+        await grace.say(f"2 #{question_of(maestro, job)['id']}")
+        assert await heard(grace, "It came to") == "It came to: Dark blue"
 
 
 async def test_an_operator_answers_over_the_api(maestro: Instance, channel: str) -> None:

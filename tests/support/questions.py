@@ -1,10 +1,12 @@
 """Questions of jobs in a store, written as a tool call writes them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import Wait
+from maestro.domain.questions.choices import as_kept
 from maestro.domain.questions.question import Question, QuestionKind
 from tests.support.job_rows import JobRows
 
@@ -13,9 +15,9 @@ EXPIRY = timedelta(days=3650)
 """Long, for commands go by the clock of the machine and not by the rows' own."""
 
 
-def waiting_question(rows: JobRows, text: str = "Which colour?") -> Question:
+def waiting_question(rows: JobRows, text: str = "Which colour?", choices: Sequence[str] = ()) -> Question:
     """Have a job of ada's ask its user, u-1, and wait for the answer."""
-    return _waits(rows, QuestionKind.QUESTION, text=text, asked_of="u-1")
+    return _waits(rows, QuestionKind.QUESTION, text=text, asked_of="u-1", choices=as_kept(choices))
 
 
 def waiting_approval(rows: JobRows, tool: str = "write_file") -> Question:

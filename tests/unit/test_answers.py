@@ -13,6 +13,7 @@ from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.errors import Backlogged, WaitReason
 from maestro.domain.jobs.job import Ending, Job, JobStatus, Wait
 from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
+from maestro.domain.questions.choices import as_kept
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.intake import Intake, IntakeRules
 from tests.support.doors import EVERYBODY
@@ -52,6 +53,14 @@ class Door:
     def asks(self, user: str = "grace", channel: str = GENERAL, *, shown: bool = True) -> Question:
         """Have a job of this person ask, and wait for the answer; it came with a file, so it answers nothing itself."""
         return self._waits(self.say("do it", user, channel, files=1), QuestionKind.QUESTION, user, shown=shown)
+
+    def offers(self, *choices: str) -> Question:
+        """Have a job of grace's ask with answers to choose from."""
+        question = self.asks()
+        with self.rows.store.begin() as tx:
+            kept = tx.questions.get(question.id or 0).question
+            kept.choices = as_kept(choices)
+            return tx.questions.ask(kept)
 
     def wants(self, user: str = "grace", channel: str = GENERAL, approvers: str = "web:alan") -> Question:
         """Have a job of this person wait for a yes or no."""
@@ -186,6 +195,38 @@ def test_a_message_that_comes_before_the_question_has_left_is_no_answer(door: Do
     door.show(question)
     door.say("blue")
     assert door.question(question).answer == "blue"
+
+
+@pytest.mark.parametrize("content", ["Blue #{}", "2 #{}", "#{} 2", "#{} blue"])
+@pytest.mark.parametrize("user", ["grace", "boss"])
+def test_a_choice_names_its_question_whoever_may_answer_it(door: Door, content: str, user: str) -> None:
+    older, question = door.offers("Yes", "No"), door.offers("Red", "Blue")
+    assert door.say(content.format(question.id), user).lane is None
+    assert [door.question(one).answer for one in (older, question)] == ["", "Blue"]
+
+
+def test_the_number_of_a_choice_is_enough_where_one_question_waits(door: Door) -> None:
+    question = door.offers("Red", "Blue")
+    assert door.say("1").lane is None
+    assert door.question(question).answer == "Red"
+
+
+@pytest.mark.parametrize("content", ["Green #{}", "3 #{}"])
+def test_other_words_with_a_number_behind_them_are_read_whole(door: Door, content: str) -> None:
+    other, question = door.asks(), door.offers("Red", "Blue")
+    said = content.format(question.id)
+    door.say(said)
+    assert [door.question(one).answer for one in (other, question)] == [said, ""]
+
+
+def test_a_choice_that_is_pressed_too_late_or_by_somebody_else_answers_nothing(door: Door) -> None:
+    question = door.offers("Red", "Blue")
+    assert door.say(f"Red #{question.id}", "alan").lane is not None
+    assert door.question(question).status is QuestionStatus.OPEN
+    door.say(f"Red #{question.id}")
+    late = door.say(f"Blue #{question.id}")
+    assert late.notice.startswith(f"#{question.id} was answered already.")
+    assert door.question(question).answer == "Red"
 
 
 @pytest.mark.parametrize("content", ["/status", "/new"])

@@ -67,6 +67,17 @@ async def test_a_form_settles_what_waits(
     assert (entry.actor, entry.subject) == ("operator", str(asked.id))
 
 
+async def test_a_choice_is_one_button_and_other_words_count_too(rows: JobRows, http: httpx.AsyncClient) -> None:
+    asked = waiting_question(rows, choices=("Red", "Dark blue"))
+    page = await http.get(PAGE)
+    assert re.findall(r'name="words" value="([^"]+)"', page.text) == ["Red", "Dark blue"]
+    assert 'placeholder="Another answer"' in page.text
+    await http.post(f"{PAGE}/answer", data={"number": asked.id, "words": "Dark blue"})
+    assert parted(await http.get(PAGE)) == ([], [asked.id])
+    with rows.store.view() as tx:
+        assert tx.questions.get(asked.id or 0).question.answer == "Dark blue"
+
+
 async def test_what_is_not_taken_says_why_and_what_was_typed_stays(rows: JobRows, http: httpx.AsyncClient) -> None:
     approval, question = waiting_approval(rows), waiting_question(rows)
     page = await http.post(f"{PAGE}/answer", data={"number": approval.id, "words": "perhaps"})

@@ -65,6 +65,12 @@ def test_an_answer_lets_the_job_go_on(rows: JobRows, maestro: Maestro) -> None:
     assert log(rows) == [("operator", "question.answer", str(question.id))]
 
 
+def test_choices_are_shown_with_the_numbers_that_answer_them(rows: JobRows, maestro: Maestro) -> None:
+    number = str(waiting_question(rows, choices=("Red", "Dark blue")).id)
+    assert "1. Red, 2. Dark blue" in maestro("questions", "show", number).out
+    assert maestro("questions", "answer", number, "2", "--json").json["answer"] == "Dark blue"
+
+
 @pytest.mark.parametrize(("command", "status"), [("approve", "answered"), ("deny", "denied")])
 def test_an_approval_is_decided_once(rows: JobRows, maestro: Maestro, command: str, status: str) -> None:
     approval = waiting_approval(rows)

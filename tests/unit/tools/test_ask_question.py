@@ -18,3 +18,19 @@ def test_the_question_is_asked_with_its_context() -> None:
 def test_a_question_of_nothing_is_a_failure(arguments: str) -> None:
     with pytest.raises(ToolFailure):
         AskQuestion().question(parse(AskQuestion.spec, arguments))
+
+
+def test_choices_are_offered_as_they_are_read() -> None:
+    tool = AskQuestion()
+    asked = tool.question(parse(tool.spec, '{"question": "Which one?", "choices": ["Red", " dark\\n blue "]}'))
+    assert asked.choices == ("Red", "dark blue")
+
+
+@pytest.mark.parametrize(
+    "choices", ['["Red"]', '["Red", "red"]', '["Red", " "]', f'["Red", "{61 * "x"}"]', f"{[str(n) for n in range(11)]}"]
+)
+def test_what_is_no_choice_is_a_failure(choices: str) -> None:
+    with pytest.raises(ToolFailure):
+        AskQuestion().question(
+            parse(AskQuestion.spec, f'{{"question": "Which one?", "choices": {choices.replace(chr(39), chr(34))}}}')
+        )

@@ -135,6 +135,14 @@ async def test_a_question_is_put_once_and_its_answer_comes_to_whoever_asks_again
     assert (only.agent, only.job, only.question.answered_by) == ("ada", None, "operator")
 
 
+async def test_choices_are_kept_for_who_answers_and_their_number_is_enough(rows: JobRows) -> None:
+    assert await ask(rows, choices=["Red", "Blue"]) == {"questionId": 1, "status": "open"}
+    answer(rows.store, 1, "2")
+    assert await ask(rows) == {"questionId": 1, "status": "answered", "answer": "Blue"}
+    with rows.store.view() as tx:
+        assert tx.questions.get(1).question.offered == ("Red", "Blue")
+
+
 async def test_another_text_context_or_agent_is_another_question(rows: JobRows) -> None:
     add_agent(rows, "bob")
     asked = [await ask(rows), await ask(rows, "Why?"), await ask(rows, context="a wall"), await ask(rows, slug="bob")]

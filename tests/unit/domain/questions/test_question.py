@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from maestro.domain.errors import Conflict, InvalidMessage
+from maestro.domain.messages import Button
 from maestro.domain.people.owners import PersonId
+from maestro.domain.questions.choices import as_kept
 from maestro.domain.questions.question import (
     Answer,
     Question,
@@ -13,6 +15,7 @@ from maestro.domain.questions.question import (
     QuestionStatus,
     Refusal,
     Speaker,
+    choosing,
     may_answer,
     meant_for,
     meant_from_afar,
@@ -273,3 +276,48 @@ def test_an_operator_cannot_answer_what_is_over() -> None:
         of_operator(deciding(7, QuestionStatus.DENIED), None, True, NOW)
     with pytest.raises(Conflict, match="expired"):
         of_operator(asking(7), "blue", None, NOW + timedelta(hours=2))
+
+
+# Choices
+
+
+def offering(number: int, *choices: str) -> Question:
+    question = asking(number)
+    question.choices = as_kept(choices)
+    return question
+
+
+@pytest.mark.parametrize(
+    ("content", "number", "words"),
+    [("Red #7", 7, "Red"), (" 2 #7 ", 7, "2"), ("no #7 bus #9", 9, "no #7 bus"), ("Red", None, ""), ("#7", None, "")],
+)
+def test_a_number_may_stand_behind_a_choice(content: str, number: int | None, words: str) -> None:
+    what = choosing(content)
+    assert (what.number, what.words) == (number, words) if what is not None else number is None
+
+
+def test_what_may_be_pressed_names_its_question() -> None:
+    assert offering(7, "Red", "Blue").buttons() == (
+        Button(label="Red", value="Red #7"),
+        Button(label="Blue", value="Blue #7"),
+    )
+    assert deciding(8).buttons() == (Button(label="Approve", value="yes #8"), Button(label="Deny", value="no #8"))
+    assert asking(9).buttons() == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("2", "#1 'Blue'"),
+        ("blue", "#1 'Blue'"),
+        ("#1 2", "#1 'Blue'"),
+        ("3", "#1 '3'"),
+        ("a green one", "#1 'a green one'"),
+    ],
+)
+def test_the_number_of_a_choice_means_it_and_any_other_words_count_as_they_are(content: str, expected: str) -> None:
+    question = offering(1, "Red", "Blue")
+    what = said(content)
+    meant = meant_for(what, GRACE, question, NOW) if what.number else meant_here(what, GRACE, [question])
+    assert outcome(meant) == expected
+    assert outcome(of_operator(question, what.words, None, NOW)) == expected
