@@ -8,12 +8,13 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, BrowserContext, Page
 
 from tests.support.browser import browser
 from tests.support.populated import PASSWORD, PICTURES, Populated, populated
@@ -50,17 +51,20 @@ NAMES = {
 AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
   .map((one) => `${one.id}: ${one.nodes.slice(0, 3).map((node) => node.html.slice(0, 160)).join(" | ")}`)"""
 Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+"""A page takes on the other one while it is open, as with a system that turns dark in the evening."""
 SEARCHED = {("light", 1280), ("dark", 400)}
 """Where a page is searched for what some people cannot use: it takes seconds, and two see every colour and place."""
 
 
 @dataclass
 class Stage:
-    """The dashboard and a browser."""
+    """The dashboard and a browser that is logged in, for all pages: to log in costs more than to look at one."""
 
     at: Populated
-    chromium: Browser
+    visitor: BrowserContext
     paths: dict[str, str]
+    axe: str
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -76,19 +80,28 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
             "call": call["id"],
             "conversation": conversation["id"],
         }
-        yield Stage(at, chromium, {name: path.format(**known) for name, path in NAMES.items()})
+        paths = {name: path.format(**known) for name, path in NAMES.items()}
+        axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
+        yield Stage(at, await logged_in(chromium, at.home), paths, axe)
 
 
-async def open_page(stage: Stage, scheme: Scheme, troubles: list[str]) -> Page:
-    """Open a page of a browser that is logged in; what its console complains of is noted."""
-    context = await stage.chromium.new_context(color_scheme=scheme, locale="en-GB", timezone_id="Europe/Amsterdam")
+async def logged_in(chromium: Browser, home: str) -> BrowserContext:
+    """Return a profile of the browser whose pages are those of the operator."""
+    context = await chromium.new_context(locale="en-GB", timezone_id="Europe/Amsterdam")
     page = await context.new_page()
-    page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
-    page.on("pageerror", lambda error: troubles.append(str(error)))
-    await page.goto(f"{stage.at.home}/login")
+    await page.goto(f"{home}/login")
     await page.get_by_label("Password").fill(PASSWORD)
     await page.get_by_role("button", name="Log in").click()
     await page.wait_for_url(lambda url: "/login" not in url)
+    await page.close()
+    return context
+
+
+async def open_page(stage: Stage, troubles: list[str]) -> Page:
+    """Open a page; what its console complains of is noted."""
+    page = await stage.visitor.new_page()
+    page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
     return page
 
 
@@ -107,26 +120,25 @@ async def fits(page: Page) -> None:
     assert over <= 0
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_page_is_whole(stage: Stage, name: str, scheme: Scheme) -> None:
+async def test_a_page_is_whole(stage: Stage, name: str) -> None:
     troubles: list[str] = []
-    page = await open_page(stage, scheme, troubles)
+    page = await open_page(stage, troubles)
     answer = await page.goto(stage.at.home + stage.paths[name])
     assert answer is not None
     assert answer.status == 200
     assert await page.locator("h1").count() == 1
-    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
-    for width, height in SIZES.items():
+    for (width, height), scheme in product(SIZES.items(), SCHEMES):
         await page.set_viewport_size({"width": width, "height": height})
+        await page.emulate_media(color_scheme=scheme)
         await fits(page)
         await is_inert(page)
         await picture(page, name, scheme, width)
         if (scheme, width) in SEARCHED:
-            await page.evaluate(axe)
-            assert await page.evaluate(AXE) == [], f"at {width} pixels"
+            await page.evaluate(stage.axe)
+            assert await page.evaluate(AXE) == [], f"{scheme}, at {width} pixels"
     assert troubles == []
-    await page.context.close()
+    await page.close()
 
 
 async def picture(page: Page, name: str, scheme: Scheme, width: int) -> None:
