@@ -12,7 +12,7 @@ QUIET = (
 )
 """Libraries whose own lines carry addresses with keys in them, or one line per request."""
 
-SILENT = ("mcp", "temporalio.worker._worker", "discord", "slack_sdk")
+SILENT = ("mcp", "temporalio.worker._worker", "discord", "slack_sdk", "telegram")
 """Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses, an MCP server
 that writes what is no message or a platform that is away; the text of messages would be in it, or an address that is
 as good as a token."""

@@ -1,0 +1,127 @@
+"""The one way to Telegram's Bot API: each call is made once, and what goes wrong is told apart."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx
+from telegram import Bot
+from telegram.error import (
+    BadRequest,
+    ChatMigrated,
+    Conflict,
+    Forbidden,
+    InvalidToken,
+    RetryAfter,
+    TelegramError,
+)
+from telegram.request import HTTPXRequest
+
+from connectors.telegram.errors import Busy, Contested, Denied, Moved, Refused, TelegramTrouble, Unreachable, Unsure
+
+ROOT = "https://api.telegram.org"
+CALL_SECONDS = 20.0
+"""How long one call may take; a file may take longer."""
+FILE_SECONDS = 120.0
+CONNECT_SECONDS = 10.0
+CALLS_AT_ONCE = 32
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+NOT_DISPATCHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+"""What is raised before a request is on its way."""
+
+TOO_LARGE = "request entity too large"
+
+Update = Mapping[str, Any]
+"""What happened, as Telegram tells it."""
+
+
+class Line(Bot):
+    """A bot that is asked nothing twice.
+
+    The library's ``Updater`` confirms messages that nobody has kept yet, and its ``initialize`` puts the token into an
+    error: neither is used.
+    """
+
+    def __init__(self, token: str, base_url: str = "") -> None:
+        self._root = (base_url or ROOT).rstrip("/")
+        self._lines = (_request(self._root, 1), _request(self._root, CALLS_AT_ONCE))
+        polling, calling = self._lines
+        super().__init__(
+            token, f"{self._root}/bot", f"{self._root}/file/bot", request=calling, get_updates_request=polling
+        )
+
+    async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[Update]:
+        """Return what happened from ``offset`` on, as it came: one that cannot be read must not cost the others.
+
+        With an offset everything before it is confirmed and gone. ``wait`` is for how many seconds something may
+        happen until an empty answer comes. Raises a ``TelegramTrouble``.
+        """
+        asked = {"offset": offset, "timeout": wait, "allowed_updates": list(kinds)}
+        with translated():
+            found = await self._post("getUpdates", asked, read_timeout=wait + CALL_SECONDS)
+            return [one for one in found if isinstance(one, Mapping)]
+
+    async def hang_up(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        for one in self._lines:
+            await one.shutdown()
+
+    async def pick_up(self) -> None:
+        """Let calls be made again after ``hang_up``."""
+        for one in self._lines:
+            await one.initialize()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn what the library raises into a ``TelegramTrouble``; addresses and words that it quotes stay behind."""
+    try:
+        yield
+    except TelegramError as error:
+        raise _trouble(error) from None
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise Unsure(f"Telegram's answer could not be read ({type(error).__name__})") from None
+
+
+def _trouble(error: TelegramError) -> TelegramTrouble:
+    if isinstance(error, RetryAfter):
+        after = error.retry_after
+        return Busy(after if isinstance(after, timedelta) else timedelta(seconds=after))
+    if isinstance(error, ChatMigrated):
+        return Moved(str(error.new_chat_id))
+    if isinstance(error, InvalidToken):
+        return Denied()
+    if isinstance(error, Conflict):
+        return Contested("another process asks for this bot's messages with the same token; end it, or use another bot")
+    if isinstance(error, BadRequest | Forbidden):
+        return Refused(error.message, forbidden=isinstance(error, Forbidden))
+    if TOO_LARGE in error.message.lower():
+        return Refused(error.message)
+    return _broken(error.__cause__)
+
+
+def _broken(cause: BaseException | None) -> TelegramTrouble:
+    """Tell by what a network error was caused: an error of the HTTP library, or an answer that is no success."""
+    if isinstance(cause, RuntimeError):
+        return Unreachable("the connection to Telegram was ended")  # by us: the library says so before it sends
+    if isinstance(cause, NOT_DISPATCHED):
+        return Unreachable(f"Telegram cannot be reached ({type(cause).__name__})")
+    if isinstance(cause, httpx.HTTPError):
+        return Unsure(f"the connection to Telegram broke ({type(cause).__name__})")
+    return Unsure("Telegram has trouble of its own")
+
+
+def _request(root: str, connections: int) -> HTTPXRequest:
+    """Return what makes the requests; to this machine they take no proxy, whatever the environment says."""
+    own = httpx.URL(root).host in LOOPBACK
+    return HTTPXRequest(
+        connection_pool_size=connections,
+        read_timeout=CALL_SECONDS,
+        write_timeout=CALL_SECONDS,
+        connect_timeout=CONNECT_SECONDS,
+        pool_timeout=CALL_SECONDS,
+        media_write_timeout=FILE_SECONDS,
+        httpx_kwargs={"trust_env": False} if own else None,
+    )

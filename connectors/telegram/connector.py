@@ -1,0 +1,227 @@
+"""The Telegram connector: one bot, which asks for its messages or has them posted to it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from starlette.routing import BaseRoute
+from telegram import ReactionTypeEmoji
+from telegram.constants import ChatAction
+
+from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
+from connectors.capabilities import Markup, OnAmbiguous, Transport
+from connectors.outcomes import AccountRefused
+from connectors.platforms import Instance
+from connectors.telegram import media, send
+from connectors.telegram.api import Line, translated
+from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions
+from connectors.telegram.errors import NO_REACTION, Moved, Refused, TelegramTrouble, send_failure
+from connectors.telegram.inbound import Inbound
+from connectors.telegram.moves import Moves
+from connectors.telegram.pace import Pace, is_group
+from connectors.telegram.persistence import persist
+from connectors.telegram.polling import Polling
+from connectors.telegram.receive import Us
+from connectors.telegram.render import render
+from connectors.telegram.webhook import Subscription, Webhook
+from maestro.domain.control import PAIR, ControlWord
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+
+TYPING_SECONDS = 4.0
+"""Telegram shows it for five seconds, or until a message comes."""
+MAX_BUTTONS = 100
+COMMANDS = {
+    ControlWord.STOP: "Stop what is being answered here",
+    ControlWord.STATUS: "Tell what is being worked on here",
+    ControlWord.NEW: "Begin a new conversation with the next message",
+    PAIR: "Send the code of an invitation",
+}
+
+log = structlog.get_logger(__name__)
+
+
+def connect(instance: Instance, context: ConnectorContext) -> Connector:
+    """Make the connector of a bot, by the way its messages arrive."""
+    options = instance.options
+    if not isinstance(options, TelegramOptions):
+        raise ConfigurationError(f"telegram/{instance.account}: these are no options of Telegram")
+    make = TelegramWebhook if options.mode == "webhook" else TelegramConnector
+    return make(instance, context, options)
+
+
+class TelegramConnector:
+    """A bot that asks for its messages; it needs no address that others can reach."""
+
+    platform = PLATFORM
+    transport = Transport.POLLING
+
+    def __init__(self, instance: Instance, context: ConnectorContext, options: TelegramOptions) -> None:
+        self.account = instance.account
+        self.token_digest = instance.token_digest
+        self.capabilities = _capabilities(self.transport, options)
+        self._context = context
+        self._options = options
+        self._line = Line(instance.secret(TOKEN), options.base_url)
+        self._moves = Moves(context)
+        self._pace = Pace(options.pace_seconds, options.group_pace_seconds)
+        self._reaction = options.ack_reaction
+        self._doing = ""
+        self._state = ConnectorState.STOPPED
+
+    async def run(self) -> None:
+        """Listen until cancelled; raises ``AccountRefused`` when Telegram does not let us, now or later."""
+        try:
+            self._state = ConnectorState.STARTING
+            await self._context.report(self._state)
+            await self._line.pick_up()
+            inbound = Inbound(self._context, await persist(self._introduced, self), self._moves, self)
+            await inbound.listen_to(self._options.channels)
+            await self._tell_commands()
+            await self._listen(inbound)
+        except AccountRefused as refused:
+            await self._context.report(ConnectorState.FAILED, str(refused))
+            raise
+        finally:
+            await self._line.hang_up()
+
+    async def send(self, message: OutgoingMessage) -> Receipt:
+        """Post a chunk, or a file, once; raises a ``SendFailure``."""
+        chat = await self._moves.now(message.address.channel)
+        await self._pace.wait(chat)
+        try:
+            try:
+                return await self._sent(message, chat)
+            except Moved as moved:  # then it surely was not sent
+                await self._moves.moved(chat, moved.to)
+                return await self._sent(message, moved.to)
+        except TelegramTrouble as trouble:
+            raise send_failure(trouble) from None
+
+    async def edit(self, message: OutgoingMessage) -> None:
+        """Let a message of ours say this; raises a ``SendFailure``."""
+        chat = await self._moves.now(message.address.channel)
+        try:
+            await send.edit(self._line, message, send.place(message, chat, quoting=False))
+        except TelegramTrouble as trouble:
+            raise send_failure(trouble) from None
+
+    async def typing(self, address: Address) -> None:
+        """Show that an answer is being written, for five seconds or until the next message."""
+        chat = await self._moves.now(address.channel)
+        try:
+            with translated():
+                await self._line.send_chat_action(
+                    chat, ChatAction.TYPING, message_thread_id=send.number_of(address.thread)
+                )
+        except TelegramTrouble as trouble:
+            raise send_failure(trouble) from None
+
+    async def acknowledge(self, address: Address, message_id: str) -> None:
+        """Put the reaction of the settings to a message; one that Telegram does not have is tried no more."""
+        number = send.number_of(message_id)
+        if not self._reaction or number is None:
+            return
+        try:
+            with translated():
+                await self._line.set_message_reaction(
+                    await self._moves.now(address.channel), number, [ReactionTypeEmoji(self._reaction)]
+                )
+        except TelegramTrouble as trouble:
+            if not (isinstance(trouble, Refused) and trouble.says(NO_REACTION)):
+                raise send_failure(trouble) from None
+            log.warning("telegram.no_such_reaction", account=self.account, reaction=self._reaction)
+            self._reaction = ""
+
+    def render(self, text: str) -> str:
+        """Return Markdown as the HTML that Telegram knows."""
+        return render(text)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Put a file of a message into the folder; raises a ``FetchFailure``."""
+        return await media.fetch(self._line, self._options, attachment, folder)
+
+    async def taken(self, query_id: str, text: str = "") -> None:
+        """Tell Telegram that a button was pressed; that it takes no more answers to it costs nothing."""
+        try:
+            with translated():
+                await self._line.answer_callback_query(query_id, text=text or None)
+        except TelegramTrouble as trouble:
+            log.info("telegram.press_not_confirmed", account=self.account, reason=str(trouble))
+
+    async def well(self) -> None:
+        """Tell operators once that messages come in."""
+        if self._state is not ConnectorState.RUNNING:
+            self._state = ConnectorState.RUNNING
+            await self._context.report(self._state, self._doing)
+
+    async def broken(self, why: str) -> None:
+        """Tell operators that none do."""
+        self._state = ConnectorState.DEGRADED
+        log.warning("telegram.disconnected", account=self.account, reason=why)
+        await self._context.report(self._state, why)
+
+    async def _listen(self, inbound: Inbound) -> None:
+        await Polling(self._line, inbound, self).run()
+
+    async def _sent(self, message: OutgoingMessage, chat: str) -> Receipt:
+        where = send.place(message, chat, quoting=self._quotes(chat))
+        return await (send.upload if message.filename else send.post)(self._line, message, where)
+
+    def _quotes(self, chat: str) -> bool:
+        wish = self._options.quote_replies
+        return wish == "always" or (wish == "groups" and is_group(chat))
+
+    async def _introduced(self) -> Us:
+        """Ask Telegram who we are."""
+        with translated():
+            me = await self._line.get_me()
+        every_line = not self._options.require_mention
+        deaf = every_line and not me.can_read_all_group_messages
+        hint = (
+            "; @BotFather's privacy mode (/setprivacy) keeps all but mentions, replies and commands in groups from it"
+        )
+        self._doing = f"@{me.username}, {self.transport}{hint if deaf else ''}"
+        return Us(self.account, me.id, me.username or "", every_line)
+
+    async def _tell_commands(self) -> None:
+        """Let Telegram offer the control words; without that they are still understood."""
+        try:
+            with translated():
+                await self._line.set_my_commands([(word[1:], what) for word, what in COMMANDS.items()])
+        except TelegramTrouble as trouble:
+            log.warning("telegram.commands_not_registered", account=self.account, reason=str(trouble))
+
+
+class TelegramWebhook(TelegramConnector):
+    """A bot whose messages Telegram posts to the web connector's port."""
+
+    transport = Transport.WEBHOOK
+
+    def __init__(self, instance: Instance, context: ConnectorContext, options: TelegramOptions) -> None:
+        super().__init__(instance, context, options)
+        self._secret = instance.secret(WEBHOOK_SECRET)
+        self._webhook = Webhook(self._secret)
+
+    def routes(self) -> Sequence[BaseRoute]:
+        """Return where Telegram posts: ``/platforms/telegram/<account>`` itself."""
+        return self._webhook.routes()
+
+    async def _listen(self, inbound: Inbound) -> None:
+        self._webhook.open(inbound)
+        await Subscription(self._line, self._options.webhook_url, self._secret, self).run()
+
+
+def _capabilities(transport: Transport, options: TelegramOptions) -> Capabilities:
+    return Capabilities(
+        max_length=send.MAX_LENGTH,
+        unit=LengthUnit.UTF16,
+        typing_interval=TYPING_SECONDS,
+        idempotency=Idempotency.NONE,
+        markup=Markup.OWN,
+        transport=transport,
+        max_file_bytes=send.MAX_FILE_BYTES,
+        on_ambiguous=OnAmbiguous(options.on_ambiguous),
+        max_buttons=MAX_BUTTONS,
+        edit_interval=options.streaming_seconds if options.streaming else 0,
+    )

@@ -1,0 +1,46 @@
+"""What has to succeed is tried until it does: operators hear of the trouble, and each pause is longer."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain, repeat
+from typing import Protocol, TypeVar
+
+from connectors.telegram.errors import Busy, refused_account
+from maestro.domain.errors import MaestroError
+
+T = TypeVar("T")
+
+
+class Watcher(Protocol):
+    """Who is told how the connection is doing."""
+
+    async def well(self) -> None:
+        """Hear that messages come in."""
+        ...
+
+    async def broken(self, why: str) -> None:
+        """Hear that none do."""
+        ...
+
+
+async def persist(work: Callable[[], Awaitable[T]], watcher: Watcher) -> T:
+    """Do something until it succeeds; raises ``AccountRefused`` when only an operator can help.
+
+    What the store refuses, because it is full or busy, is tried again like what Telegram refuses.
+    """
+    waits = pauses()
+    while True:
+        try:
+            return await work()
+        except MaestroError as error:
+            refused = refused_account(error)
+            if refused is not None:
+                raise refused from None
+            await watcher.broken(str(error))
+            pause = next(waits)
+            await asyncio.sleep(max(pause, error.after.total_seconds()) if isinstance(error, Busy) else pause)
+
+
+def pauses() -> Iterator[float]:
+    """Yield how many seconds to wait before each new attempt."""
+    return chain((0.5, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

@@ -1,0 +1,212 @@
+"""The way in: from what Telegram tells to our own words; pure functions of what came over the wire."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from telegram import CallbackQuery, Chat, Message, MessageEntity, Update, User
+
+from connectors.telegram.config import PLATFORM
+from connectors.telegram.parts import files_of, words_of
+from maestro.domain.control import PAIR, control_word, pairing_code
+from maestro.domain.messages import Address, Addressing, IncomingMessage
+from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, code_of
+
+KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
+"""What we want to be told; reactions, members and payments are none of it."""
+PRESS = "press:"
+"""What the id of a press begins with: it is no message that an answer could refer to."""
+START = "/start"
+
+_COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
+_NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, MessageEntity.BOT_COMMAND]
+
+
+@dataclass(frozen=True)
+class Us:
+    """Who we are on Telegram, under an account of ours; ``every_line`` says that none need mention us."""
+
+    account: str
+    id: int
+    name: str
+    every_line: bool = False
+
+
+@dataclass(frozen=True)
+class Pressed:
+    """A press of a button: the callback, what the button was sent with, and where it stands."""
+
+    query: CallbackQuery
+    key: str
+    number: int
+    address: Address
+
+
+def heard(update: Update, us: Us) -> IncomingMessage | None:
+    """Return the message that an update tells of, None where it tells of none that is said to us or to all."""
+    message = update.effective_message
+    if message is None or update.callback_query is not None or not isinstance(message, Message):
+        return None
+    said = _message(message, us)
+    edited = update.edited_message or update.edited_channel_post
+    if edited is None or said is None:
+        return said
+    # What a live location or a poll changes by itself is no edit, and neither are the files of a message.
+    if message.edit_date is None or not (message.text or message.caption):
+        return None
+    return said.model_copy(
+        update={
+            "id": f"{message.message_id}:{int(message.edit_date.timestamp())}.{update.update_id}",
+            "edit_of": str(message.message_id),
+            "sent_at": message.edit_date,
+        }
+    )
+
+
+def joined(parts: Sequence[IncomingMessage]) -> IncomingMessage:
+    """Return the parts of an album as one message: the first one, with the words and the files of all."""
+    first, *rest = parts
+    if not rest:
+        return first
+    files = tuple(file for part in parts for file in part.attachments)
+    words = "\n".join(part.content for part in parts if part.content)
+    addressing = max((part.addressing for part in parts), key=list(Addressing).index)
+    return first.model_copy(update={"attachments": files, "content": words, "addressing": addressing})
+
+
+def pressed(update: Update, us: Us) -> Pressed | None:
+    """Return the press that an update tells of, None where it tells of none of a button of ours."""
+    query = update.callback_query
+    if query is None or query.message is None:
+        return None
+    key, _, number = (query.data or "").partition(":")
+    where = query.message
+    thread = where.message_thread_id if isinstance(where, Message) and where.is_topic_message else None
+    is_number = number.isascii() and number.isdecimal() and len(number) < 4
+    return Pressed(query, key, int(number) if is_number else -1, _address(us, where.chat, thread))
+
+
+def said_by(press: Pressed, content: str, now: datetime) -> IncomingMessage:
+    """Return what somebody says by pressing a button; Telegram does not tell when it was."""
+    chat = press.query.message.chat if press.query.message is not None else None
+    return IncomingMessage(
+        id=f"{PRESS}{press.query.id}",
+        address=press.address,
+        user_id=str(press.query.from_user.id),
+        user_name=press.query.from_user.full_name,
+        content=content,
+        sent_at=now,
+        is_direct=chat is not None and chat.type == Chat.PRIVATE,
+        from_bot=press.query.from_user.is_bot,
+        reply_to=str(press.query.message.message_id) if press.query.message is not None else "",
+        addressing=Addressing.REPLY,
+    )
+
+
+def migration(update: Update) -> tuple[str, str] | None:
+    """Return the old and the new id of a group that became a larger one; Telegram tells it in both."""
+    message = update.message
+    if message is not None and message.migrate_to_chat_id:
+        return str(message.chat.id), str(message.migrate_to_chat_id)
+    if message is not None and message.migrate_from_chat_id:
+        return str(message.migrate_from_chat_id), str(message.chat.id)
+    return None
+
+
+def _message(message: Message, us: Us) -> IncomingMessage | None:
+    """Return a message as it is taken in; None for our own, another bot's command, and where nothing can be read."""
+    answered = _answered(message)
+    text, files = _said(words_of(message), us), files_of(message)
+    author = message.from_user
+    if text is None or (author is not None and author.id == us.id) or not (text.strip() or files):
+        return None
+    user_id, user_name = _author(message)
+    return IncomingMessage(
+        id=str(message.message_id),
+        address=_address(us, message.chat, message.message_thread_id if message.is_topic_message else None),
+        user_id=user_id,
+        user_name=user_name,
+        content=text,
+        sent_at=message.date,
+        attachments=files,
+        is_direct=message.chat.type == Chat.PRIVATE,
+        from_bot=_is_from_bot(message),
+        reply_to=str(answered.message_id) if answered is not None else "",
+        addressing=_addressing(message, us),
+    )
+
+
+def _author(message: Message) -> tuple[str, str]:
+    """Return who wrote a message.
+
+    An admin who stays anonymous, and who writes in the name of a channel, is that chat: Telegram puts the same bot in
+    their place, whoever they are.
+    """
+    if message.sender_chat is not None:
+        return str(message.sender_chat.id), message.author_signature or message.sender_chat.effective_name or ""
+    author = message.from_user
+    return (str(author.id), author.full_name) if isinstance(author, User) else (str(message.chat.id), "")
+
+
+def _is_from_bot(message: Message) -> bool:
+    """Say whether no person wrote it: a bot did, or Telegram copied it from the channel of a group."""
+    if message.sender_chat is not None:
+        return bool(message.is_automatic_forward)
+    return message.from_user is not None and message.from_user.is_bot
+
+
+def _said(text: str, us: Us) -> str | None:
+    """Return what somebody says, None for a command to another bot.
+
+    ``/stop@us`` is ``/stop``; so is ``@us /stop``, for that is how people address a bot in a group. The code of an
+    invitation may come with ``/start``, as a link to the bot brings it.
+    """
+    command = _COMMAND.match(text)
+    if command is not None:
+        if command[2].lower() != us.name.lower():
+            return None
+        text = command[1] + text[command.end() :]
+    lead = f"@{us.name} "
+    rest = text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text
+    if control_word(rest) is not None or pairing_code(rest) is not None:
+        return rest
+    word, _, code = text.partition(" ")
+    return f"{PAIR} {code.strip()}" if word.lower() == START and _is_code(code) else text
+
+
+def _is_code(text: str) -> bool:
+    code = code_of(text)
+    return len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
+
+
+def _addressing(message: Message, us: Us) -> Addressing:
+    """Say whether a message mentions us, commands us by name, or replies to one of ours."""
+    if _names(message, us):
+        return Addressing.US
+    answered = _answered(message)
+    if answered is not None and answered.from_user is not None and answered.from_user.id == us.id:
+        return Addressing.REPLY
+    return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
+
+
+def _names(message: Message, us: Us) -> bool:
+    found = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
+    return any(_is_us(entity, text, us) for entity, text in found.items())
+
+
+def _is_us(entity: MessageEntity, text: str, us: Us) -> bool:
+    if entity.type == MessageEntity.TEXT_MENTION:
+        return entity.user is not None and entity.user.id == us.id
+    name = f"@{us.name}".lower()
+    return text.lower() == name if entity.type == MessageEntity.MENTION else text.lower().endswith(name)
+
+
+def _answered(message: Message) -> Message | None:
+    """Return what a message replies to; in a topic everything refers to the topic's beginning, which is no reply."""
+    answered = message.reply_to_message
+    return None if answered is None or answered.forum_topic_created is not None else answered
+
+
+def _address(us: Us, chat: Chat, topic: int | None) -> Address:
+    return Address(platform=PLATFORM, account=us.account, channel=str(chat.id), thread=str(topic or ""))

@@ -1,0 +1,172 @@
+"""The way out: one message to one chat, in Telegram's markup, as plain words where it cannot read that."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import structlog
+from telegram import (
+    InlineKeyboardButton,
+    InlineKeyboardMarkup,
+    InputFile,
+    LinkPreviewOptions,
+    Message,
+    ReplyParameters,
+)
+from telegram.constants import ParseMode
+
+from connectors.capabilities import LengthUnit
+from connectors.outcomes import PermanentSend, Scope
+from connectors.splitting import length, split
+from connectors.telegram.api import Line, translated
+from connectors.telegram.errors import NO_PICTURE, UNCHANGED, UNREADABLE, Refused, TelegramTrouble
+from connectors.telegram.render import muted, render
+from maestro.domain.messages import OutgoingMessage, Receipt
+
+MAX_LENGTH = 4_096
+MAX_CAPTION = 1_024
+MAX_FILE_BYTES = 50 * 1000**2
+MAX_PICTURE_BYTES = 10 * 1000**2
+PICTURES = frozenset({"image/jpeg", "image/png"})
+Sent = TypeVar("Sent")
+How = dict[str, Any]
+"""Arguments of the library's methods."""
+
+log = structlog.get_logger(__name__)
+
+
+def measure(text: str) -> int:
+    """Return how long Telegram finds a text at most: it does not count the tags."""
+    return length(render(text), LengthUnit.UTF16)
+
+
+def number_of(known_as: str) -> int | None:
+    """Return the number of a message, from an id of the inbox; None where it is no message."""
+    number = known_as.partition(":")[0]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
+
+
+def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
+    """Return where a message goes; raises ``PermanentSend`` for what can be no chat of Telegram's."""
+    if number_of(chat.removeprefix("-")) is None:
+        raise PermanentSend("this is not the id of a chat on Telegram", Scope.CHANNEL)
+    answered = number_of(message.reply_to) if quoting else None
+    return {
+        "chat_id": int(chat),
+        "message_thread_id": number_of(message.address.thread),
+        "reply_parameters": ReplyParameters(answered, allow_sending_without_reply=True) if answered else None,
+        "reply_markup": _keyboard(message),
+    }
+
+
+async def post(line: Line, message: OutgoingMessage, where: How) -> Receipt:
+    """Post a message in which nobody is mentioned and no link is looked at; raises a ``TelegramTrouble``."""
+
+    async def send(text: str, parse_mode: str | None) -> Message:
+        return await line.send_message(text=text, parse_mode=parse_mode, link_preview_options=_no_preview(), **where)
+
+    return _receipt(await _readable(message.content, send))
+
+
+async def edit(line: Line, message: OutgoingMessage, where: How) -> None:
+    """Let a message of ours say something else; raises a ``TelegramTrouble``, and nothing when it says so already."""
+    at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
+
+    async def rewrite(text: str, parse_mode: str | None) -> Message | bool:
+        return await line.edit_message_text(text, parse_mode=parse_mode, link_preview_options=_no_preview(), **at)
+
+    try:
+        await _readable(message.content, rewrite)
+    except Refused as refused:
+        if not refused.says(UNCHANGED):
+            raise
+
+
+async def upload(line: Line, message: OutgoingMessage, where: How) -> Receipt:
+    """Send a file, with what is said below it; words that are too long for that follow it.
+
+    Raises a ``TelegramTrouble``, and ``PermanentSend`` for a file that is too large or gone.
+    """
+    content = await _content(message)
+    below = message.content if message.path is not None else ""
+    fits = measure(below) <= MAX_CAPTION
+    sent = await _sent_file(line, message, content, {**where, **_caption(below if fits else "")})
+    if not fits:
+        await _follow(line, below, where)
+    return _receipt(sent)
+
+
+async def _sent_file(line: Line, message: OutgoingMessage, content: bytes, how: How) -> Message:
+    """Send it as a picture if it is one that Telegram takes, and as a file of its name otherwise."""
+    if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
+        try:
+            with translated():
+                return await line.send_photo(photo=InputFile(content, filename=message.filename), **how)
+        except Refused as refused:
+            if not refused.says(*NO_PICTURE):
+                raise
+    with translated():
+        document = InputFile(content, filename=message.filename)
+        return await line.send_document(document=document, disable_content_type_detection=True, **how)
+
+
+async def _follow(line: Line, text: str, where: How) -> None:
+    """Say what was too long to stand below a file. The file is there, so trouble must not send it again."""
+    after = {**where, "reply_parameters": None, "reply_markup": None}
+
+    async def send(piece: str, parse_mode: str | None) -> Message:
+        return await line.send_message(text=piece, parse_mode=parse_mode, link_preview_options=_no_preview(), **after)
+
+    try:
+        for piece in split(text, MAX_LENGTH, measure):
+            await _readable(piece, send)
+    except TelegramTrouble as trouble:
+        log.warning("telegram.words_below_a_file_lost", reason=str(trouble))
+
+
+async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
+    """Send words in Telegram's markup; what it cannot read, and so surely did not take, goes as it is."""
+    shown = render(content)
+    if shown.strip():
+        try:
+            with translated():
+                return await send(shown, ParseMode.HTML)
+        except Refused as refused:
+            if not refused.says(UNREADABLE):
+                raise
+    with translated():
+        return await send(muted(content), None)
+
+
+async def _content(message: OutgoingMessage) -> bytes:
+    try:
+        path = message.path
+        content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
+    except OSError as error:
+        raise PermanentSend(f"the file cannot be read ({type(error).__name__})", Scope.MESSAGE) from None
+    if len(content) > MAX_FILE_BYTES:
+        size = f"{len(content):,} bytes, and Telegram takes at most {MAX_FILE_BYTES:,}"
+        raise PermanentSend(f"the file has {size}", Scope.MESSAGE)
+    return content
+
+
+def _no_preview() -> LinkPreviewOptions:
+    """Return that no link is looked at: that would tell an address what a model was led to write into it."""
+    return LinkPreviewOptions(is_disabled=True)
+
+
+def _caption(text: str) -> How:
+    return {"caption": render(text), "parse_mode": ParseMode.HTML} if text.strip() else {}
+
+
+def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
+    """Return the buttons, one below the other; each is known by the message's key and its number."""
+    rows = [
+        [InlineKeyboardButton(button.label, callback_data=f"{message.key}:{number}")]
+        for number, button in enumerate(message.buttons)
+    ]
+    return InlineKeyboardMarkup(rows) if rows else None
+
+
+def _receipt(sent: Message) -> Receipt:
+    return Receipt(platform_message_id=str(sent.message_id))
