@@ -1,10 +1,10 @@
 """What can be set of Discord (facts of the platform: `docs/howto/connect-discord.md`)."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from connectors.options import Instance, Options
+from connectors.options import Instance, Reacts, Streams
 from maestro.domain.words import matching
 
 PLATFORM = "discord"
@@ -14,7 +14,7 @@ TOKEN = "token"  # noqa: S105 - its name
 WebSocketAddress = Annotated[str, matching(r"(|wss?://[^\s/]+\S*)", "an address that starts with ws:// or wss://")]
 
 
-class DiscordOptions(Options):
+class DiscordOptions(Streams, Reacts):
     """What can be set of one Discord bot."""
 
     gateway_url: WebSocketAddress = Field(
@@ -25,6 +25,9 @@ class DiscordOptions(Options):
         default=True,
         description="whether the privileged intent of that name is used; without it, only direct messages and mentions "
         "of the bot can be read",
+    )
+    quote_replies: Literal["always", "never"] = Field(
+        default="always", description="whether the first message of an answer quotes what it answers"
     )
     slash_commands: bool = Field(default=True, description="whether `/stop`, `/status` and `/new` are registered")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -19,7 +20,7 @@ from connectors.base import (
     NotDispatched,
     RetryableFetch,
 )
-from connectors.discord import media, send
+from connectors.discord import media, presses, send
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
 from connectors.discord.errors import TROUBLE, refusal, send_failure
 from connectors.discord.render import render
@@ -37,6 +38,7 @@ CAPABILITIES = Capabilities(
     native_window=timedelta(minutes=2),
     max_file_bytes=10 * 1000**2,
     catches_up=True,
+    max_buttons=presses.MOST,
 )
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
 """Seconds before the next connection. Discord resets the token of a bot that logs in 1000 times a day."""
@@ -50,7 +52,6 @@ class DiscordConnector:
     """One bot on Discord."""
 
     platform = PLATFORM
-    capabilities = CAPABILITIES
 
     def __init__(self, instance: Instance, context: ConnectorContext) -> None:
         assert isinstance(instance.options, DiscordOptions)
@@ -58,7 +59,10 @@ class DiscordConnector:
         self.token_digest = instance.token_digest
         self._token = instance.secret(TOKEN)
         self._options = instance.options
+        growing = instance.options.streaming_seconds if instance.options.streaming else 0
+        self.capabilities = replace(CAPABILITIES, edit_interval=growing)
         self._context = context
+        self._unreactive: set[str] = set()
         self._station = Station(instance.account, instance.options, context)
         self._session: Session | None = None
 
@@ -83,7 +87,7 @@ class DiscordConnector:
         """Hand a chunk over under its key; raises a ``SendFailure``."""
         session = self._present()
         try:
-            return await session.replies.reply(message) or await send.post(session, message)
+            return await session.replies.reply(message) or await send.post(session, self._quoting(message))
         except TROUBLE as error:
             raise send_failure(error) from None
 
@@ -92,7 +96,34 @@ class DiscordConnector:
         if message.tried_at is None:
             return None
         try:
-            return await send.find(self._present(), message, message.tried_at)
+            return await send.find(self._present(), self._quoting(message), message.tried_at)
+        except TROUBLE as error:
+            raise send_failure(error) from None
+
+    async def edit(self, message: OutgoingMessage) -> None:
+        """Write a message of ours anew; the library itself waits for limits, and repeats it while Discord has trouble.
+
+        Raises a ``SendFailure``.
+        """
+        session = self._present()
+        try:
+            await send.edit(session, message)
+        except TROUBLE as error:
+            raise send_failure(error) from None
+
+    async def acknowledge(self, address: Address, message_id: str) -> None:
+        """Put the reaction of the settings to a message; a command and a press are none.
+
+        A channel that allows none is asked once: Discord shuts out who is refused too often.
+        """
+        emoji = self._options.ack_reaction
+        if not emoji or not message_id.isdecimal() or address.channel in self._unreactive:
+            return
+        try:
+            await send.react(self._present(), address, message_id, emoji)
+        except discord.Forbidden:
+            self._unreactive.add(address.channel)
+            log.warning("discord.reaction_forbidden", account=self.account, channel=address.channel)
         except TROUBLE as error:
             raise send_failure(error) from None
 
@@ -117,6 +148,10 @@ class DiscordConnector:
     async def catch_up(self) -> None:
         """Read what every known channel has after its cursor; each new connection does so by itself."""
         await self._present().catch_up()
+
+    def _quoting(self, message: OutgoingMessage) -> OutgoingMessage:
+        """Return a chunk as it quotes what it answers, or does not."""
+        return message if self._options.quote_replies == "always" else message.model_copy(update={"reply_to": ""})
 
     def _present(self) -> Session:
         """Return the connection; raises ``NotDispatched`` while there is none."""

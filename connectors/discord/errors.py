@@ -28,6 +28,9 @@ BANNED = timedelta(minutes=1)
 
 DISALLOWED_INTENTS = 4014
 AUTHENTICATION_FAILED = 4004
+UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI = 10008, 50005, 10014
+ABOUT_MESSAGE = {UNKNOWN_MESSAGE, OF_ANOTHER_AUTHOR, UNKNOWN_EMOJI}
+"""Codes of a 403 or 404 that say nothing against the channel."""
 FATAL_CLOSES = {4010, 4011, 4012, 4013}
 """Close codes after which the same IDENTIFY can only be refused again."""
 
@@ -85,7 +88,7 @@ def _answered(error: discord.HTTPException) -> SendFailure:
         return RetryableSend(what, wait_of(error))
     if error.status == HTTPStatus.UNAUTHORIZED:
         return PermanentSend(what, Scope.ACCOUNT)
-    if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND):
+    if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) and error.code not in ABOUT_MESSAGE:
         return PermanentSend(what, Scope.CHANNEL)
     if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return PermanentSend(what, Scope.MESSAGE)

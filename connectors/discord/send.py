@@ -1,12 +1,15 @@
 """The way out: one chunk to one channel, under a key that Discord remembers."""
 
+import asyncio
 import io
+import re
 from datetime import datetime, timedelta
 from typing import Any
 
 import discord
 
 from connectors.base import AmbiguousSend, PermanentSend, Scope
+from connectors.discord.presses import row_of
 from connectors.discord.receive import target
 from connectors.discord.render import render
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
@@ -15,6 +18,8 @@ SKEW = timedelta(seconds=30)
 """How far Discord's clock and ours may be apart."""
 LOOKED_AT = 500
 """Messages of a channel that are looked at for one of ours."""
+_CHANGED = re.compile(r"[^A-Za-z0-9_.-]")
+"""What Discord leaves out of a file's name; it writes an underscore for a blank."""
 
 
 def channel_of(client: discord.Client, address: Address) -> discord.PartialMessageable:
@@ -33,11 +38,28 @@ async def post(client: discord.Client, message: OutgoingMessage) -> Receipt:
     channel = channel_of(client, message.address)
     how: dict[str, Any] = {"nonce": message.key or None, "reference": reference(message, channel.id)}
     if message.filename:
-        how["file"] = _file(message)
-    else:
-        how["content"] = render(message.content)
+        how["file"] = discord.File(io.BytesIO(await _bytes(message)), filename=message.filename)
+    if text := _words(message):
+        how["content"] = text
+    if (buttons := row_of(message)) is not None:
+        how["view"] = buttons
     sent = await channel.send(allowed_mentions=discord.AllowedMentions.none(), suppress_embeds=True, **how)
     return Receipt(platform_message_id=str(sent.id))
+
+
+async def edit(client: discord.Client, message: OutgoingMessage) -> None:
+    """Write a message of ours anew; what it quotes, and that no link is previewed, stays as it was."""
+    channel = channel_of(client, message.address)
+    how: dict[str, Any] = {"view": buttons} if (buttons := row_of(message)) is not None else {}
+    await channel.get_partial_message(_number(message.edits)).edit(
+        content=render(message.content), allowed_mentions=discord.AllowedMentions.none(), **how
+    )
+
+
+async def react(client: discord.Client, address: Address, message_id: str, emoji: str) -> None:
+    """Put a reaction to a message; Discord takes one that is there already as put."""
+    shown = discord.PartialEmoji.from_str(emoji)
+    await channel_of(client, address).get_partial_message(_number(message_id)).add_reaction(shown)
 
 
 async def find(client: discord.Client, message: OutgoingMessage, since: datetime) -> Receipt | None:
@@ -64,15 +86,34 @@ def reference(message: OutgoingMessage, channel: int) -> discord.MessageReferenc
     return discord.MessageReference(message_id=int(answered), channel_id=channel, fail_if_not_exists=False)
 
 
+def _number(message_id: str) -> int:
+    """Read the id of a message; raises ``PermanentSend`` for what is none."""
+    if not (message_id.isascii() and message_id.isdecimal()):
+        raise PermanentSend("this is not the id of a message on Discord", Scope.MESSAGE)
+    return int(message_id)
+
+
 def _is_it(found: discord.Message, message: OutgoingMessage) -> bool:
-    if message.filename:
-        return any(file.filename == message.filename for file in found.attachments)
     if found.nonce is not None:
         return str(found.nonce) == message.key
+    if message.filename:
+        return any(_plain(file.filename) == _plain(message.filename) for file in found.attachments)
     asked = reference(message, found.channel.id)
     to_another = asked is not None and found.reference is not None and found.reference.message_id != asked.message_id
     return not to_another and found.content.strip() == render(message.content).strip()
 
 
-def _file(message: OutgoingMessage) -> discord.File:
-    return discord.File(io.BytesIO(message.content.encode()), filename=message.filename)
+def _plain(name: str) -> str:
+    """Return a file's name as Discord keeps it."""
+    return _CHANGED.sub("", name.replace(" ", "_"))
+
+
+def _words(message: OutgoingMessage) -> str:
+    """Return what the message itself says: what is said below a file, nothing where the content is the file."""
+    return "" if message.filename and message.path is None else render(message.content)
+
+
+async def _bytes(message: OutgoingMessage) -> bytes:
+    if message.path is None:
+        return message.content.encode()
+    return await asyncio.to_thread(message.path.read_bytes)

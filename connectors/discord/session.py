@@ -12,6 +12,7 @@ import structlog
 from discord import app_commands
 
 from connectors.base import ConnectorContext, ConnectorState
+from connectors.discord import presses
 from connectors.discord.catch_up import CatchUp, places
 from connectors.discord.commands import FULL, UNANSWERED, UNANSWERED_SECONDS, Replies, add_commands, register
 from connectors.discord.config import DiscordOptions
@@ -168,6 +169,12 @@ class Session(discord.Client):
     async def on_raw_message_edit(self, event: discord.RawMessageUpdateEvent) -> None:
         """Put an edit on its line, behind the message if that still waits."""
         self._put(event.message, self._change)
+
+    async def on_interaction(self, interaction: discord.Interaction) -> None:
+        """Take in the press of a button; commands are the tree's."""
+        if interaction.type is discord.InteractionType.component and interaction.channel is not None:
+            place = place_of(interaction.channel, interaction.guild_id)
+            await presses.take(interaction, place, self._station.account, self._station.context)
 
     def _put(self, message: discord.Message, take: Callable[[discord.Message, Place], Awaitable[None]]) -> None:
         place = place_of(message.channel)

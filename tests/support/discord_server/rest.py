@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
@@ -17,6 +18,9 @@ MOST_OF_A_PAGE = 100
 BODY = web.RequestKey("body", dict)
 MOST_CHARACTERS = 2000
 UNKNOWN_CHANNEL, UNKNOWN_MESSAGE, INVALID_FORM, UNKNOWN_WEBHOOK = 10003, 10008, 50035, 10015
+UNKNOWN_EMOJI, OF_ANOTHER_AUTHOR = 10014, 50005
+DEFERRED_UPDATE = 6
+"""The type of a callback that says a press was taken."""
 
 Answer = Callable[[web.Request], Awaitable["Told"]]
 
@@ -71,6 +75,8 @@ class Rest:
             ("GET", "/channels/{channel}/messages", "history", self._history),
             ("POST", "/channels/{channel}/messages", "messages", self._post),
             ("GET", "/channels/{channel}/messages/{message}", "message", self._message),
+            ("PATCH", "/channels/{channel}/messages/{message}", "edit", self._edit),
+            ("PUT", "/channels/{channel}/messages/{message}/reactions/{emoji}/@me", "reaction", self._react),
             ("POST", "/channels/{channel}/typing", "typing", self._typing),
             ("POST", "/interactions/{interaction}/{token}/callback", "callback", self._callback),
             ("PATCH", "/webhooks/{application}/{token}/messages/@original", "original", self._original),
@@ -154,11 +160,28 @@ class Rest:
         return Told([message.json() for message in reversed(page)])
 
     async def _message(self, request: web.Request) -> Told:
-        wanted = int(request.match_info["message"])
-        for message in self._found(request).messages:
-            if message.id == wanted:
-                return Told(message.json())
-        raise Refused(404, UNKNOWN_MESSAGE, "Unknown Message")
+        return Told(self._meant(request).json())
+
+    async def _edit(self, request: web.Request) -> Told:
+        """Change a message, which only its author may; what is not named stays as it is."""
+        message, said = self._meant(request), request[BODY]
+        if message.author != BOT:
+            raise Refused(403, OF_ANOTHER_AUTHOR, "Cannot edit a message authored by another user")
+        if len(said.get("content") or "") > MOST_CHARACTERS:
+            raise Refused(400, INVALID_FORM, "Invalid Form Body")
+        message.content, message.edited = said.get("content", message.content), datetime.now(UTC)
+        message.components = said.get("components", message.components)
+        message.allowed_mentions = said.get("allowed_mentions")
+        await self._gateway.dispatch("MESSAGE_UPDATE", self._world.told(message))
+        return Told(message.json())
+
+    async def _react(self, request: web.Request) -> Told:
+        emoji, message = request.match_info["emoji"], self._meant(request)
+        if emoji.isascii() and not emoji.rpartition(":")[2].isdecimal():
+            raise Refused(400, UNKNOWN_EMOJI, "Unknown Emoji")
+        if emoji not in message.reactions:
+            message.reactions.append(emoji)
+        return Told(status=204)
 
     async def _post(self, request: web.Request) -> Told:
         channel, said = self._found(request), request[BODY]
@@ -177,6 +200,7 @@ class Rest:
             reply_to=int(said.get("message_reference", {}).get("message_id", 0)),
             flags=said.get("flags", 0),
             allowed_mentions=said.get("allowed_mentions"),
+            components=said.get("components", []),
         )
         kept, is_new = self._world.keep(sent)
         if is_new:
@@ -191,7 +215,8 @@ class Rest:
         self.said_to_interactions.setdefault(request.match_info["token"], []).append(request[BODY])
         if request.query.get("with_response") not in ("1", "true"):
             return Told(status=204)
-        interaction = {"id": request.match_info["interaction"], "type": 2, "response_message_loading": True}
+        kind = 3 if request[BODY]["type"] == DEFERRED_UPDATE else 2
+        interaction = {"id": request.match_info["interaction"], "type": kind, "response_message_loading": True}
         return Told({"interaction": {**interaction, "response_message_ephemeral": True}})
 
     async def _original(self, request: web.Request) -> Told:
@@ -203,6 +228,13 @@ class Rest:
         channel = next(iter(self._world.channels.values()))
         return Told(Message(snowflake(), channel.id, BOT, content, webhook=True).json())
 
+    def _meant(self, request: web.Request) -> Message:
+        wanted = int(request.match_info["message"])
+        for message in self._found(request).messages:
+            if message.id == wanted:
+                return message
+        raise Refused(404, UNKNOWN_MESSAGE, "Unknown Message")
+
     def _found(self, request: web.Request) -> Channel:
         found = self._world.channels.get(int(request.match_info["channel"]))
         if found is None:
@@ -210,15 +242,22 @@ class Rest:
         return found
 
 
-def _attached(name: str, content: str) -> Json:
-    return {"id": str(snowflake()), "filename": name, "size": len(content), "url": "", "proxy_url": "", "text": content}
+def _attached(name: str, content: bytes) -> Json:
+    told = {
+        "id": str(snowflake()),
+        "filename": name.replace(" ", "_"),
+        "size": len(content),
+        "url": "",
+        "proxy_url": "",
+    }
+    return {**told, "text": content.decode(errors="replace")}
 
 
 async def _body(request: web.Request) -> Json:
     """Read JSON, or a form with the JSON in ``payload_json`` and files beside it; a list is put into ``list``."""
     if request.content_type.startswith("multipart/"):
         form = await request.post()
-        files = {one.filename: one.file.read().decode() for one in form.values() if isinstance(one, web.FileField)}
+        files = {one.filename: one.file.read() for one in form.values() if isinstance(one, web.FileField)}
         payload = form["payload_json"]
         assert isinstance(payload, str)
         return {**json.loads(payload), "files": files}

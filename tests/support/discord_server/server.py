@@ -12,13 +12,12 @@ from aiohttp import web
 
 from tests.support.discord_server.faults import Fault, Scripted
 from tests.support.discord_server.gateway import Gateway
+from tests.support.discord_server.interactions import COMMAND, interaction, pressed
 from tests.support.discord_server.rest import PREFIX, Asked, Rest
 from tests.support.discord_server.world import BOT, Channel, Json, Message, User, World, snowflake
 
 T = TypeVar("T")
 PATIENCE = 10.0
-SLASH = 2
-"""The type of an interaction that is a command."""
 
 
 class DiscordServer:
@@ -140,29 +139,17 @@ class DiscordServer:
 
     def command(self, author: User, channel: Channel, name: str) -> str:
         """Let somebody use a slash command and return the token of the interaction."""
-        number = snowflake()
-        token = f"interaction-{number}"
-        member: Json = {"user": author.json(), "roles": [], "joined_at": None, "deaf": False, "mute": False, "flags": 0}
-        who: Json = {"member": {**member, "permissions": "0"}} if channel.guild_id else {"user": author.json()}
-        where: Json = {"guild_id": str(channel.guild_id)} if channel.guild_id else {}
         named = next(one for one in self._world.commands if one["name"] == name)
-        told = {
-            "id": str(number),
-            "application_id": str(BOT.id),
-            "type": SLASH,
-            "token": token,
-            "version": 1,
-            "channel_id": str(channel.id),
-            "channel": channel.json(),
-            "data": {"id": named["id"], "name": name, "type": 1},
-            "entitlements": [],
-            "attachment_size_limit": 10_485_760,
-            "app_permissions": "0",
-            "locale": "en-US",
-            "authorizing_integration_owners": {},
-        }
-        self._do(self._gateway.dispatch("INTERACTION_CREATE", {**told, **who, **where}))
-        return token
+        told = interaction(author, channel, COMMAND, {"id": named["id"], "name": name, "type": 1})
+        self._do(self._gateway.dispatch("INTERACTION_CREATE", told))
+        return str(told["token"])
+
+    def press(self, author: User, message: Message, number: int, *, custom_id: str = "") -> str:
+        """Let somebody press a button of a message, counted from 0, and return the token of the interaction."""
+        meant = custom_id or message.buttons[number]["custom_id"]
+        told = pressed(author, self._world.channels[message.channel_id], message, meant)
+        self._do(self._gateway.dispatch("INTERACTION_CREATE", told))
+        return str(told["token"])
 
     def said_to(self, token: str) -> list[Json]:
         """Return what the bot said to an interaction, first its acknowledgement."""

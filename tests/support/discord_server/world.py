@@ -70,6 +70,13 @@ class Message:
     webhook: bool = False
     answered: "Message | None" = None
     mentions_role: bool = False
+    components: list[Json] = field(default_factory=list)
+    reactions: list[str] = field(default_factory=list)
+
+    @property
+    def buttons(self) -> list[Json]:
+        """What can be pressed below it, row by row."""
+        return [button for row in self.components for button in row["components"]]
 
     @property
     def at(self) -> datetime:
@@ -94,6 +101,7 @@ class Message:
             "pinned": False,
             "type": REPLY if self.reply_to else self.kind,
             "flags": self.flags,
+            "components": self.components,
         }
         if self.reply_to:
             told["message_reference"] = {"message_id": str(self.reply_to), "channel_id": str(self.channel_id)}
