@@ -11,14 +11,14 @@ from telegram.constants import ChatAction
 from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
 from connectors.capabilities import Markup, OnAmbiguous, Transport
 from connectors.outcomes import AccountRefused
+from connectors.pace import Pace
 from connectors.platforms import Instance
 from connectors.telegram import media, send
 from connectors.telegram.api import Line, translated
 from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions
 from connectors.telegram.errors import NO_REACTION, Moved, Refused, TelegramTrouble, send_failure
 from connectors.telegram.inbound import Inbound
-from connectors.telegram.moves import Moves
-from connectors.telegram.pace import Pace, is_group
+from connectors.telegram.moves import Moves, is_group
 from connectors.telegram.persistence import persist
 from connectors.telegram.polling import Polling
 from connectors.telegram.receive import Us
@@ -64,7 +64,7 @@ class TelegramConnector:
         self._options = options
         self._line = Line(instance.secret(TOKEN), options.base_url)
         self._moves = Moves(context)
-        self._pace = Pace(options.pace_seconds, options.group_pace_seconds)
+        self._pace = Pace(lambda chat: options.group_pace_seconds if is_group(chat) else options.pace_seconds)
         self._reaction = options.ack_reaction
         self._doing = ""
         self._state = ConnectorState.STOPPED

@@ -1,10 +1,10 @@
 """What has to succeed is tried until it does: operators hear of the trouble, and each pause is longer."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from itertools import chain, repeat
+from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
+from connectors.pace import pauses
 from connectors.telegram.errors import Busy, refused_account
 from maestro.domain.errors import MaestroError
 
@@ -39,8 +39,3 @@ async def persist(work: Callable[[], Awaitable[T]], watcher: Watcher) -> T:
             await watcher.broken(str(error))
             pause = next(waits)
             await asyncio.sleep(max(pause, error.after.total_seconds()) if isinstance(error, Busy) else pause)
-
-
-def pauses() -> Iterator[float]:
-    """Yield how many seconds to wait before each new attempt."""
-    return chain((0.5, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

@@ -1,0 +1,102 @@
+"""The Telegram connector beside a local Telegram, with the real library between them and no Maestro around it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import SecretStr
+
+from connectors.base import ConnectorState
+from connectors.platforms import Instance
+from connectors.telegram.config import TOKEN as TOKEN_NAME
+from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
+from connectors.telegram.connector import TelegramConnector, connect
+from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage
+from tests.support.memory_context import MemoryContext
+from tests.support.telegram_server import SECRET, TOKEN, TelegramServer
+
+PATIENCE = 20.0
+FAST = {"pace_seconds": 0, "group_pace_seconds": 0}
+
+
+@dataclass
+class TelegramBot:
+    """A connector, what it may ask of Maestro, and the Telegram it is connected to."""
+
+    telegram: TelegramServer
+    context: MemoryContext
+    connector: TelegramConnector
+    running: asyncio.Task[None] | None = field(default=None)
+
+    def start(self) -> None:
+        """Let it run."""
+        self.running = asyncio.create_task(self.connector.run())
+
+    async def stop(self) -> None:
+        """Let it run no more."""
+        if self.running is not None:
+            self.running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self.running
+
+    async def heard(self, count: int) -> list[IncomingMessage]:
+        """Return the inbox once there is so much in it."""
+        await until(lambda: len(self.context.inbox) >= count)
+        return self.context.inbox
+
+    async def told(self, state: ConnectorState, words: str = "") -> str:
+        """Return what the connector reported with a state, once it has."""
+
+        def reports() -> list[str]:
+            return [detail for reported, detail in self.context.states if reported is state and words in detail]
+
+        await until(lambda: bool(reports()))
+        return reports()[-1]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Return when something is so of which nobody is told."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - see above
+            await asyncio.sleep(0.01)
+
+
+def instance(telegram: TelegramServer, **options: Any) -> Instance:
+    """Return an account at a local Telegram."""
+    secrets = {TOKEN_NAME: SecretStr(TOKEN), WEBHOOK_SECRET: SecretStr(SECRET)}
+    local = {"base_url": telegram.root, "media_hosts": ("127.0.0.1",)}
+    return Instance("default", secrets, TelegramOptions(**{**FAST, **local, **options}), "digest")
+
+
+@asynccontextmanager
+async def telegram_bot(
+    telegram: TelegramServer, context: MemoryContext | None = None, *, start: bool = True, **options: Any
+) -> AsyncIterator[TelegramBot]:
+    """Connect a bot for the length of a block; it listens when the block begins."""
+    kept = context or MemoryContext()
+    made = connect(instance(telegram, **options), kept)
+    assert isinstance(made, TelegramConnector)
+    bot, before = TelegramBot(telegram, kept, made), len(kept.states)
+    try:
+        if start:
+            bot.start()
+            await until(lambda: ConnectorState.RUNNING in dict(kept.states[before:]))
+        yield bot
+    finally:
+        await bot.stop()
+
+
+@asynccontextmanager
+async def telegram_and_bot(**options: Any) -> AsyncIterator[TelegramBot]:
+    """Run a local Telegram and connect a bot to it."""
+    async with TelegramServer.running() as telegram, telegram_bot(telegram, **options) as bot:
+        yield bot
+
+
+def chunk(content: str, chat: int, thread: str = "", number: int = 1, **extra: Any) -> OutgoingMessage:
+    """Return a chunk on its way to a chat."""
+    address = Address(platform="telegram", account="default", channel=str(chat), thread=thread)
+    return OutgoingMessage(id=number, address=address, content=content, key=f"key{number:021d}", **extra)
