@@ -21,9 +21,15 @@ def product() -> tuple[Source, ...]:
 
 
 @cache
+def examples() -> tuple[Source, ...]:
+    """Read the packages of others that we show, which live by the rules of ours."""
+    return tuple(source for source in read("examples") if "/tests/" not in source.path)
+
+
+@cache
 def everything() -> tuple[Source, ...]:
-    """Read the six packages, the tests, the scripts and the benchmarks."""
-    return product() + read("tests", "scripts", "benchmarks")
+    """Read the six packages, the examples, the tests, the scripts and the benchmarks."""
+    return product() + read("examples", "tests", "scripts", "benchmarks")
 
 
 def without_migrations(sources: Iterable[Source]) -> list[Source]:
@@ -62,7 +68,7 @@ def test_a_long_file_is_found() -> None:
 
 
 def test_functions_are_short() -> None:
-    check(sizes.functions_are_short, without_migrations(product()))
+    check(sizes.functions_are_short, without_migrations(product() + examples()))
 
 
 def test_a_long_function_is_found() -> None:
@@ -72,7 +78,7 @@ def test_a_long_function_is_found() -> None:
 
 
 def test_functions_have_few_parameters() -> None:
-    check(sizes.functions_have_few_parameters, product())
+    check(sizes.functions_have_few_parameters, product() + examples())
 
 
 def test_a_function_with_many_parameters_is_found() -> None:
@@ -114,7 +120,7 @@ def test_modules_hold_no_state() -> None:
     rule = state.modules_hold_no_state
     frozen = state.frozen_classes(product())
     # Alembic runs its env.py; nobody imports it.
-    sources = (source for source in product() if not source.is_in("maestro/store/migrations/env.py"))
+    sources = (source for source in product() + examples() if not source.is_in("maestro/store/migrations/env.py"))
     fail_on([finding for source in sources for finding in rule(frozen, source)], rule)
 
 
@@ -194,7 +200,7 @@ def test_an_unread_setting_is_found() -> None:
 
 
 def test_async_code_leaves_the_store_alone() -> None:
-    check(effects.async_code_leaves_the_store_alone, product())
+    check(effects.async_code_leaves_the_store_alone, product() + examples())
 
 
 def test_a_transaction_in_async_code_is_found() -> None:
@@ -218,7 +224,7 @@ def test_reading_the_environment_is_found(text: str) -> None:
 
 
 def test_imports_stand_at_the_top() -> None:
-    check(effects.imports_stand_at_the_top, product())
+    check(effects.imports_stand_at_the_top, product() + examples())
 
 
 def test_an_import_inside_a_function_is_found() -> None:
@@ -239,7 +245,7 @@ def test_a_try_in_an_activity_is_found() -> None:
 
 
 def test_broad_excepts_are_explained() -> None:
-    check(effects.broad_excepts_are_explained, product())
+    check(effects.broad_excepts_are_explained, product() + examples())
 
 
 @pytest.mark.parametrize(
@@ -269,7 +275,7 @@ def test_a_narrow_or_explained_except_is_fine(text: str) -> None:
 
 
 def test_only_commands_print() -> None:
-    check(effects.only_commands_print, product())
+    check(effects.only_commands_print, product() + examples())
 
 
 def test_a_print_is_found() -> None:

@@ -1,0 +1,150 @@
+"""The Matrix connector: one account on one homeserver."""
+
+import contextlib
+from datetime import timedelta
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from connectors.base import (
+    Capabilities,
+    Connector,
+    ConnectorContext,
+    ConnectorState,
+    Idempotency,
+    LengthUnit,
+    Transport,
+)
+from connectors.options import Instance
+from connectors.outcomes import AccountRefused, NotDispatched
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+from maestro_matrix import send
+from maestro_matrix.errors import MatrixTrouble
+from maestro_matrix.homeserver import Homeserver
+from maestro_matrix.inbound import Inbound
+from maestro_matrix.media import Media
+from maestro_matrix.platform import ACCESS_TOKEN, NAME, MatrixOptions
+from maestro_matrix.receive import Us, is_direct
+from maestro_matrix.rooms import Rooms
+from maestro_matrix.sync import Sync, pauses, wait
+
+MAX_LENGTH = 4_000
+"""Code points of a message: twice, as text and as HTML, they have room in an event, which has 64 KiB."""
+REMEMBERED = timedelta(minutes=30)
+"""How long a homeserver surely knows a key. The specification names no time; servers differ from this to for ever."""
+MAX_FILE_BYTES = 50 * 1024**2
+"""What homeservers take unless somebody set something else."""
+TYPING_SECONDS = 20.0
+SHOWN_SECONDS = 30.0
+
+
+def connect(instance: Instance, context: ConnectorContext) -> Connector:
+    """Make the connector of an account."""
+    options = instance.options
+    if not isinstance(options, MatrixOptions):
+        raise ConfigurationError(f"{NAME}/{instance.account}: these are no options of Matrix")
+    return MatrixConnector(instance, context, options)
+
+
+class MatrixConnector:
+    """An account that listens by long polls; it needs no address that others can reach."""
+
+    platform = NAME
+
+    def __init__(self, instance: Instance, context: ConnectorContext, options: MatrixOptions) -> None:
+        self.account, self.token_digest = instance.account, instance.token_digest
+        self.capabilities = Capabilities(
+            max_length=MAX_LENGTH,
+            unit=LengthUnit.CODE_POINTS,
+            typing_interval=TYPING_SECONDS,
+            idempotency=Idempotency.NATIVE,
+            native_window=REMEMBERED,
+            transport=Transport.POLLING,
+            max_file_bytes=MAX_FILE_BYTES,
+            catches_up=True,
+            edit_interval=options.streaming_seconds if options.streaming else 0,
+        )
+        token = instance.secret(ACCESS_TOKEN)
+        self._context, self._options = context, options
+        self._server = Homeserver(options.base_url, token)
+        self._rooms = Rooms(self._server)
+        self._media = Media(SecretStr(token), options)
+        self._us: Us | None = None
+        self._typing: set[str] = set()
+
+    async def run(self) -> None:
+        """Listen until cancelled; raises ``AccountRefused`` when the homeserver does not let us, now or later."""
+        inbound = Inbound(self._server, self._context, self._rooms, self._options)
+        try:
+            await self._context.report(ConnectorState.STARTING)
+            us = await self._introduced()
+            await Sync(self._server, self._context, inbound, self._rooms, self._options).run(us)
+        except AccountRefused as refused:
+            await self._context.report(ConnectorState.FAILED, str(refused))
+            raise
+        finally:
+            await self._server.close()
+
+    async def send(self, message: OutgoingMessage) -> Receipt:
+        """Send a chunk, or a file, once; raises a ``SendFailure``."""
+        receipt = await send.post(self._server, message, quote=await self._quotes(message))
+        await self._shown_no_more(message.address.channel)
+        return receipt
+
+    async def edit(self, message: OutgoingMessage) -> None:
+        """Let a message of ours say something else; raises a ``SendFailure``."""
+        await send.edit(self._server, message)
+        await self._shown_no_more(message.address.channel)
+
+    async def find(self, message: OutgoingMessage) -> Receipt | None:
+        """Look for a message by its key; raises a ``SendFailure`` while the homeserver does not say."""
+        if self._us is None:
+            raise NotDispatched("the homeserver has not said yet who we are")
+        return await send.find(self._server, self._us.user_id, message)
+
+    async def acknowledge(self, address: Address, message_id: str) -> None:
+        """Put the emoji of the settings to a message; nothing where none is set."""
+        if self._options.ack_reaction:
+            await send.react(self._server, address, message_id, self._options.ack_reaction)
+
+    async def typing(self, address: Address) -> None:
+        """Show that an answer is being written."""
+        if self._us is None:
+            return
+        try:
+            await self._server.typing(address.channel, SHOWN_SECONDS)
+        except MatrixTrouble as trouble:
+            raise NotDispatched(str(trouble)) from None
+        self._typing.add(address.channel)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Get a file by its ``mxc://`` address; raises a ``FetchFailure``."""
+        return await self._media.fetch(attachment, folder)
+
+    async def _introduced(self) -> Us:
+        """Ask the homeserver who we are, until it says so."""
+        for pause in pauses():
+            try:
+                user_id = await self._server.whoami()
+            except MatrixTrouble as trouble:
+                await wait(self._context, trouble, pause)
+            else:
+                self._us = Us(self.account, user_id, every_line=not self._options.require_mention)
+                return self._us
+        raise AssertionError("the pauses never end")
+
+    async def _quotes(self, message: OutgoingMessage) -> bool:
+        """Say whether a message quotes what it answers; where that cannot be told, it does."""
+        if not message.reply_to or self._options.quote_replies != "groups":
+            return self._options.quote_replies == "always"
+        try:
+            return not is_direct(await self._rooms.members(message.address.channel))
+        except MatrixTrouble:
+            return True
+
+    async def _shown_no_more(self, room: str) -> None:
+        if room in self._typing:
+            self._typing.discard(room)
+            with contextlib.suppress(MatrixTrouble):  # it ends by itself a moment later
+                await self._server.typing(room, 0)

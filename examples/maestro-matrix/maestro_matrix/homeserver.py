@@ -1,0 +1,166 @@
+"""The one way to the homeserver: each call is made once, and what goes wrong is told apart."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientResponse,
+    ClientSession,
+    ClientTimeout,
+    ConnectionTimeoutError,
+)
+from mautrix.api import HTTPAPI, Method, Path
+from mautrix.client import ClientAPI
+from mautrix.errors import MatrixConnectionError, MatrixError
+from mautrix.types import EventType, FilterID, RoomID, SyncToken, UserID
+from mautrix.util.logging import TraceLogger
+
+from maestro_matrix.errors import Unreachable, Unsure, verdict
+
+Json = Mapping[str, Any]
+"""What came over the wire, or goes there."""
+
+HEARD = ("m.room.message", "m.room.encrypted", "m.room.member", "m.room.tombstone")
+"""The kinds of events that are asked for."""
+PAGE = 50
+"""Events of one room that are told at once."""
+CONNECT_SECONDS = 10.0
+CALL_SECONDS = 60.0
+"""How long a call may take, beyond what the homeserver was asked to wait; a file may take longer."""
+UPLOAD_SECONDS = 600.0
+
+
+class Homeserver:
+    """What is asked of a homeserver; every method raises a ``MatrixTrouble``.
+
+    Connections are opened with the first call and closed by ``close``. The library logs what people write, so it is
+    given a logger that says nothing; what an operator must know of is reported by us.
+    """
+
+    def __init__(self, address: str, token: str) -> None:
+        self._address, self._token = address, token
+        self._client: ClientAPI | None = None
+
+    async def whoami(self) -> str:
+        """Return the id of the account that the token is for."""
+        client = self._open()
+        told = await _asked(client.api.request(Method.GET, Path.v3.account.whoami))
+        with _translated():
+            client.mxid = UserID(told["user_id"])
+        return str(client.mxid)
+
+    async def sync(self, since: str, seconds: float) -> Json:
+        """Return what happened after ``since``, at the latest after so many seconds; all that is now without it."""
+        waiting = self._open().sync(
+            SyncToken(since) or None, timeout=int(seconds * 1000), filter_id=FilterID(_only_messages())
+        )
+        return await _asked(waiting, CALL_SECONDS + seconds)
+
+    async def earlier(self, room: str, start: str = "", end: str = "") -> Json:
+        """Return a page of events before ``start``, or the newest, and not before ``end``; the newest first."""
+        how = {"dir": "b", "from": start or None, "to": end or None, "limit": str(PAGE)}
+        only = json.dumps({"types": HEARD})
+        return await self._get(Path.v3.rooms[room].messages, {**how, "filter": only})
+
+    async def event(self, room: str, event_id: str) -> Json:
+        """Return an event."""
+        return await self._get(Path.v3.rooms[room].event[event_id])
+
+    async def members(self, room: str) -> dict[str, str]:
+        """Return what everybody in a room is called, by their ids."""
+        told = await self._get(Path.v3.rooms[room].joined_members)
+        with _translated():
+            return {user: str(one.get("display_name") or "") for user, one in told["joined"].items()}
+
+    async def join(self, room: str) -> None:
+        """Go into a room."""
+        with _translated():
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._open().join_room_by_id(RoomID(room))
+
+    async def put(self, room: str, kind: EventType, key: str, content: Json) -> str:
+        """Send an event and return its id, which is that of the first one when the homeserver knows the key."""
+        with _translated():
+            async with asyncio.timeout(CALL_SECONDS):
+                sent = await self._open().send_message_event(RoomID(room), kind, cast("Any", content), txn_id=key)
+                return str(sent)
+
+    async def upload(self, data: bytes, filename: str, content_type: str) -> str:
+        """Give the homeserver a file and return where it is, ``mxc://...``."""
+        with _translated():
+            async with asyncio.timeout(UPLOAD_SECONDS):
+                return str(await self._open().upload_media(data, mime_type=content_type, filename=filename))
+
+    async def typing(self, room: str, seconds: float) -> None:
+        """Show for so long that we write, or no more."""
+        with _translated():
+            async with asyncio.timeout(CALL_SECONDS):
+                await self._open().set_typing(RoomID(room), timeout=int(seconds * 1000))
+
+    async def close(self) -> None:
+        """Close the connections; the next call opens others."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.api.session.close()
+
+    async def _get(self, path: Any, query: Mapping[str, Any] | None = None) -> Json:
+        return await _asked(self._open().api.request(Method.GET, path, query_params=query))
+
+    def _open(self) -> ClientAPI:
+        if self._client is None:
+            session = ClientSession(
+                headers={"User-Agent": HTTPAPI.default_ua},
+                timeout=ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
+                raise_for_status=_judge,
+            )
+            quiet = TraceLogger("maestro_matrix", logging.CRITICAL + 1)
+            api = HTTPAPI(self._address, self._token, client_session=session, default_retry_count=0, log=quiet)
+            self._client = ClientAPI(api=api)
+        return self._client
+
+
+def _only_messages() -> str:
+    """Return what is not to be told of, as the homeserver wants it."""
+    nothing: Json = {"types": []}
+    timeline = {"types": HEARD, "limit": PAGE}
+    room = {"account_data": nothing, "ephemeral": nothing, "state": nothing, "timeline": timeline}
+    return json.dumps({"presence": nothing, "account_data": nothing, "room": room})
+
+
+async def _asked(call: Any, seconds: float = CALL_SECONDS) -> Json:
+    with _translated():
+        async with asyncio.timeout(seconds):
+            told = await call
+    if not isinstance(told, dict):
+        raise Unsure("the homeserver's answer is no object")
+    return told
+
+
+async def _judge(response: ClientResponse) -> None:
+    """Raise the ``MatrixTrouble`` that an answer is: the library's own errors do not say how long to wait."""
+    if response.ok:
+        return
+    try:
+        answer = await response.json(content_type=None)
+    except ValueError:
+        answer = None
+    found = answer if isinstance(answer, dict) else {}
+    raise verdict(response.status, found, response.headers.get("Retry-After", ""))
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what the library raises into a ``MatrixTrouble``; what it would quote of messages stays behind."""
+    try:
+        yield
+    except (ClientError, MatrixError, TimeoutError, OSError, ValueError, KeyError) as error:
+        cause = error.__cause__ if isinstance(error, MatrixConnectionError) else error
+        if isinstance(cause, ClientConnectorError | ConnectionTimeoutError):
+            raise Unreachable(f"the homeserver cannot be reached ({type(cause).__name__})") from None
+        raise Unsure(f"the homeserver's answer did not come ({type(cause).__name__})") from None

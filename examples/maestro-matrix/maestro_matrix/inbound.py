@@ -1,0 +1,102 @@
+"""What comes in from rooms: each event dealt with in its order, and done when this returns."""
+
+from collections.abc import Awaitable, Sequence
+
+import structlog
+from mautrix.types import EventType
+
+from connectors.base import ConnectorContext
+from maestro.domain.errors import InvalidMessage
+from maestro.domain.messages import Addressing, IncomingMessage
+from maestro_matrix.errors import Busy, MatrixTrouble, Unreachable, refused_account
+from maestro_matrix.homeserver import Homeserver, Json
+from maestro_matrix.platform import MatrixOptions
+from maestro_matrix.receive import ENCRYPTED, MESSAGE, MOVED, Event, Us, heard, invitation
+from maestro_matrix.rooms import Rooms
+
+UNREADABLE = (
+    "I cannot read encrypted messages. Please talk to me in a room without encryption: "
+    "it cannot be switched off in this one."
+)
+
+log = structlog.get_logger(__name__)
+
+
+class Inbound:
+    """Hands messages to Maestro; what it raises means that all of it is to come again."""
+
+    def __init__(self, server: Homeserver, context: ConnectorContext, rooms: Rooms, options: MatrixOptions) -> None:
+        self._server, self._context, self._rooms, self._options = server, context, rooms, options
+
+    async def take(self, room: str, events: Sequence[Event], us: Us) -> None:
+        """Take in what happened in a room."""
+        for event in events:
+            self._rooms.see(room, event)
+            if event.get("type") == MESSAGE and event.get("sender") != us.user_id:
+                await self._message(room, event, us)
+            elif event.get("type") == MOVED:
+                await self._moved(room, event, us)
+        encrypted = sum(one.get("type") == ENCRYPTED and one.get("sender") != us.user_id for one in events)
+        if encrypted:
+            await self._unreadable(room, encrypted)
+
+    async def invited(self, room: str, told: Json, us: Us) -> None:
+        """Go where we are invited, if that is for us to decide; what the room's server refuses is not tried again."""
+        by = invitation(told, us)
+        allowed = self._options.auto_join
+        if allowed == "always" or (allowed == "homeserver" and by.partition(":")[2] == us.homeserver):
+            await self._join(room)
+        else:
+            log.info("matrix.invitation_left", room=room, by=by, why=f"autoJoin is {allowed}")
+
+    async def _message(self, room: str, event: Event, us: Us) -> None:
+        message = await self._read(room, event, us)
+        if message is None or not (message.is_direct or not self._options.channels or room in self._options.channels):
+            return
+        try:
+            await self._context.accept(message)
+        except InvalidMessage as error:
+            log.info("matrix.message_refused", room=room, reason=str(error))
+
+    async def _read(self, room: str, event: Event, us: Us) -> IncomingMessage | None:
+        names = await self._rooms.members(room)
+        try:
+            message = heard(event, room, us, names)
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+            # What has not the shape of a message is none when it comes again either, and must hold up no other.
+            log.warning("matrix.unreadable", room=room, event_id=str(event.get("event_id")), error=type(error).__name__)
+            return None
+        if message is None or message.is_direct or message.addressing is not Addressing.NOBODY:
+            return message
+        answered = message.reply_to or message.address.thread
+        if answered and await self._rooms.author(room, answered) == us.user_id:
+            return message.model_copy(update={"addressing": Addressing.REPLY})
+        return message
+
+    async def _unreadable(self, room: str, count: int) -> None:
+        """Say once in a room why nothing is answered there; that it was said is kept as if it were a thread."""
+        await self._context.skipped(room, count, "they are encrypted")
+        if await self._context.cursor(room, ENCRYPTED) is None:
+            content = {"msgtype": "m.notice", "body": UNREADABLE, "m.mentions": {}}
+            await self._try(room, self._server.put(room, EventType.ROOM_MESSAGE, f"unreadable-{room}", content))
+            await self._context.advance(room, "said", ENCRYPTED)
+
+    async def _moved(self, room: str, event: Event, us: Us) -> None:
+        """Follow a room that was replaced by another one; who may do that rules over the room."""
+        to = str(event["content"].get("replacement_room") or "")
+        if to and event.get("state_key") == "" and event.get("sender") != us.user_id and await self._join(to):
+            await self._context.moved(room, to)
+
+    async def _join(self, room: str) -> bool:
+        return await self._try(room, self._server.join(room))
+
+    async def _try(self, room: str, call: Awaitable[object]) -> bool:
+        """Do what the room of somebody else's server may refuse; raises what our own server's trouble is."""
+        try:
+            await call
+        except MatrixTrouble as trouble:
+            if isinstance(trouble, Busy | Unreachable) or refused_account(trouble) is not None:
+                raise
+            log.warning("matrix.refused", room=room, reason=str(trouble))
+            return False
+        return True

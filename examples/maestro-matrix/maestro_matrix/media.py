@@ -1,0 +1,54 @@
+"""Fetches the files of messages from our own homeserver, which has those of others too, within a size."""
+
+import re
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from pydantic import SecretStr
+
+from connectors.options import Options
+from connectors.outcomes import FetchFailure, PermanentFetch, RetryableFetch
+from maestro.domain.messages import Attachment
+from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
+
+SECONDS = 120.0
+MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]+)/([A-Za-z0-9_-]+)")
+LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+
+
+class Media:
+    """A homeserver's files; the token is shown to it and to nobody it leads to."""
+
+    def __init__(self, token: SecretStr, options: Options) -> None:
+        self._address, self._most = options.base_url.rstrip("/"), options.max_media_bytes
+        host = (urlsplit(self._address).hostname or "").lower()
+        # An operator named it, and on one's own network it is at a private address.
+        hosts = frozenset({host, *(one.lower() for one in options.media_hosts)})
+        self._access = Access(hosts=hosts, private_hosts=hosts, bearer=token)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Put a file into the folder and return its path; raises a ``FetchFailure``."""
+        found = MXC.fullmatch(attachment.id)
+        if found is None:
+            raise PermanentFetch("this is not the address of a file in Matrix")
+        if attachment.size > self._most:
+            raise PermanentFetch(
+                f"it has {attachment.size:,} bytes, and at most {self._most:,} are fetched (maxMediaBytes)"
+            )
+        url = f"{self._address}/_matrix/client/v1/media/download/{quote(found[1], safe='')}/{found[2]}"
+        path = folder / "file"
+        try:
+            head = await download(url, path, Limits(self._most, SECONDS), self._access)
+        except FetchRefused as error:
+            raise PermanentFetch(str(error)) from None
+        except FetchFailed as error:
+            raise RetryableFetch(str(error)) from None
+        if head.status != HTTPStatus.OK:
+            raise _failure(head.status)
+        return path
+
+
+def _failure(status: int) -> FetchFailure:
+    later = status in LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+    return (RetryableFetch if later else PermanentFetch)(f"the homeserver answered {status}")

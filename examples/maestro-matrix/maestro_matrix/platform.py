@@ -1,0 +1,39 @@
+"""Matrix as a platform: what can be set of an account, and where the connector is. Light: every command reads it."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from connectors.options import Instance, Quotes, Reacts, Streams
+from connectors.platforms import Platform
+
+NAME = "matrix"
+ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name
+
+
+class MatrixOptions(Streams, Reacts, Quotes):
+    """What can be set of one account; ``base_url`` is the address of its homeserver."""
+
+    auto_join: Literal["never", "homeserver", "always"] = Field(
+        default="homeserver",
+        description="whose invitations are accepted: nobody's, those of people with an account on the same homeserver, "
+        "or everybody's",
+    )
+
+
+def complete(instance: Instance) -> str | None:
+    """Say what is missing."""
+    if not instance.secret(ACCESS_TOKEN):
+        return "accessToken is missing; log the bot in at its homeserver, and copy the token that you get"
+    if not instance.options.base_url:
+        return "baseUrl is missing; name the homeserver, such as https://matrix.example.org"
+    return None
+
+
+platform = Platform(
+    name=NAME,
+    secrets={ACCESS_TOKEN: "what the homeserver gave the bot when it logged in"},
+    connector="maestro_matrix.connector:connect",
+    options=MatrixOptions,
+    complete=complete,
+)

@@ -1,0 +1,61 @@
+"""Who is in which room, and who wrote what there: asked once and kept."""
+
+from collections import OrderedDict
+from typing import TypeVar
+
+from maestro_matrix.errors import Refused
+from maestro_matrix.homeserver import Homeserver
+from maestro_matrix.receive import MEMBER, Event, Names
+
+Known = TypeVar("Known")
+
+MOST = 1_000
+"""Rooms and authors that are kept; the others are asked for again."""
+
+
+class Rooms:
+    """What is known of rooms; every method but ``see`` and ``forget`` raises a ``MatrixTrouble``."""
+
+    def __init__(self, server: Homeserver) -> None:
+        self._server = server
+        self._members: OrderedDict[str, dict[str, str]] = OrderedDict()
+        self._authors: OrderedDict[str, str] = OrderedDict()
+
+    async def members(self, room: str) -> Names:
+        """Return what everybody in a room is called; nothing of a room that we may not look into."""
+        if room not in self._members:
+            try:
+                _keep(self._members, room, await self._server.members(room))
+            except Refused:
+                return {}
+        return self._members[room]
+
+    async def author(self, room: str, event_id: str) -> str:
+        """Return who wrote a message, "" when that is not to be known."""
+        if event_id not in self._authors:
+            try:
+                _keep(self._authors, event_id, str((await self._server.event(room, event_id)).get("sender") or ""))
+            except Refused:
+                return ""
+        return self._authors[event_id]
+
+    def see(self, room: str, event: Event) -> None:
+        """Take note of somebody who comes, goes, or has another name from now on."""
+        members = self._members.get(room)
+        if members is None or event.get("type") != MEMBER:
+            return
+        user, content = str(event.get("state_key") or ""), event["content"]
+        if content.get("membership") == "join":
+            members[user] = str(content.get("displayname") or "")
+        else:
+            members.pop(user, None)
+
+    def forget(self, room: str) -> None:
+        """Ask again who is there: not everybody who came or went was told."""
+        self._members.pop(room, None)
+
+
+def _keep(kept: OrderedDict[str, Known], name: str, known: Known) -> None:
+    kept[name] = known
+    if len(kept) > MOST:
+        kept.popitem(last=False)

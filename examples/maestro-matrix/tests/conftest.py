@@ -1,0 +1,93 @@
+"""A homeserver, and an account of ours on it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from maestro_matrix.connector import MatrixConnector
+from maestro_matrix.platform import ACCESS_TOKEN, MatrixOptions
+from matrix_homeserver import TOKEN, Homeserver
+from pydantic import SecretStr
+
+from connectors.base import AccountRefused
+from connectors.contract import MemoryContext
+from connectors.options import Instance
+from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage
+
+PATIENCE = 20.0
+
+
+class Account:
+    """A connector that runs, what it asks of Maestro, and the homeserver it is connected to."""
+
+    token = TOKEN
+
+    def __init__(self, server: Homeserver) -> None:
+        self.server, self.context = server, MemoryContext()
+        self.connector: MatrixConnector
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self, **options: Any) -> None:
+        """Connect, and return when it listens."""
+        found = MatrixOptions(base_url=self.server.url, **options)
+        instance = Instance("default", {ACCESS_TOKEN: SecretStr(TOKEN)}, found)
+        self.connector = MatrixConnector(instance, self.context, found)
+        self._running = asyncio.create_task(self.connector.run())
+        await self.server.listened()
+
+    async def stop(self) -> None:
+        """Connect no more; who was refused ended by itself."""
+        if self._running is not None:
+            self._running.cancel()
+            with contextlib.suppress(asyncio.CancelledError, AccountRefused):
+                await self._running
+
+    async def ended(self) -> None:
+        """Return when it has ended by itself; raises what ended it."""
+        assert self._running is not None
+        async with asyncio.timeout(PATIENCE):
+            await self._running
+
+    async def heard(self, count: int) -> list[IncomingMessage]:
+        """Return the inbox once there is so much in it, and the homeserver was asked for more."""
+        await until(lambda: len(self.context.inbox) >= count, f"{count} messages, there are {self.texts()}")
+        await self.server.listened()
+        return self.context.inbox
+
+    def texts(self) -> list[str]:
+        """Return what is in the inbox."""
+        return [one.content for one in self.context.inbox]
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Return when something is so of which nobody is told."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not condition():  # noqa: ASYNC110 - see above
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        raise AssertionError(f"not within {PATIENCE:g} seconds: {what}") from None
+
+
+def chunk(room: str, content: str, **extra: Any) -> OutgoingMessage:
+    """Return a chunk on its way to a room."""
+    thread = extra.pop("thread", "")
+    fields = {"id": 1, "key": "key0000000000000000000001", **extra}
+    return OutgoingMessage(address=Address(platform="matrix", channel=room, thread=thread), content=content, **fields)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Homeserver]:
+    """Run a homeserver."""
+    async with Homeserver.running() as running:
+        yield running
+
+
+@pytest.fixture
+async def account(server: Homeserver) -> AsyncIterator[Account]:
+    """Have an account on it, which a test connects."""
+    made = Account(server)
+    yield made
+    await made.stop()

@@ -1,0 +1,97 @@
+"""What happens in the rooms of a homeserver, in the order it happens."""
+
+import asyncio
+import secrets
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+NAME = "example.org"
+BOT, ADA = f"@maestro:{NAME}", f"@ada:{NAME}"
+
+
+@dataclass
+class Room:
+    """A room: who is in it, by membership and name, and where in the story of the server its events are."""
+
+    id: str
+    members: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def joined(self) -> dict[str, str]:
+        """Return what everybody in it is called."""
+        return {user: name for user, (membership, name) in self.members.items() if membership == "join"}
+
+
+class Story:
+    """The rooms, and every event; its methods are for one event loop."""
+
+    def __init__(self) -> None:
+        self.rooms: dict[str, Room] = {}
+        self.events: list[tuple[str, Json]] = []
+        """Every event in the order it happened, with its room."""
+        self.again: list[tuple[str, Json]] = []
+        """Events that are told once more, as homeservers may."""
+        self.listening = 0
+        """How many polls wait for something to happen."""
+        self.news = asyncio.Condition()
+
+    async def room(self, *people: str, invites: str = "") -> str:
+        """Open a room with these people, and the bot, which is in it unless somebody invites it; return its id."""
+        room = Room(f"!{secrets.token_hex(6)}:{NAME}")
+        self.rooms[room.id] = room
+        for user in people or (ADA,):
+            await self.member(room.id, user, "join")
+        await self.member(room.id, BOT, "invite" if invites else "join", sender=invites)
+        return room.id
+
+    async def member(self, room: str, user: str, membership: str, *, sender: str = "", name: str = "") -> None:
+        """Let somebody come, go, or be invited."""
+        before = self.rooms[room].members.get(user, ("", ""))[0]
+        content = {"membership": membership, "displayname": name or user[1:].partition(":")[0].title()}
+        self.rooms[room].members[user] = (membership, content["displayname"])
+        told = {"unsigned": {"prev_content": {"membership": before}}} if before else {}
+        await self.event(room, sender or user, "m.room.member", content, state_key=user, **told)
+
+    async def say(self, room: str, text: str, sender: str = ADA, **extra: Any) -> str:
+        """Write a message and return its id; ``extra`` is more of its content."""
+        return await self.event(room, sender, "m.room.message", {"msgtype": "m.text", "body": text, **extra})
+
+    async def event(self, room: str, sender: str, kind: str, content: Json, **extra: Any) -> str:
+        """Let something happen and return the event's id."""
+        event_id = f"${secrets.token_urlsafe(24)}"
+        now = int(time.time() * 1000)
+        event = {"event_id": event_id, "type": kind, "sender": sender, "content": content, "origin_server_ts": now}
+        async with self.news:
+            self.events.append((room, event | extra))
+            self.news.notify_all()
+        return event_id
+
+    async def repeat(self, event_id: str) -> None:
+        """Tell of an event once more."""
+        async with self.news:
+            self.again += [(room, event) for room, event in self.events if event["event_id"] == event_id]
+            self.news.notify_all()
+
+    async def listened(self) -> None:
+        """Return when somebody waits for news."""
+        async with asyncio.timeout(20), self.news:
+            await self.news.wait_for(lambda: self.listening > 0)
+
+    def sent(self, room: str, kind: str = "m.room.message") -> list[Json]:
+        """Return the contents of what the bot sent to a room."""
+        return [
+            one["content"] for place, one in self.events if (place, one["sender"], one["type"]) == (room, BOT, kind)
+        ]
+
+    def shown(self, room: str) -> list[str]:
+        """Return the texts of what the bot wrote to a room, as people see them now."""
+        texts: dict[str, str] = {}
+        for place, event in self.events:
+            if (place, event["sender"], event["type"]) == (room, BOT, "m.room.message"):
+                content = event["content"]
+                relation = content.get("m.relates_to") or {}
+                edits = relation["event_id"] if relation.get("rel_type") == "m.replace" else ""
+                texts[edits or event["event_id"]] = str((content["m.new_content"] if edits else content)["body"])
+        return list(texts.values())
