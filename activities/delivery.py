@@ -10,7 +10,7 @@ from temporalio import activity
 
 from activities.parts import store_parts, text_of
 from activities.routing import Typing
-from activities.turns import Turn, Turns, require_delivered, undelivered
+from activities.turns import Turn, Turns, after, require_delivered, undelivered
 from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
 from connectors.doubt import Move, hand_over
 from maestro.domain.deliveries import UNSENT, Delivery
@@ -183,7 +183,7 @@ class DeliveryActivities:
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
-            return self._left(tx, step, connector)
+            return self._left(tx, step, connector, chunk)
 
     def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
         """Return what is left when nobody will ever know whether the platform has a chunk."""
@@ -191,16 +191,18 @@ class DeliveryActivities:
             if self._turns.rule(tx, chunk, connector) is Move.RESEND:
                 tx.deliveries.sending(chunk.id)
                 return Left(Turn(chunk, Move.RESEND), awaited=True)
-            return self._left(tx, step, connector)
+            return self._left(tx, step, connector, chunk)
 
-    def _left(self, tx: Transaction, step: DeliverStep, connector: Connector) -> Left:
+    def _left(self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage) -> Left:
+        """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
         job = tx.jobs.standing(step.job_id)
         if job.status.ended:
             return Left(None, status=job.status)
         chunks = tx.deliveries.chunks(step.job_id, step.purpose)
-        if job.stop_requested and any(other.state in UNSENT for other in chunks):
+        rest = after(done, chunks)
+        if job.stop_requested and any(other.state in UNSENT for other in rest):
             return Left(None, stopped=True)
-        following = self._turns.next(tx, chunks, connector)
+        following = self._turns.next(tx, rest, connector)
         if following is not None:
             return Left(following)
         failed = undelivered(chunks)

@@ -23,8 +23,11 @@ from maestro.store.transaction import Transaction
 class Typing(Protocol):
     """Shows and hides the typing indicator in the background."""
 
-    def start(self, job_id: str, address: Address) -> bool:
-        """Start the indicator, unless it is shown already, if this process holds the connector; say whether it does."""
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+        """Start the indicator, unless it is shown already, if this process holds the connector; say whether it does.
+
+        ``seen`` is the platform's id of a message that is acknowledged, empty for none.
+        """
         ...
 
     def stop(self, job_id: str) -> None:
@@ -84,7 +87,7 @@ class RoutingActivities:
             action=RouteAction.ANSWER,
             agent=agent.slug,
             reason=f"{reason}; {together} more messages are answered with it" if together else reason,
-            typing=self._typing.start(job.id, message.address),
+            typing=self._typing.start(job.id, message.address, message.id),
             media=any(row.attachments != "[]" for row in tx.merges.asked(job))
             if together
             else bool(message.attachments),
@@ -134,5 +137,6 @@ class TypingActivities:
         """Start the indicator from the process that holds the connector (specification 003, step 3)."""
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
+            asked = tx.inbox.read(job.inbox_id).message_id if job.inbox_id is not None else ""
         if not job.status.ended:  # the connector may have been away until the answer was sent
-            self._typing.start(job.id, job.address)
+            self._typing.start(job.id, job.address, asked)

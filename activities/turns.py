@@ -58,6 +58,12 @@ class Turns:
         return chunk.outgoing(more=more, path=path, unasked=unasked)
 
 
+def after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
+    """Return the chunks that come after one of them."""
+    place = next(place for place, chunk in enumerate(chunks) if chunk.id == done.id)
+    return chunks[place + 1 :]
+
+
 def undelivered(chunks: Sequence[Delivery]) -> Delivery | None:
     """Return a chunk that the platform took and said later that it could not bring to its receiver."""
     return next((chunk for chunk in chunks if chunk.state is DeliveryState.FAILED), None)

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from connectors.base import Connector, NotDispatched
+from connectors.base import Acknowledges, Connector, NotDispatched
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address
 
 LONGEST_TYPING = 600.0
 """Seconds after which an indicator ends by itself, whatever its job does."""
+
+LONGEST_ACKNOWLEDGEMENT = 30.0
 
 log = structlog.get_logger(__name__)
 
@@ -71,16 +73,20 @@ class TypingIndicators:
         self._loop = loop
         self._is_open = is_open
         self._shown: dict[str, asyncio.Task[None]] = {}
+        self._seen: set[asyncio.Task[None]] = set()
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         """Show the indicator now and again until ``stop``; false when another process holds the connector.
 
-        Where it is shown already, it goes on as it is.
+        Where it is shown already, it goes on as it is. ``seen`` is the platform's id of a message that is acknowledged
+        at once, empty for none.
         """
         connector = self._hub.find(address)
         if connector is None:
             return False
         self._loop.call_soon_threadsafe(self._begin, job_id, connector, address)
+        if seen and isinstance(connector, Acknowledges):
+            self._loop.call_soon_threadsafe(self._see, connector, address, seen)
         return True
 
     def stop(self, job_id: str) -> None:
@@ -91,6 +97,11 @@ class TypingIndicators:
         shown = self._shown.get(job_id)
         if shown is None or shown.done():
             self._shown[job_id] = self._loop.create_task(self._show(job_id, connector, address))
+
+    def _see(self, connector: Acknowledges, address: Address, message_id: str) -> None:
+        acknowledging = self._loop.create_task(_acknowledge(connector, address, message_id))
+        self._seen.add(acknowledging)
+        acknowledging.add_done_callback(self._seen.discard)
 
     def _end(self, job_id: str) -> None:
         task = self._shown.pop(job_id, None)
@@ -113,3 +124,12 @@ class TypingIndicators:
         finally:
             if self._shown.get(job_id) is asyncio.current_task():
                 del self._shown[job_id]
+
+
+async def _acknowledge(connector: Acknowledges, address: Address, message_id: str) -> None:
+    try:
+        async with asyncio.timeout(LONGEST_ACKNOWLEDGEMENT):
+            await connector.acknowledge(address, message_id)
+    except (MaestroError, TimeoutError) as error:
+        # A reaction is a courtesy, as the indicator is.
+        log.info("acknowledgement.failed", platform=address.platform, error=type(error).__name__)

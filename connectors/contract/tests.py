@@ -6,17 +6,20 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from connectors.base import (
+    Acknowledges,
     AmbiguousSend,
     ConnectorState,
+    Edits,
     Idempotency,
     PermanentSend,
     RetryableSend,
     Scope,
     SendFailure,
+    Unsettled,
     attempt,
 )
 from connectors.contract.bench import Bench, Fault
-from connectors.doubt import Move, hand_over, move_for
+from connectors.doubt import Move, hand_over, move_for, unsettled
 from connectors.splitting import length
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.messages import OutgoingMessage, Receipt
@@ -134,16 +137,20 @@ class ConnectorContract:
             assert len(await bench.posts()) == before + 1, fault
 
     async def test_what_was_taken_without_a_word_is_there_once(self, bench: Bench) -> None:
-        """The connection is cut after the platform took it; by key or by a look, no second one appears."""
+        """The connection is cut after the platform took it; by key or by a look, no second one appears.
+
+        Where a platform has neither, the account's rule may have it sent again: then it is there twice, and no more.
+        """
         if Fault.CUT not in bench.faults:
             return
         bench.arm(Fault.CUT)
-        message = chunk(bench, "taken in silence")
+        message, repeated = chunk(bench, "taken in silence"), False
         outcome = await attempt(bench.connector, message)
         if isinstance(outcome, SendFailure):
             assert isinstance(outcome, AmbiguousSend), "nobody can know whether it arrived"
-            await _again(bench, message)
-        assert list(await bench.posts()) == ["taken in silence"]
+            repeated = await _again(bench, message) is Move.RESEND
+        assert not repeated or bench.connector.capabilities.idempotency is not Idempotency.NATIVE
+        assert list(await bench.posts()) == ["taken in silence"] * (1 + repeated)
 
     async def test_a_key_that_the_platform_knows_is_no_second_message(self, bench: Bench) -> None:
         """Only where the capabilities promise it."""
@@ -152,6 +159,26 @@ class ConnectorContract:
         for _ in range(2):
             await bench.connector.send(chunk(bench, "the same"))
         assert list(await bench.posts()) == ["the same"]
+
+    async def test_a_message_can_be_written_anew(self, bench: Bench) -> None:
+        """Only of a connector that says that it can; that the message says so already is no failure."""
+        if not isinstance(bench.connector, Edits):
+            return
+        receipt = await bench.connector.send(chunk(bench, "an ans"))
+        for _ in range(2):
+            whole = chunk(bench, "an answer").model_copy(update={"edits": receipt.platform_message_id})
+            await bench.connector.edit(whole)
+        assert list(await bench.posts()) == ["an answer"]
+
+    async def test_a_message_that_is_acknowledged_is_not_answered_by_that(self, bench: Bench) -> None:
+        """Only of a connector that says that it can; twice is as good as once."""
+        if not isinstance(bench.connector, Acknowledges):
+            return
+        number = await bench.say("seen?")
+        await heard(bench, 1)
+        for _ in range(2):
+            await bench.connector.acknowledge(bench.place, number)
+        assert list(await bench.posts()) == []
 
     async def test_typing_stops_no_answer(self, bench: Bench) -> None:
         """It is a courtesy: it may fail, in our words, and the answer goes out all the same."""
@@ -202,11 +229,15 @@ async def _say_all(bench: Bench, said: list[str]) -> None:
         await bench.say(text)
 
 
-async def _again(bench: Bench, message: OutgoingMessage) -> None:
-    """Do what Maestro does with a chunk of which nothing is known, until its platform can be asked."""
+async def _again(bench: Bench, message: OutgoingMessage) -> Move:
+    """Do what Maestro does with a chunk of which nothing is known, and return what that was."""
     doubtful = message.model_copy(update={"tried_at": datetime.now(UTC)})
     move = move_for(doubtful, bench.connector, datetime.now(UTC))
     if move is Move.LEAVE:
-        return
+        return move
     outcome: Receipt | SendFailure = await hand_over(bench.connector, doubtful, move)
+    if isinstance(outcome, Unsettled):
+        move = unsettled(doubtful, bench.connector)
+        outcome = await attempt(bench.connector, doubtful) if move is Move.RESEND else Receipt(platform_message_id="")
     assert isinstance(outcome, Receipt), f"{outcome!r}"
+    return move

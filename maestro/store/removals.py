@@ -13,7 +13,7 @@ from sqlmodel import col, delete, or_, select, update
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovalPlan, RemovedConversation
-from maestro.domain.deliveries import Delivery
+from maestro.domain.deliveries import Delivery, JobFile
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job
@@ -90,7 +90,7 @@ class Removals(Repository):
 
     def wanted_again(self, digest: str) -> bool:
         """Say whether somebody sent the very same file meanwhile."""
-        places = (select(MediaFile.digest), select(UploadedFile.digest))
+        places = (select(MediaFile.digest), select(UploadedFile.digest), select(JobFile.digest))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
     def done_with(self, path: str) -> None:
@@ -180,20 +180,24 @@ class Removals(Repository):
         """Leave of each job what it took and how it ended, and nothing that anybody said."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
-            (Delivery, {"content": ""}),
+            (Delivery, {"content": "", "digest": "", "buttons": ""}),
             (ToolRun, {"arguments": "", "result": "", "error": ""}),
-            (Question, {"text": "", "context": "", "answer": ""}),
+            (Question, {"text": "", "context": "", "answer": "", "choices": ""}),
             (Action, {"detail": ""}),
         )
+        digests: set[str] = set()
         for ids in _batches(sorted(jobs)):
             for table, values in emptied:
                 self._run(update(table).where(table.job_id.in_(ids)).values(**values))
-            self._run(delete(Prompt).where(col(Prompt.job_id).in_(ids)))
+            digests |= set(self._session.exec(select(JobFile.digest).where(col(JobFile.job_id).in_(ids))))
+            for gone in (JobFile, Prompt):
+                self._run(delete(gone).where(gone.job_id.in_(ids)))
             self._run(
                 update(Job)
                 .where(col(Job.id).in_(ids))
                 .values(erased=True, conversation_id=None, answer_id=None, task="", notice="")
             )
+        self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
 
     def _forget(self, conversation: Conversation, *, facts: bool) -> None:
         """Take away what was learned, or only where it was learned."""

@@ -37,7 +37,7 @@ class OneTool:
 class NoTyping:
     """Shows nobody anything."""
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         return False
 
     def stop(self, job_id: str) -> None:

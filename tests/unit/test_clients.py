@@ -25,7 +25,7 @@ CODE = Address(platform="web", channel="code")
 class Silent:
     """Shows no indicator."""
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         del job_id, address
         return False
 

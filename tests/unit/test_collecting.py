@@ -33,7 +33,7 @@ MODES = {"team": BusyMode.COLLECT, "hasty": BusyMode.INTERRUPT, "slow": BusyMode
 class Silent:
     """Types nowhere."""
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         del job_id, address
         return True
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,15 +18,17 @@ from connectors.base import (
     Idempotency,
     LengthUnit,
     NotDispatched,
+    OnAmbiguous,
     PermanentSend,
     Scope,
     SendFailure,
+    Unsettled,
 )
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.errors import Stopped
 from maestro.domain.jobs.flow import DeliverStep
-from maestro.domain.jobs.job import JobStatus
-from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
 from maestro.domain.redaction import as_it_is
 from tests.support.job_rows import JobRows
 
@@ -73,7 +76,7 @@ class Platform:
         """Note that the account is refused."""
         self.refusals.append(reason)
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         """Show nothing."""
         return True
 
@@ -92,11 +95,20 @@ class Readable(Platform):
         return next((Receipt(platform_message_id="found") for one in self.posts if one.key == message.key), None)
 
 
+class Silent(Platform):
+    """A platform that may know, and never says."""
+
+    async def find(self, message: OutgoingMessage) -> Receipt | None:
+        """Say nothing."""
+        raise Unsettled("no word of it")
+
+
 class Bench:
     """A job with something to say, and its step."""
 
     def __init__(self, rows: JobRows) -> None:
         self.rows = rows
+        self.purpose = Purpose.NOTICE
         self.job_id = self.begin()
 
     def begin(self) -> str:
@@ -109,7 +121,7 @@ class Bench:
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
         steps = DeliveryActivities(self.rows.store, platform, platform, lambda: None, Matter(lambda: as_it_is, Path))
-        step = DeliverStep(job_id=self.job_id, step="deliver", purpose=Purpose.NOTICE, closes=True)
+        step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         with self.rows.store.begin() as tx:
             tx.steps.start(step, "deliver", 1)
         try:
@@ -118,10 +130,29 @@ class Bench:
             return failure
         return None
 
+    def answer(self, text: str, kind: JobKind = JobKind.MESSAGE) -> None:
+        """Let the job have an answer to say instead."""
+        self.purpose = Purpose.ANSWER
+        with self.rows.store.begin() as tx:
+            tx.jobs.update(self.job_id, notice="", said=text, kind=kind)
+
+    def file(self, name: str, size: int) -> None:
+        """Let the agent want to send a file."""
+        with self.rows.store.begin() as tx:
+            file = JobFile(job_id=self.job_id, digest=name, filename=name, size=size, caption="a caption")
+            tx.job_files.add(file)
+            tx.job_files.add(file)
+
+    def told(self, key: str, standing: Standing) -> None:
+        """Let the platform say what became of a chunk."""
+        with self.rows.store.begin() as tx:
+            report = Report(platform_message_id="p-1", standing=standing, error="nobody is there")
+            assert tx.reports.told(Address(platform="web", channel=""), key, report)
+
     def chunks(self) -> list[Delivery]:
         """Return the chunks as they are now."""
         with self.rows.store.view() as tx:
-            return list(tx.deliveries.chunks(self.job_id, Purpose.NOTICE))
+            return list(tx.deliveries.chunks(self.job_id, self.purpose))
 
     def stop(self) -> None:
         """Ask the job to stop."""
@@ -208,6 +239,100 @@ def test_what_the_platform_took_without_a_word_is_there_once(
     assert bench.deliver(platform) is None
     assert (len(platform.posts), bench.states(), getattr(platform, "looks", 0)) == (posts, states, looks)
     assert bench.status() is JobStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("rule", "kind", "posts", "state", "repeats"),
+    [
+        (OnAmbiguous.RESEND, JobKind.MESSAGE, 3, "sent", 1),
+        (OnAmbiguous.RESEND, JobKind.HEARTBEAT, 3, "sent", 1),
+        (OnAmbiguous.HOLD, JobKind.MESSAGE, 2, "unconfirmed", 0),
+        (OnAmbiguous.AUTO, JobKind.MESSAGE, 3, "sent", 1),
+        (OnAmbiguous.AUTO, JobKind.HEARTBEAT, 2, "unconfirmed", 0),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda: Platform(Idempotency.NONE), lambda: Silent(Idempotency.RECONCILE)])
+def test_what_nobody_can_settle_goes_by_the_rule_of_the_account(
+    bench: Bench, make: Callable[[], Platform], rule: OnAmbiguous, kind: JobKind, posts: int, state: str, repeats: int
+) -> None:
+    """An answer that was sent again is marked: it may be there twice. A scheduled post is not posted twice."""
+    platform = make()
+    platform.capabilities = replace(platform.capabilities, on_ambiguous=rule)
+    bench.answer("part one. " * 12, kind)
+    platform.script.append(CUT)
+    assert bench.deliver(platform) is CUT
+    assert bench.deliver(platform) is None
+    first, second = bench.chunks()
+    assert (len(platform.posts), str(first.state), first.repeats) == (posts, state, repeats)
+    assert (str(second.state), second.repeats) == ("sent", 0)
+    assert bench.status() is JobStatus.COMPLETED
+
+
+def test_a_repeat_that_never_left_marks_nothing(bench: Bench) -> None:
+    platform = Platform(Idempotency.NONE)
+    platform.capabilities = replace(platform.capabilities, on_ambiguous=OnAmbiguous.RESEND)
+    platform.script += [CUT, NotDispatched("away"), NotDispatched("away")]
+    for _ in range(3):
+        bench.deliver(platform)
+    assert [chunk.repeats for chunk in bench.chunks()] == [0, 0]
+    assert bench.deliver(platform) is None
+    assert [chunk.repeats for chunk in bench.chunks()] == [1, 0]
+
+
+def test_what_the_platform_could_not_bring_fails_the_job_and_is_sent_again_when_it_is_resumed(bench: Bench) -> None:
+    """The status comes before our receipt."""
+
+    class Undeliverable(Platform):
+        async def send(self, message: OutgoingMessage) -> Receipt:
+            receipt = await super().send(message)
+            await asyncio.to_thread(bench.told, message.key, Standing.FAILED)
+            return receipt
+
+    refused = bench.deliver(Undeliverable(Idempotency.NATIVE))
+    assert isinstance(refused, PermanentSend)
+    assert (bench.states(), bench.chunks()[0].error) == (["failed", "failed"], "nobody is there")
+    bench.rows.end(bench.job_id, JobStatus.FAILED)
+    with bench.rows.store.begin() as tx:
+        tx.deliveries.revive(bench.job_id)
+        tx.jobs.update(bench.job_id, status=JobStatus.RUNNING, completed_at=None)
+    platform = Platform(Idempotency.NATIVE)
+    assert bench.deliver(platform) is None
+    assert (len(platform.posts), bench.states()) == (2, ["sent", "sent"])
+
+
+def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    bench.answer("an answer")
+    assert bench.deliver(platform) is None
+    bench.told(platform.posts[0].key, Standing.FAILED)
+    with bench.rows.store.view() as tx:
+        job = tx.jobs.get(bench.job_id)
+        assert tx.steps.last_error(bench.job_id) == "Undelivered"
+    assert (job.status, job.error, bench.states()) == (JobStatus.FAILED, "nobody is there", ["failed"])
+
+
+def test_what_a_platform_tells_never_goes_back(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    bench.answer("an answer")
+    assert bench.deliver(platform) is None
+    key = platform.posts[0].key
+    for standing in (Standing.READ, Standing.SENT, Standing.DELIVERED, Standing.FAILED):
+        bench.told(key, standing)
+    assert (bench.states(), bench.chunks()[0].standing, bench.status()) == (["sent"], "failed", JobStatus.COMPLETED)
+
+
+def test_files_go_after_the_words_and_what_is_too_large_is_told(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    platform.capabilities = replace(platform.capabilities, max_length=200, max_file_bytes=10)
+    bench.answer("an answer")
+    for name, size in (("small.txt", 10), ("large.bin", 11)):
+        bench.file(name, size)
+    assert bench.deliver(platform) is None
+    words, file = platform.posts
+    assert "an answer" in words.content
+    assert "large.bin is not sent here" in words.content
+    assert (file.filename, file.path, file.content) == ("small.txt", Path("small.txt"), "a caption")
+    assert (words.path, words.filename) == (None, "")
 
 
 def test_what_the_platform_never_got_is_sent_after_a_look(bench: Bench) -> None:

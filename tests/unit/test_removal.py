@@ -11,7 +11,7 @@ import pytest
 from maestro.bootstrap.conversation_control import StoreConversationControl, remove_discarded
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ConversationStatus
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
@@ -118,6 +118,20 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: StoreConver
         assert tx.audit.latest(1)[0].action == "conversation.delete"
     rows.store.close()
     assert [word for word in WORDS if word in (tmp_path / "maestro.db").read_bytes()] == []
+
+
+async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
+    rows: JobRows, control: StoreConversationControl
+) -> None:
+    (first, conversation_id), (second, _) = await talk(rows), await talk(rows, "and the stork", "it has landed too")
+    with rows.store.begin() as tx:
+        for job_id, digest in ((first, "only-here"), (first, "there-too"), (second, "there-too")):
+            tx.job_files.add(JobFile(job_id=job_id, digest=digest, filename="a.txt", caption="a pelican", size=1))
+    control.delete(conversation_id, "a test", facts=False)
+    with rows.store.view() as tx:
+        assert (tx.job_files.of(first), len(tx.job_files.of(second))) == ([], 1)
+        assert not tx.removals.wanted_again("only-here")
+        assert tx.removals.wanted_again("there-too")
 
 
 async def test_what_the_books_need_stays(rows: JobRows, control: StoreConversationControl) -> None:

@@ -28,7 +28,7 @@ class Silent:
     def __init__(self) -> None:
         self.shown: list[str] = []
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         """Note it."""
         del address
         self.shown.append(job_id)

@@ -25,7 +25,7 @@ from tests.support.spoken import NoTyping, Spoken
 class Typing(NoTyping):
     """Shows typing wherever it is asked to."""
 
-    def start(self, job_id: str, address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
         return True
 
 

@@ -215,7 +215,10 @@ def _sends(of: Evidence) -> Iterator[Effect]:
             kind=EffectKind.SEND, text="parts that were sent stay", count=states[DeliveryState.SENT], kept=True
         )
     if doubtful:
-        text = "parts of which nobody knows whether they arrived are sent again only where the platform can tell"
+        text = (
+            "parts of which nobody knows whether they arrived are sent again where the platform can tell, "
+            "or the account's onAmbiguous says so"
+        )
         yield Effect(kind=EffectKind.SEND, text=text, count=doubtful, again=True)
     if unsent:
         yield Effect(kind=EffectKind.SEND, text="parts of the answer are sent", count=unsent)

@@ -7,6 +7,7 @@ from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs.job import JobStep, StepState
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose
+from maestro.domain.messages import Standing
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import Tag, TagName
 from maestro.domain.tools import ToolRun, ToolState
@@ -106,7 +107,11 @@ class AskedView(View):
 
 
 class DeliveryView(View):
-    """One chunk that went out or was meant to; ``excerpt`` is how its text, or the file ``filename``, begins."""
+    """One chunk that went out or was meant to; ``excerpt`` is how its text, or the file ``filename``, begins.
+
+    ``repeats`` is how often it was sent again although the platform may have had it: it may be there so many times
+    more. ``standing`` is what the platform said of it last, without being asked.
+    """
 
     purpose: Purpose
     seq: int
@@ -116,6 +121,8 @@ class DeliveryView(View):
     filename: str
     platform_message_id: str
     error: str
+    repeats: int
+    standing: Standing
     created_at: datetime
     sent_at: datetime | None
 
