@@ -2,14 +2,24 @@
 
 A library between us and the provider retries where nobody asked it to, follows redirects with our key in its
 headers, and reports statuses it made up. The transport sees what happened.
+
+Where somebody wants to hear an answer while it is written, the request asks for a stream, and the library is given the
+whole: its own reading of streams takes one that was cut for an answer, and loses tool calls of some providers.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import httpx
+
+from maestro.llm.listening import Hear, listener
+from maestro.llm.streams import Dialect, StreamBroken, dialect_of, put_together
+
+STREAMS = ("text/event-stream", "application/x-ndjson")
+"""What an answer that is streamed says it is."""
 
 BODY_LIMIT = 4 * 1024 * 1024
 """Characters of an error body that are kept, so that one which sends a whole prompt back is whole JSON."""
@@ -57,6 +67,12 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         exchange.requests += 1
         if exchange.requests > 1:
             raise SecondRequestError
+        hear = listener()
+        if hear is not None and (found := dialect_of(request.url.path)) is not None:
+            return await self._heard(exchange, request, found, hear)
+        return await self._asked(exchange, request)
+
+    async def _asked(self, exchange: Exchange, request: httpx.Request) -> httpx.Response:
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
         if not response.is_success:
@@ -64,6 +80,39 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             exchange.body = response.text[:BODY_LIMIT]
         return response
 
+    async def _heard(
+        self, exchange: Exchange, request: httpx.Request, found: tuple[str, Dialect], hear: Hear
+    ) -> httpx.Response:
+        """Ask for a stream and return the whole answer; who cannot stream answers at once, and nobody hears it."""
+        ending, dialect = found
+        response = await self._asked(exchange, _streaming(request, ending, dialect))
+        kind = response.headers.get("content-type", "").partition(";")[0].strip()
+        if not response.is_success or kind not in STREAMS:
+            return response
+        try:
+            whole = await put_together(response.aiter_bytes(), dialect.answer(), hear)
+        # What a stream says in another shape than it ever does is as good as cut; nothing of it is told.
+        except (StreamBroken, ValueError, LookupError, TypeError, AttributeError):
+            raise httpx.RemoteProtocolError("the stream broke") from None
+        finally:
+            await response.aclose()
+        headers = {"content-type": "application/json"}
+        return httpx.Response(response.status_code, headers=headers, json=whole, request=request)
+
     async def aclose(self) -> None:
         """Close the wrapped transport."""
         await self._inner.aclose()
+
+
+def _streaming(request: httpx.Request, ending: str, dialect: Dialect) -> httpx.Request:
+    """Return the same request, asking for a stream; packed, its pieces would wait for each other."""
+    headers = httpx.Headers(request.headers)
+    headers["accept-encoding"] = "identity"
+    headers.pop("content-length", None)
+    body = json.loads(request.content) | dialect.wish
+    url = request.url
+    if dialect.method:
+        path = url.path.removesuffix(ending) + dialect.method
+        url = url.copy_with(path=path).copy_merge_params({"alt": "sse"})
+    content = json.dumps(body, ensure_ascii=False).encode()
+    return httpx.Request(request.method, url, headers=headers, content=content, extensions=request.extensions)

@@ -19,6 +19,7 @@ class Failure:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
     every: float = 0.3
+    pieces: int = 0
 
     @classmethod
     def status(cls, code: int, headers: Mapping[str, str] | None = None, body: str | None = None) -> "Failure":
@@ -67,6 +68,26 @@ class Failure:
         return cls("dribble", every=every)
 
     @classmethod
+    def cut(cls, pieces: int) -> "Failure":
+        """A stream whose connection is reset after so many pieces; an answer that is no stream is cut at once."""
+        return cls("cut", pieces=pieces)
+
+    @classmethod
+    def ended(cls, pieces: int) -> "Failure":
+        """A stream that ends politely after so many pieces, without its own end."""
+        return cls("ended", pieces=pieces)
+
+    @classmethod
+    def trouble(cls, pieces: int) -> "Failure":
+        """A stream that tells of an error after so many pieces, as each provider does, and ends."""
+        return cls("trouble", pieces=pieces)
+
+    @classmethod
+    def stalled(cls, pieces: int) -> "Failure":
+        """A stream of which nothing more comes after so many pieces."""
+        return cls("stalled", pieces=pieces)
+
+    @classmethod
     def malformed(cls) -> "Failure":
         """Status 200 with a body that breaks off in the middle of its JSON."""
         return cls("malformed")
@@ -110,6 +131,10 @@ class Script:
     cached: int = 0
     """How many of the input tokens the provider says it had kept, and how many it kept now (Anthropic only)."""
     written: int = 0
+    pause: int = 0
+    """After how many pieces a stream waits for ``LLMServer.go_on``; 0: it does not."""
+    slow: float = 0.0
+    """Seconds between two pieces of a stream."""
 
     def serves(self, request: "Recorded") -> bool:
         """Tell whether it is meant for a request."""

@@ -13,16 +13,22 @@ From another process: ``python -m tests.support.llm_server --port 0`` prints its
 is killed. The same API over HTTP: ``POST /_script`` (the fields of ``Script``; a failure as the fields of
 ``Failure``), ``GET /_requests``, ``POST /_reset``.
 
-Without a script every request is answered at once with ``answer to: <last user message>``. The newest matching
-script wins. Wires: OpenAI chat/completions (``/v1``), Anthropic ``/v1/messages``, Gemini ``generateContent``
-(``/v1beta``), Ollama ``/api/chat``; and ``/v1/audio/transcriptions``, where the name of the file counts as what was
-said. Error bodies echo the sender's key and last message on purpose, as some providers do, so that a leak shows.
+Without a script every request is answered at once with ``answer to: <last user message>``, or with the same in pieces
+where a stream is asked for. The newest matching script wins. Wires: OpenAI chat/completions (``/v1``), Anthropic
+``/v1/messages``, Gemini ``generateContent`` (``/v1beta``), Ollama ``/api/chat``; and ``/v1/audio/transcriptions``,
+where the name of the file counts as what was said. Error bodies echo the sender's key and last message on purpose, as
+some providers do, so that a leak shows.
 
 Tools, and two accounts at one server::
 
     server.script(match="weather", calls=[("web_search", {"query": "weather"})], rounds=0)
     server.script(match="weather", reply="It says: {results}", rounds=1)
     server.script(account="sk-first", failure=Failure.limited(2), times=1)
+
+An answer that is streamed, which waits after three pieces until it is told to go on::
+
+    server.script(match="story", reply="Once upon a time ...", pause=3)
+    server.go_on()
 """
 
 import argparse
@@ -39,6 +45,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.support.llm_script import Failure, Recorded, Script
+from tests.support.llm_streams import content_type_of, pieces_of, trouble_of, wants_stream
 from tests.support.llm_wires import (
     ANTHROPIC,
     CONTEXT_MESSAGES,
@@ -55,6 +62,11 @@ from tests.support.llm_wires import (
 
 __all__ = ["Failure", "LLMServer", "Recorded", "Script"]
 
+IN_A_STREAM = ("", "empty_content", "cut", "ended", "trouble", "stalled")
+"""What can become of an answer that is streamed; anything else happens before its first piece."""
+SETTLING = 0.2
+"""Seconds in which a client reads what came before its connection is reset."""
+
 
 class LLMServer:
     """The server and its script; all methods may be called from any thread."""
@@ -64,6 +76,7 @@ class LLMServer:
         self._scripts: list[Script] = []
         self._requests: list[Recorded] = []
         self._lock = threading.Lock()
+        self._gate = threading.Event()
 
     @classmethod
     @contextlib.contextmanager
@@ -139,17 +152,26 @@ class LLMServer:
         calls: ToolCalls = (),
         cached: int = 0,
         written: int = 0,
+        pause: int = 0,
+        slow: float = 0.0,
     ) -> None:
         """Add a script, by the fields of ``Script``; the newest that matches and is not used up serves a request."""
-        script = Script(match, delay, reply, failure, times, account, wire, rounds, calls, cached, written)
+        told = (match, delay, reply, failure, times, account, wire, rounds, calls, cached, written, pause, slow)
+        script = Script(*told)
         with self._lock:
             self._scripts.append(script)
 
     def reset(self) -> None:
         """Forget all scripts and requests."""
+        self.go_on()
         with self._lock:
+            self._gate = threading.Event()
             self._scripts.clear()
             self._requests.clear()
+
+    def go_on(self) -> None:
+        """Let every stream that waits go on, and none wait until the next ``reset``."""
+        self._gate.set()
 
     def wait_for(self, condition: Callable[[Sequence[Recorded]], bool], timeout: float = 10.0) -> list[Recorded]:
         """Block until the requests fulfil a condition and return them; for sync tests (raises ``TimeoutError``)."""
@@ -164,10 +186,12 @@ class LLMServer:
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_post("/_script", self._post_script)
         app.router.add_post("/_reset", self._post_reset)
+        app.router.add_post("/_go_on", self._post_go_on)
         app.router.add_get("/_requests", self._get_requests)
         app.router.add_post("/v1/chat/completions", self._model_call(OPENAI))
         app.router.add_post("/v1/messages", self._model_call(ANTHROPIC))
-        app.router.add_post(r"/v1beta/models/{model:[^:]+}:generateContent", self._model_call(GEMINI))
+        for how in ("generateContent", "streamGenerateContent"):
+            app.router.add_post(rf"/v1beta/models/{{model:[^:]+}}:{how}", self._model_call(GEMINI))
         app.router.add_post("/api/chat", self._model_call(OLLAMA))
         app.router.add_post("/v1/audio/transcriptions", self._model_call(TRANSCRIPTION))
         return app
@@ -184,6 +208,10 @@ class LLMServer:
         self.reset()
         return web.json_response({"ok": True})
 
+    async def _post_go_on(self, _: web.Request) -> web.Response:
+        self.go_on()
+        return web.json_response({"ok": True})
+
     async def _get_requests(self, _: web.Request) -> web.Response:
         return web.json_response([recorded.told() for recorded in self.requests])
 
@@ -193,10 +221,12 @@ class LLMServer:
             recorded, script = self._record(wire, request, body, audio)
             try:
                 await asyncio.sleep(script.delay)
-                response = await _respond(wire, request, recorded, script)
-            except asyncio.CancelledError:
+                response = await self._respond(wire, request, recorded, script)
+            except (asyncio.CancelledError, ConnectionResetError) as gone:
                 recorded.outcome = "gone"
-                raise
+                if isinstance(gone, asyncio.CancelledError):
+                    raise
+                return web.Response()
             else:
                 recorded.outcome = "failed" if script.failure else "answered"
                 return response
@@ -218,13 +248,53 @@ class LLMServer:
                 script.times -= 1
             return recorded, script
 
+    async def _respond(
+        self, wire: Wire, request: web.Request, recorded: Recorded, script: Script
+    ) -> web.StreamResponse:
+        """Answer, piece by piece where that was asked for, or fail as the script says."""
+        kind = script.failure.kind if script.failure else ""
+        if wire is TRANSCRIPTION or kind not in IN_A_STREAM or not wants_stream(recorded.path, recorded.body):
+            return await _respond(wire, request, recorded, script)
+        reply = Reply("") if kind == "empty_content" else script.answer(recorded)
+        answer = wire.answer(recorded.model, reply)
+        return await self._stream(wire, request, pieces_of(wire.name, answer, recorded.body), script)
+
+    async def _stream(
+        self, wire: Wire, request: web.Request, pieces: Sequence[bytes], script: Script
+    ) -> web.StreamResponse:
+        failure, gate = script.failure or Failure("none"), self._gate
+        response = web.StreamResponse(headers={"content-type": content_type_of(wire.name)})
+        await response.prepare(request)
+        for number, piece in enumerate(pieces, 1):
+            await response.write(piece)
+            await asyncio.sleep(script.slow)
+            if script.pause == number:
+                await _opened(gate)
+            if failure.pieces == number:
+                break
+        match failure.kind:
+            case "cut":
+                await asyncio.sleep(SETTLING)  # what was written before a reset is lost unless it was read
+                return _reset(request)
+            case "stalled":
+                await asyncio.Event().wait()
+            case "trouble":
+                await response.write(trouble_of(wire.name))
+        await response.write_eof()
+        return response
+
+
+async def _opened(gate: threading.Event) -> None:
+    while not gate.is_set():  # noqa: ASYNC110 - it is opened from any thread
+        await asyncio.sleep(0.01)
+
 
 async def _respond(wire: Wire, request: web.Request, recorded: Recorded, script: Script) -> web.StreamResponse:
-    """Answer or fail as the script says."""
+    """Answer at once or fail as the script says."""
     answer = json.dumps(wire.answer(recorded.model, script.answer(recorded)))
     failure, code = script.failure or Failure.raw(answer), 200
     match failure.kind:
-        case "reset":
+        case "reset" | "cut":
             return _reset(request)
         case "silence":
             await asyncio.Event().wait()

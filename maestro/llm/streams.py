@@ -1,0 +1,263 @@
+"""How providers stream an answer: what asks for it, and the whole answer put together from its pieces.
+
+The whole is what the provider would have sent at once, so that everything behind reads streamed answers and others the
+same way. A stream without its provider's own end is no answer.
+"""
+
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from maestro.llm.listening import Hear
+
+Json = dict[str, Any]
+
+_TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
+"""What OpenAI's wire, and those that are like it, send piece by piece in a message."""
+
+
+class StreamBroken(Exception):
+    """A stream told of an error, or of something that it never does."""
+
+
+class Answer(Protocol):
+    """An answer that is being put together."""
+
+    whole: bool
+    """Whether the provider has said that this is all."""
+
+    def take(self, data: Json) -> str:
+        """Take one event and return what it adds to the text."""
+        ...
+
+    def body(self) -> Json:
+        """Return what the provider would have sent at once."""
+        ...
+
+
+class OpenAIAnswer:
+    """Chat completions, of OpenAI and of everybody who speaks like it."""
+
+    def __init__(self) -> None:
+        self.whole = False
+        self._head: Json = {}
+        self._message: Json = {"role": "assistant", "content": None}
+        self._calls: dict[int, Json] = {}
+        self._finish = None
+
+    def take(self, data: Json) -> str:
+        """Take a chunk; the one with the usage has no choice."""
+        self._head |= {name: value for name, value in data.items() if name != "choices" and value is not None}
+        text = ""
+        for choice in data.get("choices") or ():
+            text += self._grow(choice.get("delta") or {})
+            self._finish = choice.get("finish_reason") or self._finish
+        self.whole = self._finish is not None
+        return text
+
+    def _grow(self, delta: Json) -> str:
+        for name, value in delta.items():
+            if name in _TEXTS and isinstance(value, str):
+                self._message[name] = (self._message.get(name) or "") + value
+            elif name not in ("role", "tool_calls", *_TEXTS) and value is not None:
+                self._message[name] = value
+        for call in delta.get("tool_calls") or ():
+            self._grow_call(call)
+        return delta.get("content") or ""
+
+    def _grow_call(self, call: Json) -> None:
+        # Who sends a call whole need not number it.
+        index = call["index"] if call.get("index") is not None else len(self._calls)
+        known = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
+        known |= {name: call[name] for name in ("id", "type") if call.get(name)}
+        function = call.get("function") or {}
+        for name in ("name", "arguments"):
+            known["function"][name] += function.get(name) or ""
+
+    def body(self) -> Json:
+        """Return a completion."""
+        calls = {"tool_calls": [self._calls[index] for index in sorted(self._calls)]} if self._calls else {}
+        choice = {"index": 0, "message": {**self._message, **calls}, "finish_reason": self._finish}
+        return {**self._head, "object": "chat.completion", "choices": [choice]}
+
+
+class AnthropicAnswer:
+    """Messages of Anthropic."""
+
+    def __init__(self) -> None:
+        self.whole = False
+        self._message: Json = {}
+        self._blocks: dict[int, Json] = {}
+        self._inputs: dict[int, str] = {}
+
+    def take(self, data: Json) -> str:
+        """Take an event."""
+        match data.get("type"):
+            case "message_start":
+                self._message = data["message"]
+            case "content_block_start":
+                self._blocks[data["index"]] = data["content_block"]
+                return str(data["content_block"].get("text") or "")
+            case "content_block_delta":
+                return self._grow(data["index"], data["delta"])
+            case "message_delta":
+                self._message |= data["delta"]
+                told = {name: value for name, value in (data.get("usage") or {}).items() if value is not None}
+                self._message["usage"] = {**self._message.get("usage", {}), **told}
+            case "message_stop":
+                self.whole = True
+        return ""
+
+    def _grow(self, index: int, delta: Json) -> str:
+        block = self._blocks[index]
+        match delta["type"]:
+            case "input_json_delta":
+                self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+            case _:
+                for name in ("text", "thinking", "signature"):
+                    if name in delta:
+                        block[name] = block.get(name, "") + delta[name]
+        return str(delta.get("text") or "")
+
+    def body(self) -> Json:
+        """Return a message."""
+        for index, written in self._inputs.items():
+            self._blocks[index]["input"] = _object(written)
+        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+
+
+class GeminiAnswer:
+    """What Google generates."""
+
+    def __init__(self) -> None:
+        self.whole = False
+        self._head: Json = {}
+        self._candidate: Json = {}
+        self._parts: list[Json] = []
+
+    def take(self, data: Json) -> str:
+        """Take a part of the answer; a prompt that is refused has no candidate."""
+        self._head |= {name: value for name, value in data.items() if name != "candidates"}
+        self.whole = self.whole or bool((data.get("promptFeedback") or {}).get("blockReason"))
+        text = ""
+        for candidate in (data.get("candidates") or ())[:1]:
+            self._candidate |= {name: value for name, value in candidate.items() if name != "content"}
+            self.whole = self.whole or bool(candidate.get("finishReason"))
+            text += "".join(map(self._grow, (candidate.get("content") or {}).get("parts") or ()))
+        return text
+
+    def _grow(self, part: Json) -> str:
+        last = self._parts[-1] if self._parts else {}
+        if _plain(part) and _plain(last) and part.get("thought") == last.get("thought"):
+            self._parts[-1] = {**last, "text": last["text"] + part["text"]}
+        else:
+            self._parts.append(part)
+        return "" if part.get("thought") else str(part.get("text") or "")
+
+    def body(self) -> Json:
+        """Return what was generated."""
+        if not self._candidate:
+            return self._head
+        content = {"role": "model", "parts": self._parts}
+        return {**self._head, "candidates": [{**self._candidate, "content": content}]}
+
+
+class OllamaAnswer:
+    """What Ollama says in a chat."""
+
+    def __init__(self) -> None:
+        self.whole = False
+        self._last: Json = {}
+        self._message: Json = {"role": "assistant", "content": ""}
+
+    def take(self, data: Json) -> str:
+        """Take a line; the last one has what it took."""
+        said = data.get("message") or {}
+        for name in ("content", "thinking"):
+            if said.get(name):
+                self._message[name] = self._message.get(name, "") + said[name]
+        if said.get("tool_calls"):
+            self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *said["tool_calls"]]
+        self._last, self.whole = data, data.get("done") is True
+        return str(said.get("content") or "")
+
+    def body(self) -> Json:
+        """Return the last line with all of the message."""
+        return {**self._last, "message": self._message}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One provider's way to stream: what is added to the body of a request, and what its answer is put together by.
+
+    ``method`` takes the place of the one in the address, where there is one.
+    """
+
+    wish: Json
+    answer: Callable[[], Answer]
+    method: str = ""
+
+
+_DIALECTS = {
+    "/chat/completions": Dialect({"stream": True, "stream_options": {"include_usage": True}}, OpenAIAnswer),
+    "/v1/messages": Dialect({"stream": True}, AnthropicAnswer),
+    ":generateContent": Dialect({}, GeminiAnswer, ":streamGenerateContent"),
+    "/api/chat": Dialect({"stream": True}, OllamaAnswer),
+}
+"""By how the address of a request ends."""
+
+
+def dialect_of(path: str) -> tuple[str, Dialect] | None:
+    """Return the end of this address and how its provider streams; None for what is no call that we can stream."""
+    return next(((ending, dialect) for ending, dialect in _DIALECTS.items() if path.endswith(ending)), None)
+
+
+async def put_together(pieces: AsyncIterator[bytes], answer: Answer, hear: Hear) -> Json:
+    """Return the whole answer of a stream, each piece of its text once it was heard; raises ``StreamBroken``."""
+    async for line in _lines(pieces):
+        data = _event(line)
+        if data is None:
+            continue
+        if data.get("error") or data.get("type") == "error":
+            raise StreamBroken("the stream told of an error")
+        text = answer.take(data)
+        if text:
+            hear(text)
+    if not answer.whole:
+        raise StreamBroken("the stream ended in the middle of an answer")
+    return answer.body()
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Cut at line feeds alone: other breaks of lines, which Python cuts at too, stand as they are in JSON texts."""
+    rest = b""
+    async for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
+    yield rest
+
+
+def _event(line: bytes) -> Json | None:
+    """Return what a line tells, of a stream of events or of one of plain JSON; None for what has no meaning."""
+    told = line.removeprefix(b"data:").strip()
+    if not told.startswith(b"{"):
+        return None
+    data = json.loads(told)
+    return data if isinstance(data, dict) else None
+
+
+def _plain(part: Json) -> bool:
+    return "text" in part and part.keys() <= {"text", "thought"}
+
+
+def _object(written: str) -> Json:
+    """Return the arguments of a tool; what is no object, as when the answer was too long, is put into one."""
+    try:
+        found = json.loads(written or "{}")
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"unreadable": written}
