@@ -104,16 +104,16 @@ def add(
     secret_refs: SecretRefs = None,
     secret_vars: SecretVars = None,
 ) -> None:
-    """Add a connector; its first secret is asked for, unless one is given."""
+    """Add a connector; its secrets are asked for one after another, unless some are given."""
     platform, account = _named(place)
-    first, given_secrets = next(iter(described(platform).secrets)), _secrets(secret_refs, secret_vars)
+    wanted, given_secrets = described(platform).secrets, _secrets(secret_refs, secret_vars)
     with _desk(given) as desk:  # nobody should type a secret to hear then that the configuration is wrong
         new = NewConnector(
             platform=platform,
             account=account,
             agent=agent or "",
-            secrets=given_secrets or {first: _typed()},
-            options=_options(options),
+            secrets=given_secrets or _typed(wanted),
+            options=_options(options, platform),
         )
         connector = desk.control.add(new, ACTOR)
     write(connector, [f"{platform}/{account} is connected as soon as Maestro runs"], given.as_json)
@@ -130,7 +130,8 @@ def set_(
 ) -> None:
     """Change a connector: its agent, options or secrets; NAME= takes an option away."""
     secrets = _secrets(secret_refs, secret_vars)
-    change = ConnectorChange(agent=agent, secrets=secrets or None, options=_options(options) or None)
+    chosen = _options(options, _named(place)[0])
+    change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
     _change(given, place, change, "is changed")
 
 
@@ -186,16 +187,23 @@ def _named(place: str) -> tuple[str, str]:
     return platform, account or DEFAULT_ACCOUNT
 
 
-def _options(given: Sequence[str] | None) -> Mapping[str, Any]:
-    """Return options by name; a value that is JSON is read as that, an empty one is null."""
-    return {name: _value(text) for name, text in _pairs("--set", given)}
+def _options(given: Sequence[str] | None, platform: str) -> Mapping[str, Any]:
+    """Return options by name; an empty one is null, and one that is JSON is read as that unless it is to be a text."""
+    pairs = list(_pairs("--set", given))
+    fields = described(platform).options.model_fields.items() if pairs else ()
+    texts = {field.alias or name for name, field in fields if field.annotation is str}
+    return {name: _value(text, as_it_is=name in texts) for name, text in pairs}
 
 
-def _value(text: str) -> Any:
+def _value(text: str, *, as_it_is: bool) -> Any:
+    """An id that is a number stays the text that it is."""
+    if not text:
+        return None
     try:
-        return json.loads(text) if text else None
+        found = json.loads(text)
     except ValueError:
         return text
+    return text if as_it_is and not isinstance(found, str) else found
 
 
 def _secrets(references: Sequence[str] | None, variables: Sequence[str] | None) -> dict[str, SecretStr]:
@@ -220,8 +228,15 @@ def _pairs(option: str, given: Sequence[str] | None) -> Iterator[tuple[str, str]
         yield name, value
 
 
-def _typed() -> SecretStr:
-    """Return a secret that a person types unseen, or the first line of a pipe."""
-    if sys.stdin.isatty():
-        return SecretStr(str(typer.prompt("Token", hide_input=True, err=True)))
-    return SecretStr(sys.stdin.readline().strip())
+def _typed(wanted: Mapping[str, str]) -> dict[str, SecretStr]:
+    """Return the secrets that a person types unseen, or the lines of a pipe, in the order of the platform."""
+    typed = {name: _line(f"{name}: {what}", first=not place) for place, (name, what) in enumerate(wanted.items())}
+    return {name: SecretStr(text) for name, text in typed.items() if text}
+
+
+def _line(question: str, *, first: bool) -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().strip()
+    if first:
+        return str(typer.prompt(question, hide_input=True, err=True)).strip()
+    return str(typer.prompt(f"{question} (Enter for none)", default="", show_default=False, hide_input=True, err=True))

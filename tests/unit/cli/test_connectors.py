@@ -1,5 +1,7 @@
 """``maestro connectors``: what an operator adds, changes and reads from a terminal."""
 
+import io
+
 import pytest
 
 from maestro.domain.messages import Address
@@ -32,6 +34,17 @@ def test_a_connector_is_added_changed_and_removed(
     assert sorted(after["options"]) == ["baseUrl", "slashCommands"]
     assert maestro("connectors", "remove", "discord/mine").out == "discord/mine is gone\n"
     assert maestro("connectors", "show", "discord/mine").err.startswith("maestro: there is no connector discord/mine")
+
+
+def test_every_secret_of_a_platform_is_asked_for(maestro: Maestro, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or read from a pipe, a line each, in the order in which the platform names them."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{TOKEN}\nthe-app-secret\nthe-word\n"))
+    assert maestro("connectors", "add", "whatsapp", "--set", "phoneNumberId=100").code == 0
+    shown = maestro("connectors", "show", "whatsapp", "--json").json
+    assert [secret["name"] for secret in shown["secrets"]] == ["accessToken", "appSecret", "verifyToken"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{TOKEN}\n"))
+    refused = maestro("connectors", "add", "slack")
+    assert (refused.code, "appToken is missing" in refused.err) == (1, True)
 
 
 @pytest.mark.parametrize(
