@@ -11,10 +11,10 @@ PLATFORM = "whatsapp"
 ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name
 APP_SECRET = "appSecret"  # noqa: S105 - its name
 VERIFY_TOKEN = "verifyToken"  # noqa: S105 - its name
-API_VERSION = "v24.0"
+API_VERSION = "v26.0"
 
 Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the number with its +")]
-GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v24.0")]
+GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v26.0")]
 
 
 class WhatsAppOptions(Reacts, Quotes, InDoubt):
@@ -29,6 +29,13 @@ class WhatsAppOptions(Reacts, Quotes, InDoubt):
         ge=0,
         le=60,
         description="seconds between two messages to one person; WhatsApp allows about one in six seconds",
+    )
+    status_seconds: float = Field(
+        default=60.0,
+        ge=0,
+        le=600,
+        description="seconds to wait for WhatsApp's word about a message whose connection broke, before `onAmbiguous` "
+        "rules",
     )
     template: str = Field(
         default="",

@@ -17,7 +17,7 @@ platform = Platform(
         APP_SECRET: "the app's secret, with which Meta signs its requests",
         VERIFY_TOKEN: "the word that Meta says when the webhook is set up; of your own choice",
     },
-    connector="connectors.whatsapp.connector:WhatsAppConnector",
+    connector="connectors.whatsapp.connector:connect",
     options=WhatsAppOptions,
     complete=complete,
 )

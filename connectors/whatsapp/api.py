@@ -1,0 +1,90 @@
+"""The one way to WhatsApp's Graph API: each call is made once, and what goes wrong is told apart."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from connectors.whatsapp.errors import Unreachable, Unsure, verdict
+
+BASE_URL = "https://graph.facebook.com"
+CALL_SECONDS = 20.0
+"""How long one call may take from its first byte to its last."""
+CONNECT_SECONDS = 10.0
+UPLOAD_SECONDS = 180.0
+PRODUCT = {"messaging_product": "whatsapp"}
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
+Fields = Mapping[str, Any]
+
+_NOT_ASKED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
+
+
+class Graph:
+    """Calls on behalf of one number; nobody logs them, for their addresses hold ids and their bodies what was said."""
+
+    def __init__(self, token: str, number_id: str, version: str, base_url: str = "") -> None:
+        base = (base_url or BASE_URL).rstrip("/")
+        self._number = number_id
+        self._http = httpx.AsyncClient(
+            base_url=f"{base}/{version}/",
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=urlsplit(base).hostname not in LOCAL,
+            # A connection that is kept may be closed at the other end just when we write into it, and then nobody
+            # knows whether a message was sent; so each call has one of its own.
+            limits=httpx.Limits(max_keepalive_connections=0),
+        )
+
+    async def number(self, fields: str) -> Fields:
+        """Return what is known of the number; raises a ``GraphTrouble``."""
+        return await self._called(
+            self._http.build_request("GET", self._number, params={"fields": fields}), CALL_SECONDS
+        )
+
+    async def media(self, media_id: str) -> Fields:
+        """Return where a file is and what it is; raises a ``GraphTrouble``."""
+        asked = self._http.build_request("GET", media_id, params={"phone_number_id": self._number})
+        return await self._called(asked, CALL_SECONDS)
+
+    async def message(self, body: Fields) -> Fields:
+        """Send a message, a reaction or a receipt; raises a ``GraphTrouble``."""
+        asked = self._http.build_request("POST", f"{self._number}/messages", json={**PRODUCT, **body})
+        return await self._called(asked, CALL_SECONDS)
+
+    async def upload(self, content: bytes, filename: str, content_type: str) -> str:
+        """Bring a file and return the id under which it is sent; raises a ``GraphTrouble``."""
+        asked = self._http.build_request(
+            "POST",
+            f"{self._number}/media",
+            data={**PRODUCT, "type": content_type},
+            files={"file": (filename, content, content_type)},
+        )
+        answer = await self._called(asked, UPLOAD_SECONDS)
+        media_id = str(answer.get("id") or "")
+        if not media_id:
+            raise Unsure("WhatsApp took the file and gave it no id")
+        return media_id
+
+    async def _called(self, request: httpx.Request, seconds: float) -> Fields:
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self._http.send(request)
+        except _NOT_ASKED as error:
+            raise Unreachable(f"WhatsApp cannot be reached ({type(error).__name__})") from None
+        except (httpx.HTTPError, TimeoutError, OSError) as error:
+            raise Unsure(f"the connection to WhatsApp broke ({type(error).__name__})") from None
+        answer = _object(response)
+        if not response.is_success:
+            raise verdict(response.status_code, answer, response.headers.get("retry-after", ""))
+        return answer
+
+
+def _object(response: httpx.Response) -> Fields:
+    try:
+        answer = response.json()
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}

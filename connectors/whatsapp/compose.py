@@ -1,0 +1,150 @@
+"""A message of ours as WhatsApp's API wants it: pure functions, one request body each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from connectors.outcomes import PermanentSend, Scope
+from connectors.whatsapp.render import marked
+from maestro.domain.messages import Button, OutgoingMessage
+
+Body = Mapping[str, Any]
+
+MAX_TEXT = 4_096
+MAX_BODY = 1_024
+"""Characters of a text that has buttons, of a caption, and of a template's variable."""
+MAX_REPLIES, MAX_ROWS = 3, 10
+MAX_REPLY, MAX_ROW, MAX_DESCRIPTION = 20, 24, 72
+MENU = "Choose"
+"""What stands on the button that opens a list."""
+PLAIN = "text/plain"
+ANY_FILE = "application/octet-stream"
+
+_TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+
+
+class Shape(StrEnum):
+    """As what a file is shown."""
+
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+    DOCUMENT = "document"
+
+
+SHAPES: Mapping[str, Shape] = {
+    "image/jpeg": Shape.IMAGE,
+    "image/png": Shape.IMAGE,
+    "audio/aac": Shape.AUDIO,
+    "audio/amr": Shape.AUDIO,
+    "audio/mp4": Shape.AUDIO,
+    "audio/mpeg": Shape.AUDIO,
+    "audio/ogg": Shape.AUDIO,
+    "video/3gpp": Shape.VIDEO,
+    "video/mp4": Shape.VIDEO,
+}
+"""What WhatsApp shows or plays itself; everything else is a document."""
+MAX_BYTES: Mapping[Shape, int] = {
+    Shape.IMAGE: 5 * 1024**2,
+    Shape.AUDIO: 16 * 1024**2,
+    Shape.VIDEO: 16 * 1024**2,
+    Shape.DOCUMENT: 100 * 1024**2,
+}
+
+
+@dataclass(frozen=True)
+class File:
+    """A file that WhatsApp has, and as what it is to be shown."""
+
+    media_id: str
+    shape: Shape
+
+
+def shape_of(message: OutgoingMessage, size: int) -> Shape:
+    """Say as what a file goes: one that is too large to be shown, or that has words and a sound, is a document."""
+    shape = SHAPES.get(message.content_type, Shape.DOCUMENT)
+    silenced = shape is Shape.AUDIO and bool(message.content.strip())
+    return Shape.DOCUMENT if silenced or size > MAX_BYTES[shape] else shape
+
+
+def uploaded_as(message: OutgoingMessage) -> str:
+    """Return the type under which a file is uploaded: WhatsApp takes any text as plain text, under its own name."""
+    kind = message.content_type or (PLAIN if message.path is None else ANY_FILE)
+    return PLAIN if kind.startswith("text/") or kind in _TEXTUAL else kind
+
+
+def text(message: OutgoingMessage) -> Body:
+    """Return a text, with its buttons where there is room for them; raises ``PermanentSend`` for one that is too long.
+
+    A text that is too long for buttons goes without: it says how to answer.
+    """
+    written = marked(message.content)
+    if len(written) > MAX_TEXT:
+        raise PermanentSend(f"the text has {len(written):,} characters, WhatsApp takes {MAX_TEXT:,}", Scope.MESSAGE)
+    if message.buttons and len(message.buttons) <= MAX_ROWS and len(written) <= MAX_BODY:
+        return {"type": "interactive", "interactive": _choices(message, written)}
+    return {"type": "text", "text": {"body": written, "preview_url": False}}
+
+
+def file(message: OutgoingMessage, sent: File) -> Body:
+    """Return a file with its caption, which is cut where it is too long."""
+    part: dict[str, str] = {"id": sent.media_id}
+    if message.path is not None and message.content.strip():
+        part["caption"] = cut(marked(message.content), MAX_BODY)
+    if sent.shape is Shape.DOCUMENT:
+        part["filename"] = message.filename
+    return {"type": sent.shape, sent.shape: part}
+
+
+def template(message: OutgoingMessage, name: str, language: str) -> Body:
+    """Return the text as the one variable of a template, which takes no line breaks and no rows of blanks."""
+    said = cut(" ".join(marked(message.content).split()), MAX_BODY)
+    parts = [{"type": "body", "parameters": [{"type": "text", "text": said}]}]
+    return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
+
+
+def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
+    """Return a body with its receiver, and with our key, which comes back in every status of the message."""
+    whole = {"recipient_type": "individual", **receiver(message.address.channel), **body}
+    if message.key:
+        whole["biz_opaque_callback_data"] = message.key
+    if quotes and message.reply_to:
+        whole["context"] = {"message_id": message.reply_to}
+    return whole
+
+
+def receiver(channel: str) -> Body:
+    """Return to whom a message goes: a number, or Meta's own id of a person who shows none."""
+    return {"to" if channel.isdecimal() else "recipient": channel}
+
+
+def cut(text: str, most: int) -> str:
+    """Return a text that is not longer than this; that something is missing shows."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def _choices(message: OutgoingMessage, written: str) -> Body:
+    """Return buttons that are pressed at once where all of them fit, else a list with the labels in full."""
+    labels = [button.label for button in message.buttons]
+    fit = len(labels) <= MAX_REPLIES and len(set(labels)) == len(labels) and max(map(len, labels)) <= MAX_REPLY
+    body = {"text": written}
+    if fit:
+        return {"type": "button", "body": body, "action": {"buttons": _replies(message.key, labels)}}
+    rows = _rows(message.key, message.buttons)
+    return {"type": "list", "body": body, "action": {"button": MENU, "sections": [{"title": MENU, "rows": rows}]}}
+
+
+def _replies(key: str, labels: Sequence[str]) -> list[Body]:
+    return [
+        {"type": "reply", "reply": {"id": f"{key}:{number}", "title": label}} for number, label in enumerate(labels)
+    ]
+
+
+def _rows(key: str, buttons: Sequence[Button]) -> list[Body]:
+    return [_row(f"{key}:{number}", button.label) for number, button in enumerate(buttons)]
+
+
+def _row(handed_back: str, label: str) -> Body:
+    row = {"id": handed_back, "title": cut(label, MAX_ROW)}
+    return row if len(label) <= MAX_ROW else {**row, "description": cut(label, MAX_DESCRIPTION)}

@@ -1,0 +1,189 @@
+"""What goes wrong with a call of WhatsApp, told apart by what it means; nothing of Meta's own texts is kept.
+
+They may quote a person's number or what was said, so each code has a sentence of ours.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Any
+
+from connectors.outcomes import (
+    AccountRefused,
+    AmbiguousSend,
+    FetchFailure,
+    NotDispatched,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+    RetryableSend,
+    Scope,
+    SendFailure,
+)
+from maestro.domain.errors import MaestroError
+
+PAIR = 131056
+WINDOW_CLOSED = 131047
+NO_SUCH_OBJECT = (100, 33)
+"""The code and the subcode of an id that is wrong, or that the token may not see."""
+NO_SUCH_NUMBER = (
+    "WhatsApp knows no such id, or the accessToken may not see it: check the phoneNumberId, and give the system user "
+    "the number's account as an asset"
+)
+
+SENTENCES: Mapping[int, str] = {
+    0: "the accessToken is not valid: make a new one for the system user and set it",
+    3: "the app may not do this: give the system user's token whatsapp_business_messaging",
+    4: "the app has made too many calls",
+    10: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
+    100: "a part of the message is not as WhatsApp wants it",
+    190: "the accessToken has expired or was revoked: make a new one for the system user and set it",
+    368: "the business account is blocked for breaking a policy: see Account quality in WhatsApp Manager",
+    80007: "the business account has made too many calls",
+    130403: "the person has blocked this number",
+    130429: "the number has sent too many messages in a short time",
+    130472: "WhatsApp does not bring this message to this person",
+    130497: "the business account may not write to people in this country",
+    131005: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
+    131008: "a part of the message is missing",
+    131009: "a value in the message is not as WhatsApp wants it",
+    131021: "the number cannot write to itself",
+    131026: "the person cannot be reached: not on WhatsApp, on an old version, or without its new terms",
+    131030: "the number is a test number, and the person is not on its list: add them on the app's API Setup page",
+    131031: "the business account is locked: see Account quality in WhatsApp Manager",
+    131037: "the number's display name is not approved: see Phone numbers in WhatsApp Manager",
+    131042: "the business account cannot pay: see Billing in the business settings",
+    131045: "the number is not registered as it should be: register it again",
+    WINDOW_CLOSED: "more than 24 hours have passed since they wrote last; their next message opens the chat",
+    131048: "the number is held back, because people blocked it or reported it as spam",
+    131049: "WhatsApp does not bring this message to this person now, so that they do not get too many",
+    131050: "the person does not want messages of this kind",
+    131051: "WhatsApp does not take messages of this kind",
+    131052: "WhatsApp could not fetch the file of the person",
+    131053: "WhatsApp does not take this file",
+    PAIR: "too many messages to this person in a short time",
+    132000: "the template has another number of variables than one: see the setting template",
+    132001: "there is no approved template of this name in this language: see template and templateLanguage",
+    132005: "the text is too long for the template",
+    132007: "the text breaks a rule for templates",
+    132012: "the template's variable is not a text",
+    132015: "the template is paused, for people did not like it",
+    132016: "the template is disabled",
+    133010: "the number is not registered: register it on the app's API Setup page",
+}
+BUSY: Mapping[int, timedelta] = {
+    4: timedelta(minutes=1),
+    80007: timedelta(minutes=1),
+    130429: timedelta(seconds=5),
+    131048: timedelta(minutes=5),
+    PAIR: timedelta(seconds=1),
+}
+"""After how long it is worth trying again; only nothing was done."""
+ACCOUNT = frozenset({0, 3, 10, 190, 368, 131005, 131031, 131037, 131045, 133010})
+PERMISSIONS = range(200, 300)
+CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
+AFTER_ALL = timedelta(seconds=30)
+"""How long we wait when WhatsApp asks us to but does not say for how long."""
+
+
+class GraphTrouble(MaestroError):
+    """The base of what a call can end with."""
+
+    public = "WhatsApp did not do what it was asked."
+
+
+class Unreachable(GraphTrouble):
+    """WhatsApp was surely not asked."""
+
+
+class Unsure(GraphTrouble):
+    """WhatsApp may or may not have done it."""
+
+
+class Busy(GraphTrouble):
+    """WhatsApp did nothing and is to be asked again ``after`` a while."""
+
+    def __init__(self, code: int, after: timedelta) -> None:
+        super().__init__(sentence(code))
+        self.code = code
+        self.after = after
+
+
+class Refused(GraphTrouble):
+    """WhatsApp will not do it; ``scope`` says what the refusal is about."""
+
+    def __init__(self, code: int, scope: Scope, words: str = "") -> None:
+        super().__init__(words or sentence(code))
+        self.code = code
+        self.scope = scope
+
+
+def sentence(code: int) -> str:
+    """Return what an error code means, in our own words."""
+    known = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
+    return f"WhatsApp says {code}" + (f": {known}" if known else "")
+
+
+def failure_sentence(errors: object) -> str:
+    """Return why a message of ours failed after all, from the errors of its status; nothing of their texts."""
+    found = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    code = next((code for code in found if isinstance(code, int)), None)
+    return "WhatsApp could not bring it, and does not say why" if code is None else sentence(code)
+
+
+def verdict(status: int, answer: Mapping[str, Any], retry_after: str) -> GraphTrouble:
+    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none."""
+    error = answer.get("error")
+    told = error if isinstance(error, dict) else {}
+    code, subcode = _number(told.get("code")), _number(told.get("error_subcode"))
+    if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
+        after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else BUSY.get(code, AFTER_ALL)
+        return Busy(code if told else status, after)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or (not told and status != HTTPStatus.UNAUTHORIZED):
+        return Unsure(f"WhatsApp answered {status}" + (f" and says {code}" if told else ""))
+    if (code, subcode) == NO_SUCH_OBJECT:
+        return Refused(code, Scope.ACCOUNT, NO_SUCH_NUMBER)
+    if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
+        return Refused(190, Scope.ACCOUNT)
+    return Refused(code, _scope(code))
+
+
+def refused_account(trouble: GraphTrouble) -> AccountRefused | None:
+    """Return what an operator is to be told when nobody else can help, None when this is no such trouble."""
+    if not isinstance(trouble, Refused) or trouble.scope is not Scope.ACCOUNT:
+        return None
+    return AccountRefused(str(trouble))
+
+
+def send_failure(trouble: GraphTrouble) -> SendFailure:
+    """Return what the trouble means for a message that was to be sent."""
+    if isinstance(trouble, Unreachable):
+        return NotDispatched(str(trouble))
+    if isinstance(trouble, Busy):
+        return RetryableSend(str(trouble), trouble.after)
+    if isinstance(trouble, Refused):
+        return PermanentSend(str(trouble), trouble.scope)
+    return AmbiguousSend(str(trouble))
+
+
+def upload_failure(trouble: GraphTrouble) -> SendFailure:
+    """Return what the trouble means for a message whose file was to be brought before it: it was surely not sent."""
+    return NotDispatched(str(trouble)) if isinstance(trouble, Unsure) else send_failure(trouble)
+
+
+def fetch_failure(trouble: GraphTrouble) -> FetchFailure:
+    """Return what the trouble means for a file that was to be fetched; one whose id nobody knows is gone."""
+    if isinstance(trouble, Refused):
+        return PermanentFetch(str(trouble))
+    return RetryableFetch(str(trouble), trouble.after if isinstance(trouble, Busy) else None)
+
+
+def _scope(code: int) -> Scope:
+    if code in ACCOUNT or code in PERMISSIONS:
+        return Scope.ACCOUNT
+    return Scope.CHANNEL if code in CHANNEL else Scope.MESSAGE
+
+
+def _number(value: object) -> int:
+    """Return a code as Meta writes it, -1 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
