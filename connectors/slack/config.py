@@ -1,20 +1,31 @@
 """What can be set of Slack (facts of the platform: `docs/howto/connect-slack.md`)."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from connectors.options import Instance, Options
+from connectors.options import Instance, Reacts, Streams
+from maestro.domain.words import matching
 
 PLATFORM = "slack"
 BOT_TOKEN = "botToken"  # noqa: S105 - its name
 APP_TOKEN = "appToken"  # noqa: S105 - its name
 SIGNING_SECRET = "signingSecret"  # noqa: S105 - its name
 
+EmojiName = Annotated[
+    str, matching(r"(|:?[\w+'-]+(::skin-tone-[2-6])?:?)", "the name of an emoji as Slack writes it, such as eyes")
+]
 
-class SlackOptions(Options):
+
+class SlackOptions(Streams, Reacts):
     """What can be set of one Slack app."""
 
+    ack_reaction: EmojiName = Field(
+        default="",
+        max_length=100,
+        description="the name of the emoji, such as `eyes`, that is put to a message at once when it will be answered, "
+        "which needs the scope `reactions:write`; empty: none",
+    )
     mode: Literal["socket", "events"] = Field(
         default="socket",
         description="how messages arrive: `socket` needs `appToken` and no address that others can reach, `events` "

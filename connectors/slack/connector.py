@@ -3,30 +3,39 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 from pydantic import SecretStr
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.routing import BaseRoute
 
 from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
 from connectors.capabilities import Markup, Transport
-from connectors.outcomes import AccountRefused, NotDispatched, PermanentSend, Scope
+from connectors.outcomes import AccountRefused, NotDispatched, PermanentSend, Scope, SendFailure
 from connectors.pace import Pace, pauses
 from connectors.platforms import Instance
-from connectors.slack import send
+from connectors.slack import presses, send
 from connectors.slack.api import client, translated
 from connectors.slack.catch_up import CatchUp
 from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions
 from connectors.slack.ears import Ears
-from connectors.slack.errors import NO_THREAD, Refused, SlackTrouble, refused_account, search_failure, send_failure
+from connectors.slack.errors import (
+    MISSING_SCOPE,
+    NO_THREAD,
+    Refused,
+    SlackTrouble,
+    refused_account,
+    search_failure,
+    send_failure,
+)
 from connectors.slack.history import History
 from connectors.slack.inbound import Inbound
 from connectors.slack.media import Media
 from connectors.slack.people import People
-from connectors.slack.receive import Us
+from connectors.slack.receive import TS, Us
 from connectors.slack.render import mrkdwn
+from connectors.slack.scopes import lacking, us_of
 from connectors.slack.socket import Socket
 from connectors.slack.webhook import Webhook
 from maestro.domain.errors import ConfigurationError
@@ -37,10 +46,6 @@ MAX_LENGTH = 3_900
 TYPING_SECONDS = 90.0
 """Slack shows a status for two minutes."""
 MAX_FILE_BYTES = 1024**3
-SCOPES_HEADER = "x-oauth-scopes"
-WRITE = "chat:write"
-WISHED = ("channels:history", "im:history", "files:read", "users:read")
-"""Scopes without which messages are missed, cannot be found again, or have no files and names."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +62,7 @@ def connect(instance: Instance, context: ConnectorContext) -> Connector:
     )
 
 
-def _capabilities(transport: Transport) -> Capabilities:
+def _capabilities(transport: Transport, options: SlackOptions) -> Capabilities:
     return Capabilities(
         max_length=MAX_LENGTH,
         unit=LengthUnit.CODE_POINTS,
@@ -67,30 +72,9 @@ def _capabilities(transport: Transport) -> Capabilities:
         transport=transport,
         max_file_bytes=MAX_FILE_BYTES,
         catches_up=True,
+        max_buttons=presses.MOST,
+        edit_interval=options.streaming_seconds if options.streaming else 0,
     )
-
-
-def _us(account: str, answer: AsyncSlackResponse) -> Us:
-    """Return who a token is; raises ``AccountRefused`` when it is nobody who can post."""
-    granted = _granted(answer)
-    if granted and WRITE not in granted:
-        raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
-    if not answer.get("bot_id"):
-        raise AccountRefused(f"the {BOT_TOKEN} is a person's: copy the one that begins with xoxb-")
-    return Us(account, str(answer["team_id"]), str(answer["user_id"]), str(answer["bot_id"]), str(answer["user"]))
-
-
-def _lacking(answer: AsyncSlackResponse) -> str:
-    """Return what an operator is to be told of scopes without which something does not work, "" when all are there."""
-    granted = _granted(answer)
-    missing = [scope for scope in WISHED if granted and scope not in granted]
-    return f"; it lacks the scopes {', '.join(missing)}" if missing else ""
-
-
-def _granted(answer: AsyncSlackResponse) -> frozenset[str]:
-    """Return the scopes of a token, none where Slack does not say."""
-    told = {name.lower(): value for name, value in answer.headers.items()}.get(SCOPES_HEADER, "")
-    return frozenset(scope.strip() for scope in told.split(",") if scope.strip())
 
 
 class SlackConnector:
@@ -101,7 +85,7 @@ class SlackConnector:
     def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
         self.account = instance.account
         self.token_digest = instance.token_digest
-        self.capabilities = _capabilities(Transport.SOCKET)
+        self.capabilities = _capabilities(Transport.SOCKET, options)
         self.ears = Ears(self._refuse)
         self._context = context
         self._options = options
@@ -113,7 +97,7 @@ class SlackConnector:
         self._pace = Pace(lambda _: options.pace_seconds)
         self._inbound: Inbound | None = None
         self._lacking = ""
-        self._shows_typing = True
+        self._shows_typing = self._reacts = True
         self._refusal: asyncio.Future[AccountRefused] | None = None
 
     async def run(self) -> None:
@@ -123,7 +107,7 @@ class SlackConnector:
             await self._context.report(ConnectorState.STARTING)
             us = await self._introduced()
             self._inbound = Inbound(self._context, us, self._people, self._catch_up, self._options.channels)
-            self.ears.open(self._inbound)
+            self.ears.open(self._inbound, presses.Presses(self._context, us, partial(send.whisper, self._web)))
             await self._until_refused(self._listen(), self._catch_up.work(self._inbound))
         except AccountRefused as refused:
             await self._context.report(ConnectorState.FAILED, str(refused))
@@ -135,10 +119,7 @@ class SlackConnector:
         try:
             return await (send.upload if message.filename else send.post)(self._web, message)
         except SlackTrouble as trouble:
-            failure = send_failure(trouble, as_file=bool(message.filename))
-            if isinstance(failure, PermanentSend) and failure.scope is Scope.ACCOUNT:
-                self._refuse(AccountRefused(str(failure)))
-            raise failure from None
+            raise self._failed(trouble, spare=bool(message.filename)) from None
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Look for a message by its key; raises ``AmbiguousSend`` while Slack does not say."""
@@ -148,6 +129,27 @@ class SlackConnector:
             if isinstance(trouble, Refused) and trouble.code == NO_THREAD:
                 return None
             raise search_failure(trouble) from None
+
+    async def edit(self, message: OutgoingMessage) -> None:
+        """Write a message of ours anew; raises a ``SendFailure``."""
+        try:
+            await send.edit(self._web, message)
+        except SlackTrouble as trouble:
+            raise self._failed(trouble, spare=False) from None
+
+    async def acknowledge(self, address: Address, message_id: str) -> None:
+        """Put the reaction of the settings to a message; a command and a press are none, and have no reaction."""
+        emoji = self._options.ack_reaction.strip(":")
+        if not emoji or not self._reacts or not TS.fullmatch(message_id):
+            return
+        try:
+            await send.react(self._web, address, message_id, emoji)
+        except SlackTrouble as trouble:
+            if isinstance(trouble, Refused) and trouble.code == MISSING_SCOPE:
+                self._reacts = False
+                log.warning("slack.cannot_react", account=self.account, reason=str(trouble))
+                return
+            raise send_failure(trouble, spare=True) from None
 
     async def typing(self, address: Address) -> None:
         """Show in a thread that an answer is being written; elsewhere Slack has no way to."""
@@ -186,6 +188,13 @@ class SlackConnector:
         log.warning("slack.disconnected", account=self.account, reason=why)
         await self._context.report(ConnectorState.DEGRADED, why)
 
+    def _failed(self, trouble: SlackTrouble, *, spare: bool) -> SendFailure:
+        """Return how a send ended; the run ends with it when only an operator can help."""
+        failure = send_failure(trouble, spare=spare)
+        if isinstance(failure, PermanentSend) and failure.scope is Scope.ACCOUNT:
+            self._refuse(AccountRefused(str(failure)))
+        return failure
+
     async def _listen(self) -> None:
         await Socket(self._web, self._app_token, self.ears, self).run()
 
@@ -202,8 +211,8 @@ class SlackConnector:
                     raise refused from None
                 await self.broken(str(trouble))
             else:
-                self._lacking = _lacking(answer)
-                return replace(_us(self.account, answer), every_line=not self._options.require_mention)
+                self._lacking = lacking(answer, self._options)
+                return replace(us_of(self.account, answer), every_line=not self._options.require_mention)
         raise AssertionError("the pauses never end")
 
     async def _until_refused(self, *work: Coroutine[None, None, None]) -> None:
@@ -233,11 +242,11 @@ class SlackEvents(SlackConnector):
 
     def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
         super().__init__(instance, context, options)
-        self.capabilities = _capabilities(Transport.WEBHOOK)
+        self.capabilities = _capabilities(Transport.WEBHOOK, options)
         self._webhook = Webhook(instance.secret(SIGNING_SECRET), self.ears)
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return where Slack posts: ``events`` and ``commands`` below ``/platforms/slack/<account>``."""
+        """Return where Slack posts: ``events``, ``commands`` and ``interactive`` below its own path."""
         return self._webhook.routes()
 
     async def _listen(self) -> None:

@@ -11,6 +11,7 @@ from maestro.domain.errors import MaestroError
 
 EVENTS = "events_api"
 COMMANDS = "slash_commands"
+INTERACTIVE = "interactive"
 
 log = structlog.get_logger(__name__)
 
@@ -27,26 +28,37 @@ class Hears(Protocol):
         ...
 
 
+class HearsPresses(Protocol):
+    """What takes in the presses of buttons, by the same rule."""
+
+    async def press(self, payload: Event) -> None:
+        """Take in a press."""
+        ...
+
+
 class Ears:
     """Hears for one account; deaf until it is known who we are."""
 
     def __init__(self, refuse: Callable[[AccountRefused], None]) -> None:
         self._refuse = refuse
         self._inbound: Hears | None = None
+        self._presses: HearsPresses | None = None
 
-    def open(self, inbound: Hears) -> None:
-        """Hand what is heard from now on to this."""
-        self._inbound = inbound
+    def open(self, inbound: Hears, presses: HearsPresses) -> None:
+        """Hand what is heard from now on to these."""
+        self._inbound, self._presses = inbound, presses
 
     async def hear(self, kind: str, payload: Event) -> str | None:
         """Take in what Slack says; return what to answer, None when Slack is to say it again."""
-        if self._inbound is None:
+        if self._inbound is None or self._presses is None:
             return None
         try:
             if kind == COMMANDS:
                 return await self._inbound.command(payload)
             if kind == EVENTS:
                 await self._inbound.event(payload)
+            if kind == INTERACTIVE:
+                await self._presses.press(payload)
         except AccountRefused as refusal:
             self._refuse(refusal)
         except MaestroError as error:

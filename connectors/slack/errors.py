@@ -103,14 +103,17 @@ def refused_account(trouble: SlackTrouble, token: str) -> AccountRefused | None:
     return AccountRefused(f"Slack says {trouble.code}: check the {token}")
 
 
-def send_failure(trouble: SlackTrouble, *, as_file: bool) -> SendFailure:
-    """Return what the trouble means for a message that was to be sent; without the scope for files others still can."""
+def send_failure(trouble: SlackTrouble, *, spare: bool) -> SendFailure:
+    """Return what the trouble means for a message that was to be sent.
+
+    ``spare`` is for what needs a scope of its own, files and reactions: without it messages can still be sent.
+    """
     if isinstance(trouble, Unreachable):
         return NotDispatched(str(trouble))
     if isinstance(trouble, Busy):
         return RetryableSend(str(trouble), trouble.after)
     if isinstance(trouble, Refused):
-        scope = _scope(trouble.code, spare=as_file)
+        scope = _scope(trouble.code, spare=spare)
         told = refused_account(trouble, BOT_TOKEN) if scope is Scope.ACCOUNT else None
         return PermanentSend(str(told or trouble), scope)
     return AmbiguousSend(str(trouble))

@@ -21,7 +21,7 @@ CHANGED = "message_changed"
 GONE = frozenset({"tombstone", "hidden_by_limit"})
 """Modes of files that nobody can have any more."""
 
-_TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
+TS = re.compile(r"[0-9]{1,11}\.[0-9]{1,6}")
 """The time of a message, which is its id in its channel."""
 _ANGLED = re.compile(r"<([^<>]*)>")
 _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
@@ -85,7 +85,7 @@ def _message(event: Event, channel: str, us: Us, names: Names) -> IncomingMessag
     if str(event.get("subtype") or "") not in HEARD or us.user_id == user or (bot and us.bot_id == bot):
         return None
     files = tuple(_files(event))
-    if not _TS.fullmatch(ts) or not channel or not (user or bot) or not (text.strip() or files):
+    if not TS.fullmatch(ts) or not channel or not (user or bot) or not (text.strip() or files):
         return None
     thread = str(event.get("thread_ts") or "")
     return IncomingMessage(

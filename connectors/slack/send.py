@@ -1,5 +1,6 @@
 """Sends chunks and files under their keys, at Slack's pace, and finds again what may have been sent."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from functools import partial
@@ -9,7 +10,9 @@ from typing import Any
 from slack_sdk.web.async_client import AsyncWebClient
 
 from connectors.slack.api import Fields, called, translated
-from connectors.slack.render import mrkdwn
+from connectors.slack.errors import Refused
+from connectors.slack.presses import blocks_of
+from connectors.slack.render import escape, mrkdwn
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
 EVENT_TYPE = "maestro_delivery"
@@ -17,6 +20,7 @@ EVENT_TYPE = "maestro_delivery"
 SKEW = timedelta(minutes=5)
 """How far Slack's clock may be from ours."""
 PAGE = 200
+ALREADY_THERE = "already_reacted"
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
@@ -26,7 +30,8 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
             channel=message.address.channel,
             text=mrkdwn(message.content),
             thread_ts=message.address.thread or None,
-            metadata={"event_type": EVENT_TYPE, "event_payload": {"key": message.key}},
+            blocks=blocks_of(message) or None,
+            metadata=_metadata(message),
             unfurl_links=False,
             unfurl_media=False,
         )
@@ -34,13 +39,48 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     return Receipt(platform_message_id=str(answer["ts"]))
 
 
+async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
+    """Write a message of ours anew under its key; raises a ``SlackTrouble``."""
+    await called(
+        web.chat_update(
+            channel=message.address.channel,
+            ts=message.edits,
+            text=mrkdwn(message.content),
+            blocks=blocks_of(message),
+            metadata=_metadata(message),
+            link_names=False,
+        )
+    )
+
+
+async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
+    """Put a reaction to a message, which may be there already; raises a ``SlackTrouble``."""
+    try:
+        await called(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji))
+    except Refused as refused:
+        if refused.code != ALREADY_THERE:
+            raise
+
+
+async def whisper(web: AsyncWebClient, address: Address, user_id: str, text: str) -> None:
+    """Tell somebody something that nobody else sees; raises a ``SlackTrouble``."""
+    await called(
+        web.chat_postEphemeral(
+            channel=address.channel, user=user_id, text=escape(text), thread_ts=address.thread or None
+        )
+    )
+
+
 async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
-    """Send the content as a file, whose name holds the key; raises a ``SlackTrouble``."""
+    """Send a file, whose name holds the key, and what is said below it; raises a ``SlackTrouble``."""
+    path, caption = message.path, mrkdwn(message.content) if message.path is not None else ""
+    content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
     with translated():
         answer = await web.files_upload_v2(
-            content=message.content.encode(),
+            content=content,
             filename=file_name(message),
             title=message.filename,
+            initial_comment=caption or None,
             channel=message.address.channel,
             thread_ts=message.address.thread or None,
         )
@@ -73,6 +113,11 @@ async def show_typing(web: AsyncWebClient, address: Address) -> None:
     await called(
         web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
     )
+
+
+def _metadata(message: OutgoingMessage) -> dict[str, Any]:
+    """Return what a message is found again by."""
+    return {"event_type": EVENT_TYPE, "event_payload": {"key": message.key}}
 
 
 def file_name(message: OutgoingMessage) -> str:

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from connectors.posted import body_of, not_taken, object_in
-from connectors.slack.ears import COMMANDS, EVENTS, Ears
+from connectors.slack.ears import COMMANDS, EVENTS, INTERACTIVE, Ears
 from connectors.slack.signature import is_signed
 
 SECONDS = 2.5
@@ -34,8 +34,8 @@ class Webhook:
         self._clock = clock
 
     def routes(self) -> Sequence[BaseRoute]:
-        """Return where Slack posts events and slash commands; both places take both."""
-        return [Route(path, self.receive, methods=["POST"]) for path in ("/events", "/commands")]
+        """Return where Slack posts events, slash commands and presses of buttons; each place takes all of them."""
+        return [Route(path, self.receive, methods=["POST"]) for path in ("/events", "/commands", "/interactive")]
 
     async def receive(self, request: Request) -> Response:
         """Answer one request."""
@@ -46,13 +46,20 @@ class Webhook:
         if not is_signed(self._secret, timestamp, signature, body, self._clock()):
             return PlainTextResponse("not signed by Slack", HTTPStatus.UNAUTHORIZED)
         if request.headers.get("content-type", "").startswith(FORM):
-            return await self._hear(COMMANDS, dict(parse_qsl(body.decode("utf-8", "replace"))))
+            return await self._form(dict(parse_qsl(body.decode("utf-8", "replace"))))
         payload = object_in(body)
         if isinstance(payload, Response):
             return payload
         if payload.get("type") == CHALLENGE:
             return PlainTextResponse(str(payload.get("challenge") or ""))
         return await self._hear(EVENTS, payload)
+
+    async def _form(self, fields: dict[str, str]) -> Response:
+        """Answer a slash command, or what somebody did with a message, which comes as JSON in a field."""
+        if "payload" not in fields:
+            return await self._hear(COMMANDS, fields)
+        payload = object_in(fields["payload"].encode())
+        return payload if isinstance(payload, Response) else await self._hear(INTERACTIVE, payload)
 
     async def _hear(self, kind: str, payload: dict[str, Any]) -> Response:
         said: str | None = None

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from tests.support.history import history_of
 from tests.support.instance import Instance, Row, running_instance, until
-from tests.support.slack_server import APP_TOKEN, BOT_TOKEN, SECOND_BOT_TOKEN, SIGNING_SECRET, Fault, SlackServer
+from tests.support.slack_server import APP_TOKEN, BOT_TOKEN, SECOND_BOT_TOKEN, SIGNING_SECRET, Fault, SlackServer, slash
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("slack")]
 
@@ -207,7 +207,7 @@ async def test_a_signed_request_is_answered_once_however_often_it_comes(town: To
     assert [await town.slack.post(town.events_url, body) for _ in range(3)] == [200, 200, 200]
     job = await town.job(message["ts"])
     assert (job["account"], town.posts("CSIGNED")) == (EVENTS, ["answer to: @helper signed"])
-    stop = urlencode(town.slack.slash("DADA", ADA, "/maestro-status")).encode()
+    stop = urlencode(slash(town.slack.workspace, "DADA", ADA, "/maestro-status")).encode()
     assert await town.slack.post(town.events_url, stop, Content_Type="application/x-www-form-urlencoded") == 200
     await until(lambda: any(post.startswith("Nothing is running here") for post in town.posts("DADA")))
 

@@ -11,6 +11,7 @@ In a test, on the test's own event loop::
 """
 
 from tests.support.slack_server.faults import Fault
+from tests.support.slack_server.interactions import pressed, slash
 from tests.support.slack_server.server import SlackServer
 from tests.support.slack_server.signing import signature
 from tests.support.slack_server.workspace import (
@@ -31,5 +32,7 @@ __all__ = [
     "TEAM",
     "Fault",
     "SlackServer",
+    "pressed",
     "signature",
+    "slash",
 ]

@@ -16,6 +16,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.support.slack_server.faults import Fault
+from tests.support.slack_server.interactions import pressed, slash
 from tests.support.slack_server.signing import signature
 from tests.support.slack_server.socket_mode import Envelope, SocketMode
 from tests.support.slack_server.web_api import SlackError, WebApi
@@ -131,22 +132,13 @@ class SlackServer:
         changed = {"subtype": "message_changed", "message": dict(message), "previous_message": before, "ts": edited}
         return await self.tell(channel, changed)
 
-    def slash(self, channel: str, user: str, command: str, text: str = "") -> Json:
-        """Return what the app is sent for a slash command."""
-        return {
-            "command": command,
-            "text": text,
-            "channel_id": channel,
-            "user_id": user,
-            "user_name": user.lower(),
-            "team_id": TEAM,
-            "trigger_id": f"{self.workspace.number()}.trigger",
-            "response_url": self.url("/respond"),
-        }
+    async def press(self, channel: str, user: str, message: Json, number: int = 0) -> Envelope:
+        """Press a button of a message, counted from 0."""
+        return await self.socket.send("interactive", pressed(self.workspace, channel, user, message, number))
 
     async def command(self, channel: str, user: str, command: str, text: str = "") -> Envelope:
         """Use a slash command."""
-        return await self.socket.send("slash_commands", self.slash(channel, user, command, text))
+        return await self.socket.send("slash_commands", slash(self.workspace, channel, user, command, text))
 
     def file(self, name: str, content: bytes, mimetype: str, *, url: str = "", size: int = 0) -> str:
         """Keep a file and return its id; without a ``url`` it is at this server."""

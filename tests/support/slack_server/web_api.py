@@ -24,6 +24,8 @@ class WebApi:
         self._posted = posted
         self.statuses: list[Json] = []
         """What ``assistant.threads.setStatus`` was called with."""
+        self.whispers: list[Json] = []
+        """What was said to one person alone."""
 
     def call(self, method: str, arguments: Arguments) -> Json:
         """Do it; raises ``SlackError``."""
@@ -47,12 +49,36 @@ class WebApi:
             raise SlackError("msg_too_long")
         extra = {
             name: asked[name]
-            for name in ("thread_ts", "metadata", "unfurl_links", "unfurl_media", "parse")
+            for name in ("thread_ts", "metadata", "blocks", "unfurl_links", "unfurl_media", "parse")
             if name in asked
         }
         message = self._workspace.by_bot(asked["channel"], text, **extra)
         self._posted(asked["channel"], message)
         return {"channel": asked["channel"], "ts": message["ts"], "message": message}
+
+    def _chat_update(self, asked: Arguments) -> Json:
+        """Change a message of the app; without a field, what it had stays."""
+        message = self._workspace.find(asked["channel"], str(asked["ts"]))
+        if message is None:
+            raise SlackError("message_not_found")
+        if message.get("bot_id") != BOT_ID:
+            raise SlackError("cant_update_message")
+        message |= {name: asked[name] for name in ("text", "blocks", "metadata") if name in asked}
+        return {"channel": asked["channel"], "ts": message["ts"], "text": message["text"], "message": message}
+
+    def _chat_postEphemeral(self, asked: Arguments) -> Json:  # noqa: N802 - Slack's name
+        self.whispers.append(dict(asked))
+        return {"message_ts": self._workspace.ts()}
+
+    def _reactions_add(self, asked: Arguments) -> Json:
+        message = self._workspace.find(asked["channel"], str(asked["timestamp"]))
+        if message is None:
+            raise SlackError("message_not_found")
+        reactions: list[str] = message.setdefault("reactions", [])
+        if asked["name"] in reactions:
+            raise SlackError("already_reacted")
+        reactions.append(asked["name"])
+        return {}
 
     def _conversations_history(self, asked: Arguments) -> Json:
         return self._page(self._workspace.history(asked["channel"]), asked)

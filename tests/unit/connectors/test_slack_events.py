@@ -20,8 +20,9 @@ from connectors.slack.ears import Ears
 from connectors.slack.signature import is_signed
 from connectors.slack.webhook import FORM, Webhook
 from maestro.domain.errors import Backlogged
-from tests.support.slack_app import SlackApp, slack_and_app
-from tests.support.slack_server import SIGNING_SECRET, signature
+from maestro.domain.messages import Button
+from tests.support.slack_app import SlackApp, chunk, slack_and_app
+from tests.support.slack_server import SIGNING_SECRET, pressed, signature, slash
 
 BASE = "/platforms/slack/default"
 
@@ -54,6 +55,10 @@ class Slow:
     async def command(self, _: Mapping[str, object]) -> str:
         """Never return."""
         return str(await asyncio.Event().wait())
+
+    async def press(self, _: Mapping[str, object]) -> None:
+        """Never return."""
+        await asyncio.Event().wait()
 
 
 def signed(body: bytes, at: float | None = None) -> dict[str, str]:
@@ -101,7 +106,7 @@ async def test_a_message_that_cannot_be_kept_is_not_acknowledged() -> None:
 
 async def test_an_inbox_that_takes_too_long_is_no_acknowledgement() -> None:
     ears = Ears(lambda _: None)
-    ears.open(Slow())
+    ears.open(Slow(), Slow())
     async with posting_to(Webhook(SIGNING_SECRET, ears, seconds=0.05).routes()) as http:
         body = b'{"type": "event_callback"}'
         assert (await http.post(f"{BASE}/events", content=body, headers=signed(body))).status_code == 503
@@ -156,10 +161,10 @@ async def test_slack_is_told_that_the_address_is_ours() -> None:
 @pytest.mark.parametrize("path", ["events", "commands"])
 async def test_slash_commands_come_as_forms(path: str) -> None:
     async with events_app() as at:
-        stop = urlencode(at.app.slack.slash("D1", "U1", "/stop")).encode()
+        stop = urlencode(slash(at.app.slack.workspace, "D1", "U1", "/stop")).encode()
         assert [(await at.post(stop, path=path, content_type=FORM)).status_code for _ in range(2)] == [200, 200]
         assert at.app.said("D1") == ["/stop"]
-        dance = urlencode(at.app.slack.slash("D1", "U1", "/dance")).encode()
+        dance = urlencode(slash(at.app.slack.workspace, "D1", "U1", "/dance")).encode()
         assert (await at.post(dance, path=path, content_type=FORM)).json() == {
             "text": "I know /stop, /status and /new."
         }
@@ -193,3 +198,28 @@ def test_a_signature_is_over_the_raw_body() -> None:
     assert not is_signed(SIGNING_SECRET, "1000", right.upper(), body, 1000)
     assert not is_signed(SIGNING_SECRET, "1e3", right, body, 1000)
     assert not any(is_signed(SIGNING_SECRET, "1000", wrong, body, 1000) for wrong in ("", "v0=", "\xe4", "\udcff"))
+
+
+async def test_a_press_comes_as_a_form_at_each_place_and_counts_once() -> None:
+    async with events_app() as at:
+        slack = at.app.slack
+        at.app.context.buttons[chunk("").key] = (Button(label="Red", value="Red #7"),)
+        await at.app.connector.send(chunk("Which colour?", buttons=at.app.context.buttons[chunk("").key]))
+        (post,) = slack.posted("C1")
+        body = urlencode({"payload": json.dumps(pressed(slack.workspace, "C1", "U1", post))}).encode()
+        at.app.context.failure = Backlogged("full")
+        assert (await at.post(body, "interactive", content_type=FORM)).status_code == 503
+        at.app.context.failure = None
+        for path in ("interactive", "events", "commands"):
+            answer = await at.post(body, path, content_type=FORM)
+            assert (answer.status_code, answer.content) == (200, b"")
+        assert at.app.said("C1") == ["Red #7"]
+
+
+@pytest.mark.parametrize("payload", ["no JSON", "[]", "{}", '{"type": "view_submission"}', '{"type": "block_actions"}'])
+async def test_what_else_people_may_do_with_a_message_says_nothing(payload: str) -> None:
+    async with events_app() as at:
+        answer = await at.post(urlencode({"payload": payload}).encode(), "interactive", content_type=FORM)
+        assert answer.status_code == (200 if payload.startswith("{") else 400)
+        assert (await at.post(b"payload=%7B%7D", "interactive", x_slack_signature="v0=0")).status_code == 401
+        assert at.app.context.inbox == []
