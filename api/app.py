@@ -3,7 +3,7 @@
 import secrets
 
 import structlog
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from api import errors, hooks, mcp
 from api.dashboard import accounts as accounts_page
@@ -130,7 +130,6 @@ def build_app(parts: ApiParts) -> FastAPI:
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        responses={"default": {"model": errors.ErrorBody, "description": "What went wrong"}},
     )
     app.state.parts = parts
     app.state.doorman = Doorman(parts.guard, parts.store, parts.clock, parts.hooks)
@@ -138,13 +137,13 @@ def build_app(parts: ApiParts) -> FastAPI:
     app.state.boot = secrets.token_hex(BOOT_BYTES)
     app.state.templates = pages.environment(app.state.assets)
     for router in ROUTERS:
-        app.include_router(router)
+        _open(app, router)
     if parts.chat is not None:
-        app.include_router(chat.router)
-        app.include_router(agent_chat.posting)
+        _open(app, chat.router)
+        _open(app, agent_chat.posting)
     if parts.outside is not None:
         app.state.mcp = mcp.LateServer(parts.outside, parts.version)
-        app.include_router(mcp.router)
+        _open(app, mcp.router)
     errors.register(app)
     app.add_middleware(FrontDoor, parts=parts)
     if app.state.doorman.open:
@@ -153,3 +152,8 @@ def build_app(parts: ApiParts) -> FastAPI:
             "set webui.password or MAESTRO_WEBUI_PASSWORD"
         )
     return app
+
+
+def _open(app: FastAPI, router: APIRouter) -> None:
+    # Not by include_router, which builds every route a second time, with the first requests waiting for it.
+    app.router.routes.extend(router.routes)

@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Match
 
 from api.bearers import Bearers
-from api.errors import BASIC, Unauthorized
+from api.errors import BASIC, ErrorBody, Unauthorized
 from api.front import SAFE_METHODS
 from api.parts import GuardSettings
 from api.passwords import USER, Passwords, Role, same
@@ -73,6 +73,8 @@ SCHEMES: Mapping[str, Mapping[str, str]] = {
     },
 }
 """The guards in the words of OpenAPI."""
+FAILED: Mapping[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "What went wrong"}}
+"""What every route answers that fails, in the words of OpenAPI."""
 
 
 class GuardedRoute(APIRoute):
@@ -87,7 +89,8 @@ class GuardedRoute(APIRoute):
         extra = {"security": ways} if ways else {}
         said = {**extra, **self._for_viewers(options.get("methods")), **(options.get("openapi_extra") or {})}
         self.viewer = bool(said.get(VIEWER))
-        super().__init__(path, endpoint, **{**options, "openapi_extra": said})
+        answers = {**(FAILED if options.get("include_in_schema", True) else {}), **(options.get("responses") or {})}
+        super().__init__(path, endpoint, **{**options, "openapi_extra": said, "responses": answers})
 
     @classmethod
     def _for_viewers(cls, methods: Collection[str] | None) -> Mapping[str, bool]:

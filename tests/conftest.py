@@ -10,6 +10,7 @@ from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.support.one_dialect import share_compiled_statements
+from tests.support.one_template_code import share_compiled_templates
 
 MOST_WORKERS = 8
 """As many as have ports of their own (``tests.support.running``)."""
@@ -25,6 +26,7 @@ def pytest_configure() -> None:
         if ours or re.search(r"_(API_KEY|BASE_URL)(_\d+)?$", name):
             del os.environ[name]
     share_compiled_statements()
+    share_compiled_templates()
 
 
 class OneWorkerPerServer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
