@@ -26,4 +26,4 @@ def share_compiled_templates() -> None:
             compiled[key] = compile_anew(environment, source, name, filename)
         return compiled[key]
 
-    Environment.compile = compile_once  # type: ignore[method-assign]
+    Environment.compile = compile_once  # type: ignore[method-assign, assignment]
