@@ -40,7 +40,7 @@ class WhatsAppServer:
         self.calls: list[Call] = []
         self.downloads: list[tuple[str, str]] = []
         """The path and the Authorization header of every file that was asked for."""
-        self.tells = ("sent", "delivered")
+        self.tells: tuple[str, ...] = ("sent", "delivered")
         """The statuses that follow each message, in this order."""
         self.may_answer = asyncio.Event()
         """Lets an answer go that a fault holds."""

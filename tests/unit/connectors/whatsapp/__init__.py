@@ -1,0 +1,1 @@
+"""The WhatsApp connector, piece by piece."""
