@@ -47,6 +47,8 @@ def complete(instance: Instance) -> str | None:
         return None
     if not options.webhook_url:
         return 'webhookUrl is missing; set the https address of this connector, or mode to "polling"'
+    if not options.webhook_url.startswith("https://") and not options.base_url:
+        return "webhookUrl must begin with https://, because Telegram posts to no other address"
     if not _SECRET.fullmatch(instance.secret(WEBHOOK_SECRET)):
         return "webhookSecret is missing or has other characters than A-Z, a-z, 0-9, _ and -; make one of up to 256"
     return None

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.support.telegram_server.bot_api import ApiError, BotApi
-from tests.support.telegram_server.bots import OTHER_TOKEN, TOKEN, Bot
+from tests.support.telegram_server.bots import HOLDING_TOKEN, OTHER_TOKEN, TOKEN, Bot
 from tests.support.telegram_server.chats import Chats, Json, TelegramFile, entities
 from tests.support.telegram_server.faults import Fault
 
@@ -39,7 +39,8 @@ class TelegramServer:
         self.port = 0
         self.chats = Chats()
         self.api = BotApi(self.chats)
-        self.bots = {TOKEN: Bot(TOKEN, "maestro_bot"), OTHER_TOKEN: Bot(OTHER_TOKEN, "other_bot")}
+        names = {TOKEN: "maestro_bot", OTHER_TOKEN: "other_bot", HOLDING_TOKEN: "third_bot"}
+        self.bots = {token: Bot(token, name) for token, name in names.items()}
         self.calls: list[Call] = []
         self.downloads: list[str] = []
         """The path of every file that was asked for."""
@@ -77,8 +78,8 @@ class TelegramServer:
     async def send_file(self, chat: int, user: int, kind: str, file: TelegramFile, **extra: Any) -> int:
         """Send a file of this kind, ``caption`` below it; return the message's number."""
         shown = self.chats.shown(file, width=1, height=1, length=1, duration=1, **extra.pop("shown", {}))
-        more = {"caption_entities": entities(extra.get("caption", ""))}
-        return await self.say(chat, user, "", **{kind: [shown] if kind == "photo" else shown}, **more, **extra)
+        extra |= {kind: [shown] if kind == "photo" else shown, "caption_entities": entities(extra.get("caption", ""))}
+        return await self.say(chat, user, "", **extra)
 
     async def edit(self, chat: int, number: int, text: str, token: str = TOKEN) -> None:
         """Change the text of a message."""

@@ -1,0 +1,247 @@
+"""The way out: what Telegram is asked, and what becomes of what it says."""
+
+from pathlib import Path
+
+import pytest
+
+from connectors.base import (
+    AmbiguousSend,
+    NotDispatched,
+    PermanentSend,
+    RetryableSend,
+    Scope,
+    SendFailure,
+    attempt,
+)
+from connectors.telegram.send import measure
+from maestro.domain.messages import Button, Receipt
+from tests.support.instance import free_port
+from tests.support.memory_context import MemoryContext
+from tests.support.telegram_bot import TelegramBot, chunk, telegram_bot
+from tests.support.telegram_server import ADA, Fault, TelegramServer
+
+GROUP = -100200
+PNG = b"\x89PNG\r\n\x1a\n and pixels"
+
+
+async def test_markdown_goes_as_html_without_previews(bot: TelegramBot) -> None:
+    await bot.connector.send(chunk("**hi** <you> @ada https://x.example", ADA))
+    [call] = bot.telegram.called("sendMessage")
+    assert call.arguments["parse_mode"] == "HTML"
+    assert call.arguments["text"] == "<b>hi</b> &lt;you&gt; @\u2060ada https://x.example"
+    [post] = bot.telegram.posted(ADA)
+    assert (post["text"], post["previews"]) == ("hi <you> @\u2060ada https://x.example", False)
+
+
+async def test_what_telegram_cannot_read_goes_as_plain_words_once(bot: TelegramBot) -> None:
+    bot.telegram.fail("sendMessage", Fault.refused("Bad Request: can't parse entities: Unsupported start tag"))
+    await bot.connector.send(chunk("**hi** @ada", ADA))
+    assert bot.telegram.texts(ADA) == ["**hi** @\u2060ada"]
+    assert [("parse_mode" in call.arguments) for call in bot.telegram.called("sendMessage")] == [True, False]
+
+
+async def test_what_telegram_cannot_read_either_way_is_refused_without_its_words(bot: TelegramBot) -> None:
+    bot.telegram.fail("sendMessage", *[Fault.refused("Bad Request: can't parse entities: at 'my words'")] * 2)
+    outcome = await attempt(bot.connector, chunk("**my words**", ADA))
+    assert isinstance(outcome, PermanentSend)
+    assert (outcome.scope, "my words" in str(outcome)) == (Scope.MESSAGE, False)
+
+
+async def test_marks_alone_are_sent_as_they_are(bot: TelegramBot) -> None:
+    await bot.connector.send(chunk("#  ", ADA))
+    assert bot.telegram.texts(ADA) == ["#  "]
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "scope"),
+    [
+        (Fault.limited(7), RetryableSend, None),
+        (Fault.broken(500), AmbiguousSend, None),
+        (Fault.broken(504, stores=True), AmbiguousSend, None),
+        (Fault.cut_after(), AmbiguousSend, None),
+        (Fault.cut_before(), AmbiguousSend, None),
+        (Fault.refused("Forbidden: bot was blocked by the user", 403), PermanentSend, Scope.CHANNEL),
+        (Fault.refused("Forbidden: bot was kicked from the supergroup chat", 403), PermanentSend, Scope.CHANNEL),
+        (Fault.refused("Bad Request: chat not found"), PermanentSend, Scope.CHANNEL),
+        (
+            Fault.refused("Bad Request: not enough rights to send text messages to the chat"),
+            PermanentSend,
+            Scope.CHANNEL,
+        ),
+        (Fault.refused("Bad Request: message thread not found"), PermanentSend, Scope.MESSAGE),
+        (Fault.refused("Bad Request: TOPIC_CLOSED"), PermanentSend, Scope.MESSAGE),
+        (Fault.refused("Bad Request: message is too long"), PermanentSend, Scope.MESSAGE),
+        (Fault.refused("Request Entity Too Large", 413), PermanentSend, Scope.MESSAGE),
+        (Fault.refused("Unauthorized", 401), PermanentSend, Scope.ACCOUNT),
+        (Fault.refused("Not Found", 404), PermanentSend, Scope.ACCOUNT),
+    ],
+)
+async def test_each_trouble_has_its_class(
+    bot: TelegramBot, fault: Fault, kind: type[SendFailure], scope: Scope | None
+) -> None:
+    bot.telegram.fail("sendMessage", fault)
+    outcome = await attempt(bot.connector, chunk("hi", ADA))
+    assert type(outcome) is kind, repr(outcome)
+    assert getattr(outcome, "scope", None) is scope
+    assert len(bot.telegram.called("sendMessage")) == 1
+
+
+async def test_how_long_telegram_asks_to_wait_is_known(bot: TelegramBot) -> None:
+    bot.telegram.fail("sendMessage", Fault.limited(7))
+    outcome = await attempt(bot.connector, chunk("hi", ADA))
+    assert isinstance(outcome, RetryableSend)
+    assert outcome.retry_after is not None
+    assert outcome.retry_after.total_seconds() == 7
+
+
+async def test_what_never_left_is_surely_not_sent(telegram: TelegramServer) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    async with telegram_bot(telegram, start=False, base_url=nowhere) as bot:
+        assert isinstance(await attempt(bot.connector, chunk("hi", ADA)), NotDispatched)
+
+
+async def test_an_answer_that_cannot_be_read_is_in_doubt(bot: TelegramBot) -> None:
+    bot.telegram.fail("sendMessage", Fault(status=200))
+    assert isinstance(await attempt(bot.connector, chunk("hi", ADA)), AmbiguousSend)
+
+
+@pytest.mark.parametrize("channel", ["@somebody", "", "12x", "--1"])
+async def test_what_is_no_chat_is_refused_before_anybody_is_asked(bot: TelegramBot, channel: str) -> None:
+    message = chunk("hi", ADA)
+    message = message.model_copy(update={"address": message.address.model_copy(update={"channel": channel})})
+    outcome = await attempt(bot.connector, message)
+    assert isinstance(outcome, PermanentSend)
+    assert (outcome.scope, bot.telegram.called("sendMessage")) == (Scope.CHANNEL, [])
+
+
+@pytest.mark.parametrize(
+    ("wish", "chat", "quoted"),
+    [("groups", GROUP, True), ("groups", ADA, False), ("always", ADA, True), ("never", GROUP, False)],
+)
+async def test_what_is_answered_is_quoted_where_that_is_wished(
+    telegram: TelegramServer, wish: str, chat: int, quoted: bool
+) -> None:
+    async with telegram_bot(telegram, quote_replies=wish, start=False) as bot:
+        await bot.connector.send(chunk("hi", chat, reply_to="7:1800000000.9"))
+        assert telegram.posted(chat)[0].get("replied") == (7 if quoted else None)
+        await bot.connector.send(chunk("hi", chat, reply_to="press:43000000"))
+        assert "replied" not in telegram.posted(chat)[1]
+
+
+async def test_a_topic_is_answered_in_itself(bot: TelegramBot) -> None:
+    await bot.connector.send(chunk("hi", GROUP, thread="5"))
+    await bot.connector.typing(chunk("", GROUP, thread="5").address)
+    assert bot.telegram.posted(GROUP)[0]["message_thread_id"] == 5
+    assert bot.telegram.api.actions[0]["message_thread_id"] == "5"
+
+
+async def test_buttons_carry_the_key_and_their_number(bot: TelegramBot) -> None:
+    message = chunk("pick", ADA, buttons=(Button(label="Yes", value="yes"), Button(label="No", value="no")))
+    await bot.connector.send(message)
+    rows = bot.telegram.posted(ADA)[0]["reply_markup"]["inline_keyboard"]
+    assert [(row[0]["text"], row[0]["callback_data"]) for row in rows] == [
+        ("Yes", f"{message.key}:0"),
+        ("No", f"{message.key}:1"),
+    ]
+
+
+async def test_a_group_that_moved_gets_the_message_at_its_new_place(bot: TelegramBot) -> None:
+    bot.telegram.fail("sendMessage", Fault.migrated(GROUP))
+    receipt = await bot.connector.send(chunk("hi", -5))
+    assert isinstance(receipt, Receipt)
+    assert (bot.telegram.texts(GROUP), bot.context.moves) == (["hi"], {"-5": str(GROUP)})
+    await bot.connector.send(chunk("again", -5))
+    assert bot.telegram.texts(GROUP) == ["hi", "again"]
+    assert len(bot.telegram.called("sendMessage")) == 3
+
+
+async def test_what_moved_before_is_known(telegram: TelegramServer) -> None:
+    context = MemoryContext(moves={"-5": str(GROUP)})
+    async with telegram_bot(telegram, context, start=False) as bot:
+        await bot.connector.send(chunk("hi", -5))
+    assert telegram.texts(GROUP) == ["hi"]
+
+
+# Files.
+
+
+async def test_a_text_goes_as_a_file(bot: TelegramBot) -> None:
+    await bot.connector.send(chunk("long <text>", ADA, filename="answer.md"))
+    [post] = bot.telegram.posted(ADA)
+    kept = bot.telegram.chats.files[post["document"]["file_id"]]
+    assert (post["document"]["file_name"], kept.content, post["caption"]) == ("answer.md", b"long <text>", "")
+
+
+@pytest.mark.parametrize(("content", "kind"), [(PNG, "photo"), (b"no picture at all", "document")])
+async def test_a_picture_goes_as_one_if_telegram_takes_it(
+    bot: TelegramBot, tmp_path: Path, content: bytes, kind: str
+) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(content)
+    picture = chunk("**look**", ADA, filename="cat.png", path=path, content_type="image/png")
+    await bot.connector.send(picture)
+    [post] = bot.telegram.posted(ADA)
+    assert (kind in post, post["caption"]) == (True, "look")
+
+
+async def test_words_that_are_too_long_for_a_file_follow_it(bot: TelegramBot, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"data")
+    words = "word " * 1_500
+    await bot.connector.send(chunk(words, ADA, filename="a.bin", path=path))
+    file, *rest = bot.telegram.posted(ADA)
+    assert (file["caption"], " ".join(one["text"] for one in rest).split()) == ("", words.split())
+
+
+async def test_trouble_with_those_words_does_not_send_the_file_again(bot: TelegramBot, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"data")
+    bot.telegram.fail("sendMessage", Fault.broken())
+    receipt = await bot.connector.send(chunk("word " * 1_500, ADA, filename="a.bin", path=path))
+    assert receipt.platform_message_id == str(bot.telegram.posted(ADA)[0]["message_id"])
+
+
+async def test_a_file_that_is_gone_or_too_large_is_refused(bot: TelegramBot, tmp_path: Path) -> None:
+    outcome = await attempt(bot.connector, chunk("", ADA, filename="a.bin", path=tmp_path / "gone"))
+    assert isinstance(outcome, PermanentSend)
+    huge = tmp_path / "huge"
+    with huge.open("wb") as file:
+        file.truncate(50 * 1000**2 + 1)
+    outcome = await attempt(bot.connector, chunk("", ADA, filename="a.bin", path=huge))
+    assert isinstance(outcome, PermanentSend)
+    assert (outcome.scope, "50,000,001" in str(outcome)) == (Scope.MESSAGE, True)
+
+
+# What is done to messages that are there.
+
+
+async def test_a_message_that_grows(bot: TelegramBot) -> None:
+    receipt = await bot.connector.send(chunk("an", ADA))
+    await bot.connector.edit(chunk("**an** answer", ADA, edits=receipt.platform_message_id))
+    await bot.connector.edit(chunk("**an** answer", ADA, edits=receipt.platform_message_id))
+    assert bot.telegram.texts(ADA) == ["an answer"]
+
+
+async def test_a_message_that_is_gone_cannot_be_written_anew(bot: TelegramBot) -> None:
+    with pytest.raises(PermanentSend) as raised:
+        await bot.connector.edit(chunk("an answer", ADA, edits="99"))
+    assert raised.value.scope is Scope.MESSAGE
+
+
+async def test_a_reaction(telegram: TelegramServer) -> None:
+    async with telegram_bot(telegram, ack_reaction="👀", start=False) as bot:
+        await bot.connector.acknowledge(chunk("", ADA).address, "7")
+        await bot.connector.acknowledge(chunk("", ADA).address, "press:1")
+    assert [(one["chat_id"], one["message_id"]) for one in telegram.api.reactions] == [(str(ADA), "7")]
+
+
+async def test_a_reaction_that_telegram_does_not_have_is_tried_once(telegram: TelegramServer) -> None:
+    async with telegram_bot(telegram, ack_reaction="🦖", start=False) as bot:
+        for number in ("7", "8"):
+            await bot.connector.acknowledge(chunk("", ADA).address, number)
+    assert len(telegram.called("setMessageReaction")) == 1
+
+
+def test_text_is_measured_as_it_is_rendered() -> None:
+    assert measure("<") == len("&lt;")
+    assert measure("🎉") == 2
