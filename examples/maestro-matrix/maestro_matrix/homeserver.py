@@ -1,4 +1,8 @@
-"""The one way to the homeserver: each call is made once, and what goes wrong is told apart."""
+"""The one way to the homeserver: each call is made once, and what goes wrong is told apart.
+
+Only over a connection that turns out to be closed, aiohttp makes the same call again by itself; it has the same
+transaction id, so the homeserver does it once.
+"""
 
 import asyncio
 import json
@@ -60,7 +64,10 @@ class Homeserver:
         waiting = self._open().sync(
             SyncToken(since) or None, timeout=int(seconds * 1000), filter_id=FilterID(_only_messages())
         )
-        return await _asked(waiting, CALL_SECONDS + seconds)
+        told = await _asked(waiting, CALL_SECONDS + seconds)
+        if not isinstance(told.get("next_batch"), str):
+            raise Unsure("the homeserver's answer does not say up to where it tells")
+        return told
 
     async def earlier(self, room: str, start: str = "", end: str = "") -> Json:
         """Return a page of events before ``start``, or the newest, and not before ``end``; the newest first."""

@@ -31,11 +31,15 @@ class Account:
 
     async def start(self, **options: Any) -> None:
         """Connect, and return when it listens."""
+        self.connect(**options)
+        await self.server.listened()
+
+    def connect(self, **options: Any) -> None:
+        """Connect, without waiting for what comes of it."""
         found = MatrixOptions(base_url=self.server.url, **options)
         instance = Instance("default", {ACCESS_TOKEN: SecretStr(TOKEN)}, found)
         self.connector = MatrixConnector(instance, self.context, found)
         self._running = asyncio.create_task(self.connector.run())
-        await self.server.listened()
 
     async def stop(self) -> None:
         """Connect no more; who was refused ended by itself."""

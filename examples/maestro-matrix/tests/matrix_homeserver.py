@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from matrix_story import ADA, BOT, NAME, Json, Room, Story
 
-__all__ = ["ADA", "BOT", "NAME", "TOKEN", "Fault", "Homeserver"]
+__all__ = ["ADA", "BOT", "NAME", "TOKEN", "Fault", "Homeserver", "Json"]
 
 TOKEN = "syt_the_bots_own_TOKEN"
 MOST_BYTES = 65_536

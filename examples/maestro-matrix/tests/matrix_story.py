@@ -54,9 +54,10 @@ class Story:
         told = {"unsigned": {"prev_content": {"membership": before}}} if before else {}
         await self.event(room, sender or user, "m.room.member", content, state_key=user, **told)
 
-    async def say(self, room: str, text: str, sender: str = ADA, **extra: Any) -> str:
+    async def say(self, room: str, text: str, sender: str = ADA, relation: Json | None = None, **extra: Any) -> str:
         """Write a message and return its id; ``extra`` is more of its content."""
-        return await self.event(room, sender, "m.room.message", {"msgtype": "m.text", "body": text, **extra})
+        content = {"msgtype": "m.text", "body": text, **({"m.relates_to": relation} if relation else {}), **extra}
+        return await self.event(room, sender, "m.room.message", content)
 
     async def event(self, room: str, sender: str, kind: str, content: Json, **extra: Any) -> str:
         """Let something happen and return the event's id."""
