@@ -100,6 +100,8 @@ def stop(tx: Transaction, job_id: str, actor: str) -> JobStatus:
 
 def _resume(tx: Transaction, job: Job) -> str:
     if not job.what_if:
+        if job.status is JobStatus.COMPLETED:
+            tx.reports.release(job.id)
         tx.deliveries.revive(job.id)
         tx.channels.enable(job.address)  # who resumes a job means its sends too: what closed it may be mended
         tx.delegations.reopened(job.id)

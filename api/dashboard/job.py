@@ -16,9 +16,10 @@ from api.guards import PasswordRoute
 from api.live import unchanged
 from api.routes.surroundings import Number, Parts
 from maestro.domain.context.views import SeenView, TurnView, seen_view
+from maestro.domain.deliveries import DeliveryState
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.course import Course, Stretch, at_work, course
-from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.outcomes import purpose_of
 from maestro.domain.jobs.replay import is_script
 from maestro.domain.jobs.timeline import ActionView, CallView, StepView
@@ -103,6 +104,12 @@ class Sheet:
     def text(self, name: str, text: str) -> Text:
         """Return a text, whole if it was asked for."""
         return beginning(text, None if self.whole == name else SHORT)
+
+    @property
+    def held(self) -> bool:
+        """Whether a part of the answer was held back because nobody knows whether it arrived, and can be sent now."""
+        unconfirmed = any(chunk.state is DeliveryState.UNCONFIRMED for chunk in self.job.deliveries)
+        return unconfirmed and self.row.status is JobStatus.COMPLETED
 
     @property
     def asks_model(self) -> bool:

@@ -27,7 +27,8 @@ def judged(tx: Transaction, job: Job, mode: ReplayMode, edits: Edits | None) -> 
     operator chose the last time may be gone by now.
     """
     newest = newest_of(tx, job)
-    reason = refusal(job, newest, mode, tx.delegations.below([newest.id]))
+    held = job.status is JobStatus.COMPLETED and tx.reports.held(job.id)
+    reason = refusal(job, newest, mode, tx.delegations.below([newest.id]), held=held)
     if reason is not None:
         raise Conflict(reason)
     wrong = edits_refusal(job, mode, edits or NO_EDITS)

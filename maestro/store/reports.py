@@ -12,6 +12,9 @@ FURTHER = tuple(Standing)
 """In this order; what a platform says of a message never goes back."""
 
 
+HELD = "held back as unconfirmed, until an operator had it sent"
+
+
 class Reports(Repository):
     """Deliveries as their platforms see them."""
 
@@ -52,6 +55,18 @@ class Reports(Repository):
         choices = row.choices if row is not None else ()
         return choices[number].value if 0 <= number < len(choices) else None
 
+    def held(self, job_id: str) -> bool:
+        """Say whether a part of what a job said was held back, because nobody knows whether the platform has it."""
+        held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
+        return self._session.exec(held.limit(1)).first() is not None
+
+    def release(self, job_id: str) -> None:
+        """Let what was held back be sent when the job is resumed, marked as something that may be there twice."""
+        held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
+        again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
+        self._run(update(Delivery).where(*held).values(**again))
+        self._undo(job_id, HELD)
+
     def _find(self, place: Address, key: str) -> Delivery | None:
         """Return the newest delivery under a key, as it is now."""
         own = (Delivery.platform == place.platform, Delivery.account == place.account)
@@ -66,12 +81,10 @@ class Reports(Repository):
             .values(status=JobStatus.FAILED, error=why)
         )
         if self._run(closed).rowcount:
-            self._run(
-                update(JobStep)
-                .where(
-                    col(JobStep.job_id) == job_id,
-                    col(JobStep.step) == "deliver",
-                    col(JobStep.state) == StepState.DONE,
-                )
-                .values(state=StepState.FAILED, error=Undelivered.__name__, detail=why)
-            )
+            self._undo(job_id, why)
+
+    def _undo(self, job_id: str, why: str) -> None:
+        """Let the step that sends an answer be one that failed."""
+        sending = (col(JobStep.job_id) == job_id, col(JobStep.step) == "deliver", col(JobStep.state) == StepState.DONE)
+        failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
+        self._run(update(JobStep).where(*sending).values(**failed))

@@ -1,13 +1,13 @@
 """What a replay would do, told before it does anything: where it goes on, what is paid, what happens again."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, Purpose
 from maestro.domain.jobs.edits import Edits
-from maestro.domain.jobs.job import Job, JobStep
+from maestro.domain.jobs.job import Job, JobStatus, JobStep
 from maestro.domain.jobs.path import finished, next_step, tried_again
 from maestro.domain.jobs.replay import ReplayMode, is_script
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -111,7 +111,7 @@ def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
     }
     done = finished(of.steps)
     resumes = mode is ReplayMode.RESUME
-    step = (next_step(of.job, done) or END) if resumes else START
+    step = _resumed_at(of, done) if resumes else START
     calls, more = _resumed_calls(of, step) if resumes else _new_calls(of.job)
     other = edits.any and not resumes
     return _preview(
@@ -126,6 +126,11 @@ def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
         effects=tuple(effects[mode](of)),
         edits=edits if edits.any else None,
     )
+
+
+def _resumed_at(of: Evidence, done: Collection[str]) -> str:
+    """Return the step at which a job goes on; one that was answered has a part held back, and sends it."""
+    return "deliver" if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
 
 
 def _preview(mode: ReplayMode, **known: object) -> Preview:
@@ -178,6 +183,11 @@ def _sum(calls: Sequence[LLMCall]) -> float | None:
 
 
 def _resumed(of: Evidence) -> Iterator[Effect]:
+    if of.job.status is JobStatus.COMPLETED:
+        held = sum(chunk.state is DeliveryState.UNCONFIRMED for chunk in of.deliveries)
+        text = "parts that were held back are sent; the platform may have them already"
+        yield Effect(kind=EffectKind.SEND, text=text, count=held, again=True)
+        return
     done = finished(of.steps)
     step = next_step(of.job, done) or END
     for optional in tried_again(of.job, done):

@@ -25,12 +25,14 @@ class ReplayMode(StrEnum):
 RESUMABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED})
 
 
-def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = ()) -> str | None:
+def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = (), *, held: bool = False) -> str | None:
     """Return why this job cannot be replayed this way, or None.
 
     ``newest`` is the job that answers the same message, or does the same task, now, this one or a restart of it, and
-    ``led_to`` what hangs on its answer. A message is answered once: only the newest may be resumed, and while that one
-    still works, or other agents do for it, nothing else begins. A what-if answers nobody, so any number may be asked.
+    ``led_to`` what hangs on its answer. ``held`` says that a part of its answer was held back because nobody knows
+    whether the platform has it: who resumes the job has it sent. A message is answered once: only the newest may be
+    resumed, and while that one still works, or other agents do for it, nothing else begins. A what-if answers nobody,
+    so any number may be asked.
     """
     if job.erased:
         return f"what was said in job {job.id} was deleted with its conversation, so there is nothing left to answer."
@@ -40,7 +42,7 @@ def refusal(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job] = ())
         return _no_more_of_a_what_if(job, mode)
     if mode is ReplayMode.WHAT_IF:
         return _nothing_to_ask(job)
-    return _taken(job, newest, mode, led_to) or _nothing_to_do(job, mode)
+    return _taken(job, newest, mode, led_to) or _nothing_to_do(job, mode, held=held)
 
 
 def _taken(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> str | None:
@@ -54,8 +56,9 @@ def _taken(job: Job, newest: Job, mode: ReplayMode, led_to: Iterable[Job]) -> st
     return None
 
 
-def _nothing_to_do(job: Job, mode: ReplayMode) -> str | None:
-    if mode is ReplayMode.RESUME and job.status not in RESUMABLE:
+def _nothing_to_do(job: Job, mode: ReplayMode, *, held: bool) -> str | None:
+    releases = held and job.status is JobStatus.COMPLETED
+    if mode is ReplayMode.RESUME and job.status not in RESUMABLE and not releases:
         return f"job {job.id} is {job.status}; there is no failed step to resume. Use restart to answer again."
     answers_nothing = job.inbox_id is None or job.lane is None
     if mode is ReplayMode.RESTART and job.parent_id is None and answers_nothing and not is_background(job):
