@@ -28,7 +28,7 @@ OWN_SITE = frozenset({"same-origin", "none"})
 """What a browser says of a request that one of our pages, or its user, made."""
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src {connect}; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src {connect}; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 HEADERS = {

@@ -12,6 +12,9 @@ MAX_CONTENT = 32_000
 MAX_USER_NAME = 80
 MAX_CLIENT_ID = 128
 MAX_ATTACHMENTS = 10
+MAX_BUTTONS = 25
+MAX_FILE_BYTES = 100 * 1000**2
+"""Bytes of the largest file that is sent to a client, by an address to fetch it from."""
 DASHBOARD_CHANNEL = "dashboard-agent-"
 """Channels under this prefix talk to one agent; they are the operator's alone (decision 2)."""
 

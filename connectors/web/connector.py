@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit, PermanentFetch
-from connectors.web.config import MAX_CONTENT, PLATFORM, WebConfig
+from connectors.web.config import MAX_BUTTONS, MAX_CONTENT, MAX_FILE_BYTES, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
 from connectors.web.guard import Guard
 from connectors.web.identity import Doorman, ResumeTokens
@@ -55,6 +55,8 @@ class WebConnector:
             unit=LengthUnit.CODE_POINTS,
             typing_interval=config.typing_interval,
             idempotency=Idempotency.NATIVE,
+            max_file_bytes=MAX_FILE_BYTES,
+            max_buttons=MAX_BUTTONS,
         )
         self._config = config
         self._context = context

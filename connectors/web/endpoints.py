@@ -9,18 +9,19 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from connectors.web import frames
+from connectors.web import downloads, frames
 from connectors.web.errors import TooLarge, Unauthorized, UnsupportedMedia, explain, presentable
 from connectors.web.identity import Guest
 from connectors.web.session import House, caller_of
 from connectors.web.uploads import receive_file, too_large
-from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, StoreBusy
+from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy
 from maestro.domain.throttle import TooManyAttempts
 
 STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
     (UnsupportedMedia, HTTPStatus.UNSUPPORTED_MEDIA_TYPE),
     (InvalidMessage, HTTPStatus.BAD_REQUEST),
+    (NotFound, HTTPStatus.NOT_FOUND),
     (Unauthorized, HTTPStatus.UNAUTHORIZED),
     (Forbidden, HTTPStatus.FORBIDDEN),
     (TooManyAttempts, HTTPStatus.TOO_MANY_REQUESTS),
@@ -33,7 +34,7 @@ Endpoint = Callable[[Request], Awaitable[Mapping[str, object]]]
 
 
 class Endpoints:
-    """``POST /api/message``, ``POST /api/upload`` and ``GET /health``."""
+    """``POST /api/message``, ``POST /api/upload``, ``GET /api/file`` and ``GET /health``."""
 
     def __init__(self, house: House) -> None:
         self._house = house
@@ -43,6 +44,7 @@ class Endpoints:
         return [
             Route("/api/message", _json(self.message), methods=["POST"]),
             Route("/api/upload", _json(self.upload), methods=["POST"]),
+            Route(frames.FILE_PATH, _told(self.file), methods=["GET"]),
             Route("/health", _json(self.health), methods=["GET"]),
         ]
 
@@ -83,6 +85,15 @@ class Endpoints:
             "resumeToken": self._house.tokens.issue(guest),
         }
 
+    async def file(self, request: Request) -> Response:
+        """Hand out a file that was sent to a channel of this person's."""
+        guest = await self._guest(request, {})
+        channel, number = request.path_params["channel"], request.path_params["delivery"]
+        if not frames.CHANNEL.fullmatch(channel) or number > frames.MAX_ID:
+            raise NotFound("There is no such file.")
+        message = await downloads.found(self._house, guest, channel, number)
+        return await asyncio.to_thread(downloads.handed_out, message)
+
     async def health(self, _request: Request) -> Mapping[str, object]:
         """Tell that the connector serves, and how many sockets are authenticated."""
         return {"status": "ok", "clients": self._house.hub.clients}
@@ -104,9 +115,16 @@ class Endpoints:
 
 
 def _json(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    async def answer(request: Request) -> Response:
+        return JSONResponse(await endpoint(request), headers=HEADERS)
+
+    return _told(answer)
+
+
+def _told(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
-            return JSONResponse(await endpoint(request), headers=HEADERS)
+            return await endpoint(request)
         except ClientDisconnect:
             return Response(status_code=HTTPStatus.BAD_REQUEST)  # nobody is there to read it
         # Contract: errors are JSON, whatever raised them.

@@ -15,6 +15,8 @@ NUMBER = re.compile(r"[0-9]{1,19}")
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 MAX_ID = 2**63 - 1
 MAX_CREDENTIAL = 4096
+FILES = "/api/file/"
+FILE_PATH = f"{FILES}{{channel}}/{{delivery:int}}"
 
 Fields = Mapping[str, Any]
 
@@ -138,15 +140,22 @@ def ack(message_id: str, *, duplicate: bool, client: str) -> Fields:
 def delivery(message: OutgoingMessage) -> Fields:
     """Return the frame of one chunk.
 
-    ``more`` stands in every chunk of a text but the last, ``notice`` in what Maestro itself says.
+    ``more`` stands in every chunk of a text but the last, ``notice`` in what Maestro itself says. Who presses one of
+    the ``buttons`` says its value. The content of a chunk with a ``file`` is what is said below it.
     """
     frame: Fields = {
         "type": "message",
         "id": message.id,
         "channelId": message.address.channel,
-        "content": message.content,
+        "content": "" if message.filename and message.path is None else message.content,
     }
-    besides: Fields = {"replyTo": message.reply_to, "more": message.more, "notice": message.notice}
+    besides: Fields = {
+        "replyTo": message.reply_to,
+        "more": message.more,
+        "notice": message.notice,
+        "buttons": [button.model_dump() for button in message.buttons],
+        "file": _file(message),
+    }
     return {**frame, **{name: value for name, value in besides.items() if value}}
 
 
@@ -154,6 +163,29 @@ def error(kind: str, message: str, client: str = "") -> Fields:
     """Return the frame for something that did not work; ``client`` names the message it is about."""
     frame = {"type": "error", "error": kind, "message": message}
     return {**frame, "clientId": client} if client else frame
+
+
+def _file(message: OutgoingMessage) -> Fields | None:
+    """Return what a client is told of a file; where it is, is a path of this port."""
+    if not message.filename:
+        return None
+    return {
+        "id": str(message.id),
+        "filename": message.filename,
+        "contentType": message.content_type or ("text/markdown" if message.path is None else ""),
+        "size": _size(message),
+        "url": f"{FILES}{message.address.channel}/{message.id}",
+    }
+
+
+def _size(message: OutgoingMessage) -> int:
+    """Return the bytes of a file, 0 for one that is not kept any more."""
+    if message.path is None:
+        return len(message.content.encode())
+    try:
+        return message.path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _text(fields: Fields, name: str, limit: int) -> str:

@@ -14,7 +14,7 @@ from maestro.cli.chat_client import ChannelTaken, ChatClient, Place
 from maestro.cli.chat_once import ask
 from maestro.cli.chat_prompt import converse
 from maestro.cli.chat_screen import Screen
-from maestro.cli.chat_texts import addressed
+from maestro.cli.chat_texts import addressed, web_address
 from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
 from maestro.cli.checked import fits
 from maestro.cli.commands import Commands
@@ -80,7 +80,8 @@ def chat(
     said = " ".join(text) if text else _piped()
     _tell_unknown(agent, settings)
     visits = Visits(state_folder(read_environment()) / "chat")
-    talk = Talk(_place(settings.web, url), visits, agent, channel, Screen(as_json))
+    place = _place(settings.web, url)
+    talk = Talk(place, visits, agent, channel, Screen(as_json, web_address(place.url)))
     if said is None:
         talk.at_length()
     else:

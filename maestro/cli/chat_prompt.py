@@ -11,7 +11,7 @@ from pathlib import Path
 
 from maestro.cli.chat_client import ChatClient, Frame
 from maestro.cli.chat_screen import AWAY, Screen
-from maestro.cli.chat_texts import Answer, addressed
+from maestro.cli.chat_texts import Answer, addressed, meant
 
 LINES = 1000
 """Lines of history that are kept."""
@@ -24,7 +24,7 @@ def converse(client: ChatClient, agent: str, screen: Screen, history: Path) -> N
         screen.note(f"Channel {client.visit.channel}. Ctrl-C stops waiting for an answer, Ctrl-D leaves.")
         for line in _lines(screen):
             try:
-                listener.wait_for(listener.answered(addressed(line, agent)))
+                listener.wait_for(listener.answered(line, agent))
             except KeyboardInterrupt:
                 screen.note("Not waiting any longer; the answer will still come. /stop stops it.")
         if client.unacknowledged:
@@ -54,6 +54,7 @@ class Listener:
         self._screen = screen
         self._loop = loop
         self._connected = asyncio.Event()
+        self._newest: Frame = {}
         self._waiting: dict[str, tuple[Answer, asyncio.Event]] = {}
         self._listening = asyncio.run_coroutine_threadsafe(self._listen(), loop)
 
@@ -71,8 +72,13 @@ class Listener:
         """Return when the channel is open."""
         await self._connected.wait()
 
-    async def answered(self, text: str) -> None:
-        """Say something and return when its answer begins, or when it is refused."""
+    async def answered(self, line: str, agent: str) -> None:
+        """Say something and return when its answer begins, or when it is refused.
+
+        The number of a button below the newest message says what pressing it would, to whoever asks.
+        """
+        chosen, self._newest = meant(line, self._newest), {}
+        text = chosen if chosen != line else addressed(line, agent)
         client_id, told = str(uuid.uuid4()), asyncio.Event()
         self._waiting[client_id] = Answer(client_id), told
         try:
@@ -95,6 +101,7 @@ class Listener:
             case "resumed":
                 self._connected.set()
             case "message":
+                self._newest = frame
                 self._screen.message(frame, answers=self._tell(frame))
             case "typing":
                 self._screen.typing()

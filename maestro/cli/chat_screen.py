@@ -8,7 +8,7 @@ import threading
 import typer
 
 from maestro.cli.chat_client import Frame
-from maestro.cli.chat_texts import harmless
+from maestro.cli.chat_texts import shown
 
 PROMPT = "> "
 CLEAR_LINE = "\r\x1b[K"
@@ -19,10 +19,12 @@ AWAY = "Maestro is away; this goes on when it is back."
 class Screen:
     """Writes what arrives, also while a line is being typed; safe to use from two threads.
 
-    Messages go to standard output, everything else to standard error, so that a script reads answers only.
+    Messages go to standard output, everything else to standard error, so that a script reads answers only. ``address``
+    is where files are fetched from.
     """
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, as_json: bool, address: str = "") -> None:
+        self._address = address
         self._as_json = as_json
         self._drawn = sys.stdout.isatty() and not as_json
         self._lock = threading.Lock()
@@ -34,9 +36,9 @@ class Screen:
         if self._as_json:
             self.record(frame, answers=answers)
         elif aside:
-            self.note(f"Earlier in this channel: {harmless(frame['content'])}")
+            self.note(f"Earlier in this channel: {shown(frame, self._address)}")
         else:
-            self._write(harmless(frame["content"]))
+            self._write(shown(frame, self._address))
 
     def record(self, frame: Frame, *, answers: bool) -> None:
         """Write a message for programs; people are shown nothing."""

@@ -2,10 +2,12 @@
 
 import re
 import unicodedata
+from urllib.parse import urlsplit
 
 from maestro.cli.chat_client import Frame
 from maestro.domain.control import control_word
 
+MEGABYTE = 1000**2
 KEPT_CONTROLS = "\n\t"
 
 
@@ -40,6 +42,34 @@ def addressed(text: str, agent: str) -> str:
     if not agent or control_word(text) is not None or re.match(rf"\s*@{re.escape(agent)}(?!\w)", text, re.IGNORECASE):
         return text
     return f"@{agent} {text}"
+
+
+def shown(message: Frame, address: str = "") -> str:
+    """Return a message as a terminal shows it: its words, where its file is, and what may be chosen, by number.
+
+    ``address`` is the web connector's own, which the path of a file is of.
+    """
+    file, buttons = message.get("file"), message.get("buttons", ())
+    kept = f"[file {file['filename']}, {_bytes(file['size'])}: {address}{file['url']}]" if file else ""
+    choices = "  ".join(f"[{number}] {button['label']}" for number, button in enumerate(buttons, 1))
+    return harmless("\n".join(filter(None, (message["content"], kept, choices))))
+
+
+def meant(line: str, message: Frame) -> str:
+    """Return what a line says: the number of a button of the newest message says its value."""
+    buttons, typed = message.get("buttons", ()), line.strip()
+    numbers = {str(number): str(button["value"]) for number, button in enumerate(buttons, 1)}
+    return numbers.get(typed, line)
+
+
+def web_address(url: str) -> str:
+    """Return where the HTTP side of a web connector is, by the address of its socket."""
+    parts = urlsplit(url)
+    return f"{'https' if parts.scheme == 'wss' else 'http'}://{parts.netloc}"
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1000:.1f} kB" if size < MEGABYTE else f"{size / MEGABYTE:.1f} MB"
 
 
 def harmless(text: str) -> str:

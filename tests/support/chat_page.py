@@ -65,7 +65,7 @@ class ChatPage:
         )
         web = f"ws://localhost:{self.web_port} http://localhost:{self.web_port}"
         policy = (
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
             f"connect-src 'self' {web}; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
         )
         return HTMLResponse(html, headers={"Content-Security-Policy": policy})

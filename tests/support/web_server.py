@@ -36,8 +36,8 @@ class WebServer:
         """The root of its HTTP side."""
         return f"http://127.0.0.1:{self.port}"
 
-    async def answer(self, channel: str, content: str, reply_to: str = "", **marks: bool) -> OutgoingMessage:
-        """Deliver an answer the way the delivery step does: sent first, then on record; ``marks``: more, notice."""
+    async def answer(self, channel: str, content: str, reply_to: str = "", **marks: Any) -> OutgoingMessage:
+        """Deliver an answer the way the delivery step does: sent first, then on record; ``marks`` are its fields."""
         self._ids[0] += 1
         message = OutgoingMessage(
             id=self._ids[0],

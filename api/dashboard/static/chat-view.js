@@ -11,11 +11,12 @@ const TICKS = {
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
 export class View {
-  constructor(list, scroller, jump, retry) {
+  // acts: { retry(clientId), press(id, value), file(file) }; the last returns the node of a file
+  constructor({ list, scroller, jump }, acts) {
     this.list = list;
     this.scroller = scroller;
     this.jump = jump;
-    this.retry = retry;
+    this.acts = acts;
     this.nodes = new Map();
     this.follows = true;
     scroller.addEventListener("scroll", () => {
@@ -23,7 +24,9 @@ export class View {
       if (this.follows) jump.hidden = true;
     });
     jump.addEventListener("click", () => this.toEnd());
-    new ResizeObserver(() => { if (this.follows) this.toEnd(); }).observe(scroller); // the composer grows and shrinks
+    const size = new ResizeObserver(() => { if (this.follows) this.toEnd(); });
+    size.observe(scroller); // the composer grows and shrinks
+    size.observe(list); // a picture comes later than its message
   }
 
   show(entries) {
@@ -50,10 +53,11 @@ export class View {
     let node = this.nodes.get(key);
     const isNew = !node;
     if (isNew) {
-      node = entry.mine ? mine(entry) : theirs(entry);
+      node = entry.mine ? mine(entry) : theirs(entry, this.acts);
       this.nodes.set(key, node);
     }
     if (entry.mine && node.dataset.state !== entry.state) this.mark(node, entry);
+    if (entry.pressed && node.dataset.pressed !== entry.pressed) settle(node, entry.pressed);
     if (isNew) this.list.append(node);
     return isNew;
   }
@@ -66,7 +70,7 @@ export class View {
     if (entry.state !== "failed") return;
     const again = element("button", "link", "Try again");
     again.type = "button";
-    again.addEventListener("click", () => this.retry(entry.clientId));
+    again.addEventListener("click", () => this.acts.retry(entry.clientId));
     said.className = "";
     said.textContent = entry.why || "Not sent";
     meta.append(again);
@@ -83,10 +87,33 @@ function mine(entry) {
   return element("li", "message mine", element("span", "unseen", "You: "), body, element("div", "meta"));
 }
 
-function theirs(entry) {
+function theirs(entry, { press, file }) {
   const logo = document.querySelector(".brand .mark").cloneNode(true);
   const body = element("div", "body", format(entry.text));
+  if (entry.file) body.append(file(entry.file));
+  if (entry.buttons?.length) body.append(choices(entry, press));
   return element("li", "message theirs", element("span", "unseen", "Maestro: "), logo, body, element("div", "meta", time(entry.at)));
+}
+
+function choices({ id, buttons }, press) {
+  const row = element("div", "choices", ...buttons.map(({ label, value }) => {
+    const button = element("button", "button", label);
+    button.type = "button";
+    button.value = value;
+    button.addEventListener("click", () => press(id, value));
+    return button;
+  }));
+  row.setAttribute("role", "group");
+  row.setAttribute("aria-label", "Answers to choose from");
+  return row;
+}
+
+function settle(node, pressed) {
+  node.dataset.pressed = pressed;
+  for (const button of node.querySelectorAll(".choices button")) {
+    button.disabled = true;
+    button.setAttribute("aria-pressed", String(button.value === pressed));
+  }
 }
 
 function time(at) {

@@ -1,6 +1,7 @@
 // The chat page: what people type goes out once, what agents answer comes in once, whatever the network does.
 
 import { Connection } from "./chat-connection.js";
+import { Downloads } from "./chat-downloads.js";
 import { Files } from "./chat-files.js";
 import { Memory } from "./chat-memory.js";
 import { View } from "./chat-view.js";
@@ -13,7 +14,8 @@ const $ = (id) => document.getElementById(id);
 const root = $("chat");
 const url = socketUrl(root.dataset.webUrl);
 const memory = new Memory(root.dataset.channel || "main");
-const view = new View($("messages"), $("scroller"), $("to-end"), retry);
+const downloads = new Downloads(httpUrl(url), memory);
+const view = new View({ list: $("messages"), scroller: $("scroller"), jump: $("to-end") }, { retry, press, file: (file) => downloads.node(file) });
 const files = new Files($("files"), httpUrl(url) + "api/upload", memory, ready);
 const connection = new Connection(url, memory, { state, frame, channelLost });
 const OFFLINE = "No connection to Maestro. What you write is kept here and sent as soon as it is back.";
@@ -36,7 +38,7 @@ function frame(message) {
   if (receive) receive(message);
 }
 
-function answer({ id, content, replyTo, notice: byMaestro }) {
+function answer({ id, content, replyTo, notice: byMaestro, buttons, file }) {
   memory.change((kept) => {
     kept.lastId = Math.max(kept.lastId, id);
     if (kept.entries.some((entry) => entry.id === id)) return;
@@ -46,7 +48,7 @@ function answer({ id, content, replyTo, notice: byMaestro }) {
       const meant = !replyTo || at === last || (at < last && !byMaestro);
       if (entry.state === "kept" && meant) entry.state = "answered";
     });
-    kept.entries.push({ id, text: content, at: Date.now() });
+    kept.entries.push({ id, text: content, at: Date.now(), ...(buttons ? { buttons } : {}), ...(file ? { file } : {}) });
   });
   stopTyping();
   if (document.hidden) document.title = `(${(unread += 1)}) ${pageTitle}`;
@@ -83,14 +85,27 @@ function stopTyping() {
 function submit() {
   const text = $("text").value.trim();
   if (!sendable()) return;
-  const entry = { mine: true, clientId: newId(), text, files: files.ready, at: Date.now(), state: "sending" };
-  memory.change((kept) => kept.entries.push(entry));
+  say(text, files.ready);
   $("text").value = "";
   files.clear();
+  ready();
+}
+
+function say(text, attached = []) {
+  const entry = { mine: true, clientId: newId(), text, files: attached, at: Date.now(), state: "sending" };
+  memory.change((kept) => kept.entries.push(entry));
   view.follows = true;
   show();
-  ready();
   transmit(entry);
+}
+
+// A button says its value, as if the person had typed it; what was pressed is not pressed again by mistake.
+function press(id, value) {
+  memory.change((kept) => {
+    const entry = kept.entries.find((other) => other.id === id);
+    if (entry) entry.pressed = value;
+  });
+  say(value);
 }
 
 function transmit({ clientId, text, files: attached }) {

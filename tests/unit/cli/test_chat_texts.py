@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.cli.chat_texts import Answer, addressed, harmless, is_failure
+from maestro.cli.chat_texts import Answer, addressed, harmless, is_failure, meant, shown, web_address
 from maestro.cli.chat_visits import Visit, Visits, new_channel, state_folder
 
 URL = "ws://localhost:5070/"
@@ -108,3 +108,32 @@ def test_a_visit_that_cannot_be_read_or_kept_is_no_error(tmp_path: Path) -> None
     file.write_text("{")
     assert visits.find(URL, "@") is None
     Visits(file / "no folder").keep("@", Visit(url=URL, channel="c-1"))
+
+
+BUTTONS = [{"label": "Red\x1b[2J", "value": "Red #7"}, {"label": "Blue", "value": "Blue #7"}]
+
+
+def test_what_may_be_chosen_and_where_a_file_is_stands_below_the_words() -> None:
+    file = {"filename": "plan\x1b.png", "size": 12_345, "url": "/api/file/c/9"}
+    message = {"content": "Which?", "buttons": BUTTONS}
+    assert shown(message) == "Which?\n[1] Red[2J  [2] Blue"
+    assert shown({"content": "", "file": file}, "http://localhost:5070") == (
+        "[file plan.png, 12.3 kB: http://localhost:5070/api/file/c/9]"
+    )
+    assert shown({"content": "just words"}) == "just words"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"), [("1", "Red #7"), (" 2 ", "Blue #7"), ("3", "3"), ("0", "0"), ("01", "01"), ("a 1", "a 1")]
+)
+def test_the_number_of_a_button_says_what_it_says(line: str, says: str) -> None:
+    assert meant(line, {"buttons": BUTTONS}) == says
+    assert meant(line, {"content": "later"}) == line
+
+
+@pytest.mark.parametrize(
+    ("socket", "address"),
+    [("ws://localhost:5070/", "http://localhost:5070"), ("wss://[::1]:8443/x", "https://[::1]:8443")],
+)
+def test_files_are_fetched_beside_the_socket(socket: str, address: str) -> None:
+    assert web_address(socket) == address
