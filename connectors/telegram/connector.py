@@ -10,7 +10,7 @@ from telegram.constants import ChatAction
 
 from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
 from connectors.capabilities import Markup, OnAmbiguous, Transport
-from connectors.outcomes import AccountRefused
+from connectors.outcomes import AccountRefused, PermanentSend, Scope
 from connectors.pace import Pace
 from connectors.platforms import Instance
 from connectors.telegram import media, send
@@ -103,6 +103,9 @@ class TelegramConnector:
         chat = await self._moves.now(message.address.channel)
         try:
             await send.edit(self._line, message, send.place(message, chat, quoting=False))
+        except Moved as moved:
+            await self._moves.moved(chat, moved.to)
+            raise PermanentSend("the group went on elsewhere, without its messages", Scope.MESSAGE) from None
         except TelegramTrouble as trouble:
             raise send_failure(trouble) from None
 

@@ -228,6 +228,13 @@ async def test_a_message_that_is_gone_cannot_be_written_anew(bot: TelegramBot) -
     assert raised.value.scope is Scope.MESSAGE
 
 
+async def test_what_stayed_in_a_group_that_moved_cannot_be_written_anew_and_closes_no_channel(bot: TelegramBot) -> None:
+    bot.telegram.fail("editMessageText", Fault.migrated(GROUP))
+    with pytest.raises(PermanentSend) as raised:
+        await bot.connector.edit(chunk("an answer", -5, edits="9"))
+    assert (raised.value.scope, bot.context.moves) == (Scope.MESSAGE, {"-5": str(GROUP)})
+
+
 async def test_a_reaction(telegram: TelegramServer) -> None:
     async with telegram_bot(telegram, ack_reaction="👀", start=False) as bot:
         await bot.connector.acknowledge(chunk("", ADA).address, "7")
