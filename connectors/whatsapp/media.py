@@ -18,6 +18,8 @@ from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
 HOSTS = frozenset({"lookaside.fbsbx.com"})
 HTTPS = frozenset({443})
 SECONDS = 120.0
+TRIES = 2
+"""What arrives may be broken; then it is fetched once more."""
 
 
 class Media:
@@ -34,19 +36,25 @@ class Media:
         self._check_size(attachment.size)
         if not attachment.id.isalnum():
             raise PermanentFetch("this is no id of a file")  # it becomes a part of an address
+        for number in range(TRIES):
+            path = folder / str(number)
+            told = await self._link(attachment.id)
+            status = await self._download(str(told.get("url") or ""), path)
+            if status != HTTPStatus.OK:
+                raise _refused(status)
+            if await asyncio.to_thread(_is_whole, path, told):
+                return path
+        raise PermanentFetch("the file is another one than WhatsApp's checksum says, again and again")
+
+    async def _link(self, media_id: str) -> Fields:
+        """Ask where a file is now, and what it is."""
         try:
-            told = await self._graph.media(attachment.id)
+            told = await self._graph.media(media_id)
         except GraphTrouble as trouble:
             raise fetch_failure(trouble) from None
         size = str(told.get("file_size") or "")
         self._check_size(int(size) if size.isdecimal() else 0)
-        path = folder / "file"
-        status = await self._download(str(told.get("url") or ""), path)
-        if status != HTTPStatus.OK:
-            raise _refused(status)
-        if not await asyncio.to_thread(_is_whole, path, told):
-            raise RetryableFetch("the file is another one than WhatsApp's checksum says")
-        return path
+        return told
 
     async def _download(self, url: str, path: Path) -> int:
         try:

@@ -21,6 +21,7 @@ class Posting:
     """One request, and how each try of it was answered; 0 where nobody answered."""
 
     body: bytes
+    number: str = NUMBER_ID
     answers: list[int] = field(default_factory=list)
     taken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -30,6 +31,8 @@ class Postman:
 
     def __init__(self, business: Business) -> None:
         self.url = ""
+        self.urls: dict[str, str] = {}
+        """Where what is about a number is posted, if not to ``url``."""
         self.http = httpx.AsyncClient(trust_env=False, timeout=PATIENCE)
         self.postings: list[Posting] = []
         self._business = business
@@ -50,11 +53,8 @@ class Postman:
 
     def post(self, messages: Sequence[Json] = (), statuses: Sequence[Json] = (), number: str = NUMBER_ID) -> Posting:
         """Post all of this in one request, until it is taken."""
-        return self.post_body(json.dumps(self.payload(messages, statuses, number), ensure_ascii=False).encode())
-
-    def post_body(self, body: bytes) -> Posting:
-        """Post a body as it is, until it is taken."""
-        posting = Posting(body)
+        body = json.dumps(self.payload(messages, statuses, number), ensure_ascii=False).encode()
+        posting = Posting(body, number)
         self.postings.append(posting)
         self._queue.put_nowait(posting)
         return posting
@@ -85,13 +85,13 @@ class Postman:
         changes = [{"field": "messages", "value": value}]
         return {"object": "whatsapp_business_account", "entry": [{"id": ACCOUNT_ID, "changes": changes}]}
 
-    async def send(self, body: bytes, *, signed: str | None = None) -> int:
+    async def send(self, body: bytes, *, signed: str | None = None, url: str = "") -> int:
         """Send a request once, with a signature other than the right one if it is given; return the status."""
         headers = {
             "Content-Type": "application/json",
             "X-Hub-Signature-256": signature(APP_SECRET, body) if signed is None else signed,
         }
-        return (await self.http.post(self.url, content=body, headers=headers)).status_code
+        return (await self.http.post(url or self.url, content=body, headers=headers)).status_code
 
     async def _first_tries(self) -> None:
         while True:
@@ -110,9 +110,10 @@ class Postman:
 
     async def _try(self, posting: Posting) -> bool:
         status = 0
-        if self.url:
+        url = self.urls.get(posting.number, self.url)
+        if url:
             with contextlib.suppress(httpx.HTTPError):
-                status = await self.send(posting.body)
+                status = await self.send(posting.body, url=url)
         posting.answers.append(status)
         if status == 200:
             posting.taken.set()

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.support.whatsapp_server.business import Business, Json
+from tests.support.whatsapp_server.business import NUMBER_ID, Business, Json
 from tests.support.whatsapp_server.faults import STATUSES, Fault
 from tests.support.whatsapp_server.graph import UPLOADED, GraphError, check, check_message
 from tests.support.whatsapp_server.posting import Posting, Postman
@@ -78,13 +78,13 @@ class WhatsAppServer:
 
     # What people do.
 
-    def say(self, person: str, text: str, **extra: Any) -> str:
+    def say(self, person: str, text: str, *, number: str = NUMBER_ID, **extra: Any) -> str:
         """Let a person write; Meta posts it until the app has taken it. Returns the id of the message."""
-        return self.tell(self.business.wrote(person, "text", {"body": text}, **extra))
+        return self.tell(self.business.wrote(person, "text", {"body": text}, **extra), number)
 
-    def tell(self, message: Json) -> str:
+    def tell(self, message: Json, number: str = NUMBER_ID) -> str:
         """Let Meta post a message, and return its id."""
-        self.postman.post([message])
+        self.postman.post([message], number=number)
         return str(message["id"])
 
     def show(self, person: str, kind: str, media_id: str, **part: Any) -> str:
@@ -111,7 +111,8 @@ class WhatsAppServer:
 
     def report(self, sent: Json, *statuses: str, code: int = 0) -> Posting:
         """Tell what became of a message of ours, all in one request."""
-        return self.postman.post(statuses=[self._status(sent, one, code) for one in statuses])
+        told = [self._status(sent, one, code) for one in statuses]
+        return self.postman.post(statuses=told, number=sent["number"])
 
     # What goes wrong.
 
@@ -164,7 +165,7 @@ class WhatsAppServer:
     async def _message(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         kind = "receipt" if body.get("status") == "read" else "reaction" if body.get("type") == "reaction" else MESSAGES
-        return await self._answer(request, kind, body)
+        return await self._answer(request, kind, {**body, "number": request.match_info["number"]})
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
         form = await request.post()
@@ -205,10 +206,11 @@ class WhatsAppServer:
         except GraphError as error:
             return STATUSES.get(error.code, 400), _error(error.code)
 
-    def _send(self, body: Json) -> Json:
+    def _send(self, arguments: Json) -> Json:
+        body = {name: value for name, value in arguments.items() if name != "number"}
         check_message(self.business, body)
         person = str(body.get("to") or body["recipient"])
-        sent = {**body, "id": self.business.wamid()}
+        sent = {**body, "id": self.business.wamid(), "number": arguments["number"]}
         self.business.sent[person].append(sent)
         for status in self.tells:
             self.report(sent, status)

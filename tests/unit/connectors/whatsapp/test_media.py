@@ -1,5 +1,6 @@
 """Files of messages: a fresh link each time, the token to Meta's own host only, proven by their checksum."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,20 @@ async def test_a_file_that_is_another_one_is_not_kept(tmp_path: Path) -> None:
     async with whatsapp_and_number(start=False) as number:
         media_id = number.whatsapp.file(PNG, "image/png", sha256="0" * 64)
         failure = await refused(number, media_id, tmp_path)
-        assert isinstance(failure, RetryableFetch)
-        assert "checksum" in str(failure)
+        assert (type(failure), "checksum" in str(failure)) == (PermanentFetch, True)
+        assert len(number.whatsapp.called("lookup")) == len(number.whatsapp.downloads) == 2
+
+
+async def test_a_file_that_came_broken_is_fetched_once_more(tmp_path: Path) -> None:
+    async with RawServer.running() as server, whatsapp_and_number(start=False) as number:
+        media_id = number.whatsapp.file(PNG, "image/png", url=f"http://127.0.0.1:{server.port}/x")
+
+        async def mended(writer: asyncio.StreamWriter) -> None:
+            writer.write(answer_of(PNG if len(server.asked) > 1 else PNG[:-1]))
+
+        server.answers["/x"] = mended
+        path = await number.connector.fetch(Attachment(id=media_id), tmp_path)
+        assert (path.read_bytes(), len(server.asked)) == (PNG, 2)
 
 
 @pytest.mark.parametrize(
