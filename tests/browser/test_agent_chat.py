@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Locator, Page, expect
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, Page, expect
 
 from api.parts import AgentChat, PaneRules
 from tests.browser.test_logout import dashboard, log_in
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, chat_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 XSS = "<img src=x onerror=\"document.title='broken'\"><script>document.title='broken'</script>"
 
@@ -46,12 +49,11 @@ class Pane:
 
 
 @asynccontextmanager
-async def pane(folder: Path, **profile: object) -> AsyncIterator[Pane]:
+async def pane(chromium: Browser, folder: Path, **options: object) -> AsyncIterator[Pane]:
     """Serve the dashboard with a chat, and open its page; nothing may be complained about when the block is over."""
     rows = JobRows.at(folder)
     chat = AgentChat(chat_of(rows.store), lambda: PaneRules(MOST_CHARS, poll_ms=200))
-    async with dashboard(rows, chat=chat) as home, browser() as chromium:
-        context = await chromium.new_context(**profile)  # type: ignore[arg-type]
+    async with dashboard(rows, chat=chat) as home, profile(chromium, **options) as context:
         page = await context.new_page()
         await log_in(page, home)
         opened = Pane(page, rows, home)
@@ -63,10 +65,10 @@ async def pane(folder: Path, **profile: object) -> AsyncIterator[Pane]:
     rows.store.close()
 
 
-@pytest.fixture
-async def at(tmp_path: Path) -> AsyncIterator[Pane]:
+@pytest_asyncio.fixture(loop_scope="session")
+async def at(tmp_path: Path, chromium: Browser) -> AsyncIterator[Pane]:
     """Open the page."""
-    async with pane(tmp_path) as opened:
+    async with pane(chromium, tmp_path) as opened:
         yield opened
 
 
@@ -142,8 +144,8 @@ async def test_a_new_session_begins_with_an_empty_page(at: Pane) -> None:
     await expect(at.page.get_by_role("heading", level=2)).to_be_visible()
 
 
-async def test_without_scripts_people_post_with_a_form(tmp_path: Path) -> None:
-    async with pane(tmp_path, java_script_enabled=False) as at:
+async def test_without_scripts_people_post_with_a_form(tmp_path: Path, chromium: Browser) -> None:
+    async with pane(chromium, tmp_path, java_script_enabled=False) as at:
         await at.box.fill("plain")
         await at.page.get_by_role("button", name="Post").click()
         await at.page.wait_for_url("**/maestro#end")

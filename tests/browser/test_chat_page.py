@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from playwright.async_api import BrowserContext, Locator, Page, expect
+from playwright.async_api import Browser, BrowserContext, Locator, Page, expect
 
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.chat_page import ChatPage, chat_page
 from tests.support.memory_context import MemoryContext
 from tests.support.web_server import WebServer, web_server
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 64
 
@@ -63,24 +65,23 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(**settings: object) -> AsyncIterator[Desk]:
+async def desk(chromium: Browser, **settings: object) -> AsyncIterator[Desk]:
     """Serve page and connector, and open the page in a fresh browser profile."""
     listening = socket.create_server(("127.0.0.1", 0))
     origin = f"http://localhost:{listening.getsockname()[1]}"
     async with (
         web_server(MemoryContext(), host="localhost", local_owner=False, dashboard_origins=(origin,)) as server,
         chat_page(server.context, server.port, listening) as site,
-        browser() as chromium,
+        profile(chromium, **settings) as own,
     ):
-        profile = await chromium.new_context(**settings)  # type: ignore[arg-type]
-        opened = Desk(profile, await profile.new_page(), site, server)
+        opened = Desk(own, await own.new_page(), site, server)
         await opened.page.close()
         opened.page = await opened.open()
         yield opened
 
 
-async def test_a_message_gets_its_ticks_and_its_answer() -> None:
-    async with desk() as at:
+async def test_a_message_gets_its_ticks_and_its_answer(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("hello")
         kept = at.server.context.inbox[0]
         assert (kept.content, kept.user_id, kept.is_owner) == ("hello", "operator", True)
@@ -91,8 +92,8 @@ async def test_a_message_gets_its_ticks_and_its_answer() -> None:
     assert at.troubles == []
 
 
-async def test_an_answer_is_for_what_came_before_it_too_and_a_notice_is_not() -> None:
-    async with desk() as at:
+async def test_an_answer_is_for_what_came_before_it_too_and_a_notice_is_not(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("one")
         for text in ("two", "three"):
             await at.say(text)
@@ -106,8 +107,8 @@ async def test_an_answer_is_for_what_came_before_it_too_and_a_notice_is_not() ->
             await expect(at.mine.nth(number)).to_have_attribute("data-state", "answered")
 
 
-async def test_enter_sends_and_shift_enter_does_not() -> None:
-    async with desk() as at:
+async def test_enter_sends_and_shift_enter_does_not(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         await at.box.press_sequentially("one")
         await at.box.press("Shift+Enter")
         await at.box.press_sequentially("two")
@@ -118,9 +119,9 @@ async def test_enter_sends_and_shift_enter_does_not() -> None:
     assert [kept.content for kept in at.server.context.inbox] == ["one\ntwo"]
 
 
-async def test_markup_in_an_answer_is_text() -> None:
+async def test_markup_in_an_answer_is_text(chromium: Browser) -> None:
     attack = '<img src=x onerror="alert(1)"><script>alert(2)</script> [x](javascript:alert(3)) `<b>` **<i>**'
-    async with desk() as at:
+    async with desk(chromium) as at:
         channel = await at.say('<script>document.title="owned"</script>')
         await at.server.answer(channel, attack)
         await expect(at.theirs.locator(".body")).to_contain_text("<script>alert(2)</script> [x](javascript:alert(3))")
@@ -129,9 +130,9 @@ async def test_markup_in_an_answer_is_text() -> None:
     assert at.troubles == []
 
 
-async def test_strange_texts_do_not_freeze_the_page() -> None:
+async def test_strange_texts_do_not_freeze_the_page(chromium: Browser) -> None:
     texts = ("**" * 16_000, "[" * 32_000, "`" * 32_000, ">" * 32_000, "*a" * 16_000, "- " * 16_000, "```\n" * 8_000)
-    async with desk() as at:
+    async with desk(chromium) as at:
         channel = await at.say("hello")
         async with asyncio.timeout(15):
             for text in texts:
@@ -140,9 +141,9 @@ async def test_strange_texts_do_not_freeze_the_page() -> None:
     assert at.troubles == []
 
 
-async def test_code_lists_and_links_look_like_what_they_are() -> None:
+async def test_code_lists_and_links_look_like_what_they_are(chromium: Browser) -> None:
     answer = "# Plan\n1. run\n   ```sh\n   make up\n   ```\n2. see https://example.org/a_b.\n   - deep\n\n> said\n\n---"
-    async with desk() as at:
+    async with desk(chromium) as at:
         await at.server.answer(await at.say("hello"), answer)
         body = at.theirs.locator(".body")
         await expect(body.locator("pre code")).to_have_text("make up")
@@ -154,8 +155,8 @@ async def test_code_lists_and_links_look_like_what_they_are() -> None:
         await expect(link).to_have_attribute("rel", "noopener noreferrer nofollow")
 
 
-async def test_what_is_written_offline_is_sent_once_when_the_server_is_back() -> None:
-    async with desk() as at:
+async def test_what_is_written_offline_is_sent_once_when_the_server_is_back(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("before")
         at.server.task.cancel()
         await asyncio.wait([at.server.task])
@@ -174,8 +175,8 @@ async def test_what_is_written_offline_is_sent_once_when_the_server_is_back() ->
     assert [kept.content for kept in at.server.context.inbox] == ["before", "during"]
 
 
-async def test_a_reload_shows_the_conversation_and_resumes_it() -> None:
-    async with desk() as at:
+async def test_a_reload_shows_the_conversation_and_resumes_it(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("hello")
         await at.server.answer(channel, "first")
         await expect(at.theirs).to_have_count(1)
@@ -187,8 +188,8 @@ async def test_a_reload_shows_the_conversation_and_resumes_it() -> None:
         assert await at.say("still here") == channel
 
 
-async def test_two_tabs_show_one_conversation() -> None:
-    async with desk() as at:
+async def test_two_tabs_show_one_conversation(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("hello")
         second = await at.open()
         await at.server.answer(channel, "hi")
@@ -199,8 +200,8 @@ async def test_two_tabs_show_one_conversation() -> None:
         assert await second.evaluate("JSON.parse(localStorage['maestro.chat.main']).entries.length") == 3
 
 
-async def test_typing_shows_and_stop_stops() -> None:
-    async with desk() as at:
+async def test_typing_shows_and_stop_stops(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("hello")
         stop = at.page.get_by_role("button", name="Stop")
         await expect(stop).to_be_hidden()
@@ -213,8 +214,8 @@ async def test_typing_shows_and_stop_stops() -> None:
     assert at.server.context.inbox[-1].content == "/stop"
 
 
-async def test_a_busy_server_is_asked_again() -> None:
-    async with desk() as at:
+async def test_a_busy_server_is_asked_again(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         await at.say("hello")
         at.server.context.limit = 1
         await at.box.fill("later")
@@ -225,10 +226,10 @@ async def test_a_busy_server_is_asked_again() -> None:
     assert [kept.content for kept in at.server.context.inbox] == ["hello", "later"]
 
 
-async def test_a_file_goes_with_a_message(tmp_path: Path) -> None:
+async def test_a_file_goes_with_a_message(tmp_path: Path, chromium: Browser) -> None:
     (tmp_path / "cat.png").write_bytes(PNG)
     (tmp_path / "page.html").write_text("<!doctype html>")
-    async with desk() as at:
+    async with desk(chromium) as at:
         await at.page.get_by_label("Attach a file").set_input_files([tmp_path / "cat.png", tmp_path / "page.html"])
         chips = at.page.get_by_label("Attachments").get_by_role("listitem")
         await expect(chips.last).to_contain_text("not accepted")
@@ -239,8 +240,8 @@ async def test_a_file_goes_with_a_message(tmp_path: Path) -> None:
     assert (kept.filename, kept.content_type) == ("cat.png", "image/png")
 
 
-async def test_a_new_chat_is_a_new_channel() -> None:
-    async with desk() as at:
+async def test_a_new_chat_is_a_new_channel(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         first = await at.say("one")
         await at.page.get_by_role("button", name="New chat").click()
         await expect(at.page.get_by_text("What shall we work on?")).to_be_visible()
@@ -250,8 +251,8 @@ async def test_a_new_chat_is_a_new_channel() -> None:
         await expect(at.theirs).to_have_count(0)
 
 
-async def test_a_channel_that_is_somebody_elses_becomes_a_new_one() -> None:
-    async with desk() as at:
+async def test_a_channel_that_is_somebody_elses_becomes_a_new_one(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         channel = await at.say("hello")
         await at.page.close()
         for address in list(at.server.context.owners):
@@ -261,8 +262,8 @@ async def test_a_channel_that_is_somebody_elses_becomes_a_new_one() -> None:
         assert await at.say("again") != channel
 
 
-async def test_another_installation_starts_a_new_conversation() -> None:
-    async with desk() as at:
+async def test_another_installation_starts_a_new_conversation(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         await at.server.answer(await at.say("hello"), "from the old store")
         await expect(at.theirs).to_have_count(1)
         at.server.task.cancel()
@@ -284,15 +285,15 @@ async def test_another_installation_starts_a_new_conversation() -> None:
             await expect(at.theirs.locator(".body")).to_have_text(["from the new store"])
 
 
-async def test_without_the_web_connector_the_page_says_what_to_set() -> None:
-    async with desk() as at:
+async def test_without_the_web_connector_the_page_says_what_to_set(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         at.site.web_port = 0
         await at.page.reload()
         await expect(at.page.get_by_role("alert")).to_contain_text("web.enabled")
 
 
-async def test_a_lost_session_says_so() -> None:
-    async with desk() as at:
+async def test_a_lost_session_says_so(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         at.site.signed_in = False
         await at.page.reload()
         await expect(at.page.get_by_role("alert")).to_contain_text("signed out")
@@ -300,8 +301,8 @@ async def test_a_lost_session_says_so() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_the_page_fits_a_phone(scheme: str) -> None:
-    async with desk(color_scheme=scheme, viewport={"width": 400, "height": 760}) as at:
+async def test_the_page_fits_a_phone(chromium: Browser, scheme: str) -> None:
+    async with desk(chromium, color_scheme=scheme, viewport={"width": 400, "height": 760}) as at:
         await at.server.answer(
             await at.say("w" * 300), "```\n" + "long " * 200 + "\n```\nhttps://example.org/" + "q" * 300
         )
@@ -314,8 +315,8 @@ async def test_the_page_fits_a_phone(scheme: str) -> None:
         )
 
 
-async def test_everything_has_a_name_and_a_place_in_the_tab_order() -> None:
-    async with desk() as at:
+async def test_everything_has_a_name_and_a_place_in_the_tab_order(chromium: Browser) -> None:
+    async with desk(chromium) as at:
         await expect(at.box).to_be_focused()
         names = set()
         await at.page.locator("body").press("Home")

@@ -4,22 +4,25 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from playwright.async_api import Page, expect
+import pytest
+from playwright.async_api import Browser, Page, expect
 
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.job import JobStatus, StepRef, Wait
 from tests.browser.test_logout import dashboard, log_in
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 
 @asynccontextmanager
-async def opened(rows: JobRows, job_id: str, scripts: bool = True) -> AsyncIterator[Page]:
+async def opened(chromium: Browser, rows: JobRows, job_id: str, scripts: bool = True) -> AsyncIterator[Page]:
     """Open the page of a job; nothing may be complained about when the block is over."""
     troubles: list[str] = []
-    async with dashboard(rows) as home, browser() as chromium:
-        page = await (await chromium.new_context(java_script_enabled=scripts)).new_page()
+    async with dashboard(rows) as home, profile(chromium, java_script_enabled=scripts) as own:
+        page = await own.new_page()
         await log_in(page, home)
         page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
         page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -37,11 +40,11 @@ def begin(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:
     return ref
 
 
-async def test_the_page_follows_a_job_and_keeps_what_was_opened(tmp_path: Path) -> None:
+async def test_the_page_follows_a_job_and_keeps_what_was_opened(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
     job_id = Spoken(rows).prepared("what is the weather?")
     begin(rows, job_id, "model-1")
-    async with opened(rows, job_id) as page:
+    async with opened(chromium, rows, job_id) as page:
         now, layers = page.locator("#now"), page.locator("#layers")
         await expect(now).to_contain_text("Ask the model, call 1")
         await layers.locator("summary").click()
@@ -55,14 +58,14 @@ async def test_the_page_follows_a_job_and_keeps_what_was_opened(tmp_path: Path) 
         await expect(layers).to_have_attribute("open", "")
 
 
-async def test_a_run_that_was_closed_stays_closed(tmp_path: Path) -> None:
+async def test_a_run_that_was_closed_stays_closed(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
     job_id = rows.add()
     for run in (1, 2):
         ref = begin(rows, job_id, "model-1", run)
         with rows.store.begin() as tx:
             tx.steps.suspended(ref, "NoAccount", "", Wait(reason=WaitReason.ACCOUNT))
-    async with opened(rows, job_id) as page:
+    async with opened(chromium, rows, job_id) as page:
         await page.locator("#run-2 > summary").click()
         await page.locator("#run-1 > summary").click()
         begin(rows, job_id, "tags", 3)
@@ -71,10 +74,10 @@ async def test_a_run_that_was_closed_stays_closed(tmp_path: Path) -> None:
         await expect(page.locator("#run-2")).not_to_have_attribute("open", "")
 
 
-async def test_a_job_is_resumed_and_cancelled_without_a_script(tmp_path: Path) -> None:
+async def test_a_job_is_resumed_and_cancelled_without_a_script(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
     job_id = rows.failed("hello")
-    async with opened(rows, job_id, scripts=False) as page:
+    async with opened(chromium, rows, job_id, scripts=False) as page:
         await expect(page.get_by_role("button", name="Copy")).to_be_hidden()
         await page.get_by_role("link", name="Resume").click()
         await expect(page.locator("#goes-on")).to_have_text("Decide who answers")

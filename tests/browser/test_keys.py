@@ -2,20 +2,23 @@
 
 from pathlib import Path
 
-from playwright.async_api import expect
+import pytest
+from playwright.async_api import Browser, expect
 
 from tests.browser.test_logout import dashboard, log_in
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.job_rows import JobRows
 from tests.support.wishes import wish
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-async def test_lines_without_a_link_are_walked_over_too(tmp_path: Path) -> None:
+
+async def test_lines_without_a_link_are_walked_over_too(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
     for user, code in (("ada", "ABCDEFGH"), ("bob", "BCDEFGHJ")):
         wish(rows, user, code)
-    async with dashboard(rows) as home, browser() as chromium:
-        page = await (await chromium.new_context()).new_page()
+    async with dashboard(rows) as home, profile(chromium) as own:
+        page = await own.new_page()
         await log_in(page, home)
         await page.goto(f"{home}/accounts")
         first, second = page.locator("#pairing-1"), page.locator("#pairing-2")

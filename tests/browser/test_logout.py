@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Page, expect
+import pytest
+from playwright.async_api import Browser, Page, expect
 
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from tests.support.api_client import PASSWORD, app_of
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.job_rows import JobRows
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 REMEMBER = """localStorage.setItem("maestro.chat.main", JSON.stringify({
   channelId: "c", lastId: 1, resumeToken: "a token",
@@ -52,14 +55,13 @@ async def log_in(page: Page, home: str) -> None:
     await page.wait_for_url(f"{home}/chat")
 
 
-async def test_a_logout_leaves_nothing_in_the_browser(tmp_path: Path) -> None:
+async def test_a_logout_leaves_nothing_in_the_browser(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
-    async with dashboard(rows) as home, browser() as chromium:
-        profile = await chromium.new_context()
-        page = await profile.new_page()
+    async with dashboard(rows) as home, profile(chromium) as own:
+        page = await own.new_page()
         await log_in(page, home)
         await page.evaluate(REMEMBER)
-        other = await profile.new_page()
+        other = await own.new_page()
         await other.goto(f"{home}/chat")
         await expect(other.get_by_text("private")).to_be_visible()
 
@@ -72,10 +74,10 @@ async def test_a_logout_leaves_nothing_in_the_browser(tmp_path: Path) -> None:
     rows.store.close()
 
 
-async def test_the_end_of_a_session_alone_keeps_what_was_written(tmp_path: Path) -> None:
+async def test_the_end_of_a_session_alone_keeps_what_was_written(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
-    async with dashboard(rows) as home, browser() as chromium:
-        page = await (await chromium.new_context()).new_page()
+    async with dashboard(rows) as home, profile(chromium) as own:
+        page = await own.new_page()
         await log_in(page, home)
         await page.evaluate(REMEMBER)
         rows.clock.go(hours=13)

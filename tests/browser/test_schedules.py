@@ -5,11 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.async_api import Locator, Page, expect
+import pytest
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.browser.test_logout import dashboard, log_in
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.job_rows import JobRows
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 XSS = "<img src=x onerror=\"document.title='broken'\">"
 
@@ -52,11 +55,10 @@ class Schedules:
 
 
 @asynccontextmanager
-async def schedules(folder: Path, **profile: object) -> AsyncIterator[Schedules]:
+async def schedules(chromium: Browser, folder: Path, **options: object) -> AsyncIterator[Schedules]:
     """Serve the dashboard and open the page; nothing may be complained about when the block is over."""
     rows = JobRows.at(folder)
-    async with dashboard(rows) as home, browser() as chromium:
-        context = await chromium.new_context(**profile)  # type: ignore[arg-type]
+    async with dashboard(rows) as home, profile(chromium, **options) as context:
         page = await context.new_page()
         await log_in(page, home)
         opened = Schedules(page, rows, home)
@@ -68,8 +70,8 @@ async def schedules(folder: Path, **profile: object) -> AsyncIterator[Schedules]
     rows.store.close()
 
 
-async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_path: Path) -> None:
-    async with schedules(tmp_path, timezone_id="Europe/Amsterdam") as at:
+async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_path: Path, chromium: Browser) -> None:
+    async with schedules(chromium, tmp_path, timezone_id="Europe/Amsterdam") as at:
         await expect(at.page.get_by_text("Nothing is planned yet.")).to_be_visible()
         await expect(at.page.get_by_label("Time zone")).to_have_value("Europe/Amsterdam")
         await expect(at.page.get_by_role("button", name="Show its next five times")).to_be_hidden()
@@ -99,8 +101,8 @@ async def test_a_person_plans_something_pauses_it_runs_it_and_removes_it(tmp_pat
         assert await at.page.title() == "Schedules – Maestro"
 
 
-async def test_everything_works_without_a_script(tmp_path: Path) -> None:
-    async with schedules(tmp_path, java_script_enabled=False, viewport={"width": 400, "height": 800}) as at:
+async def test_everything_works_without_a_script(tmp_path: Path, chromium: Browser) -> None:
+    async with schedules(chromium, tmp_path, java_script_enabled=False, viewport={"width": 400, "height": 800}) as at:
         await at.type(schedule="banana", channel="news", prompt="Tell the news.")
         await at.press("Show its next five times")
         await expect(at.said).to_contain_text("write it as every 15m")
@@ -116,8 +118,8 @@ async def test_everything_works_without_a_script(tmp_path: Path) -> None:
         await expect(at.line("cron-1")).to_contain_text("every 3 hours")
 
 
-async def test_it_fits_a_window_in_both_lights(tmp_path: Path) -> None:
-    async with schedules(tmp_path, viewport={"width": 400, "height": 800}, color_scheme="dark") as at:
+async def test_it_fits_a_window_in_both_lights(tmp_path: Path, chromium: Browser) -> None:
+    async with schedules(chromium, tmp_path, viewport={"width": 400, "height": 800}, color_scheme="dark") as at:
         await at.type(schedule="*/20 8-17 * * mon-fri", channel="C" * 200, prompt="word" * 200)
         await at.press("Plan it")
         await expect(at.line("cron-1")).to_be_visible()

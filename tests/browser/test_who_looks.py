@@ -3,21 +3,26 @@
 from pathlib import Path
 
 import pytest
-from playwright.async_api import ViewportSize, expect
+from playwright.async_api import Browser, ViewportSize, expect
 
 from tests.browser.test_logout import LOG_OUT, dashboard, log_in
 from tests.support.api_client import VIEWER_PASSWORD
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.job_rows import JobRows
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PHONE: ViewportSize = {"width": 400, "height": 800}
 
 
 @pytest.mark.parametrize(("password", "words"), [("", "No password"), (VIEWER_PASSWORD, "Read only")])
-async def test_a_phone_shows_who_may_do_what(tmp_path: Path, password: str, words: str) -> None:
+async def test_a_phone_shows_who_may_do_what(tmp_path: Path, chromium: Browser, password: str, words: str) -> None:
     rows = JobRows.at(tmp_path)
-    async with dashboard(rows, **({} if password else {"password": ""})) as home, browser() as chromium:
-        page = await (await chromium.new_context(viewport=PHONE)).new_page()
+    async with (
+        dashboard(rows, **({} if password else {"password": ""})) as home,
+        profile(chromium, viewport=PHONE) as own,
+    ):
+        page = await own.new_page()
         await page.goto(home)
         if password:
             await page.get_by_label("Password").fill(password)
@@ -28,11 +33,10 @@ async def test_a_phone_shows_who_may_do_what(tmp_path: Path, password: str, word
     rows.store.close()
 
 
-async def test_a_page_that_follows_says_that_somebody_logged_out_elsewhere(tmp_path: Path) -> None:
+async def test_a_page_that_follows_says_that_somebody_logged_out_elsewhere(tmp_path: Path, chromium: Browser) -> None:
     rows = JobRows.at(tmp_path)
-    async with dashboard(rows) as home, browser() as chromium:
-        profile = await chromium.new_context()
-        page, other = await profile.new_page(), await profile.new_page()
+    async with dashboard(rows) as home, profile(chromium) as own:
+        page, other = await own.new_page(), await own.new_page()
         await log_in(page, home)
         await other.goto(home)
         state = other.locator("#live-state")

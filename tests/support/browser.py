@@ -4,8 +4,9 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, async_playwright, expect
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -30,3 +31,13 @@ async def browser() -> AsyncIterator[Browser]:
         )
         yield running
         await running.close()
+
+
+@asynccontextmanager
+async def profile(chromium: Browser, **options: Any) -> AsyncIterator[BrowserContext]:
+    """Open a browser as somebody new has it; ``options`` are those of Playwright."""
+    context = await chromium.new_context(**options)
+    try:
+        yield context
+    finally:
+        await context.close()
