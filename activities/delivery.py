@@ -14,6 +14,7 @@ from activities.turns import Turn, Turns, after, require_delivered, undelivered
 from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
 from connectors.doubt import Move, hand_over
 from maestro.domain.deliveries import UNSENT, Delivery
+from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
@@ -38,15 +39,28 @@ class Connectors(Protocol):
         ...
 
 
+class Growing(Protocol):
+    """Shows answers while they are written."""
+
+    async def finished(self, job_id: str) -> None:
+        """Show nothing more of a job; returns when what was under way is over."""
+        ...
+
+    async def settle(self, job_id: str, connector: Connector) -> None:
+        """Learn whether the platform has the message that shows it; raises a ``SendFailure`` when it does not say."""
+        ...
+
+
 @dataclass(frozen=True)
 class Matter:
     """What a message is made of: ``redact``, asked for at each one, takes secrets out of it.
 
-    ``path`` says where the kept file of a digest is.
+    ``path`` says where the kept file of a digest is, ``growing`` shows what is written of it so far.
     """
 
     redact: Callable[[], Redact]
     path: Callable[[str], Path]
+    growing: Growing
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,13 @@ class Prepared:
 
     connector: Connector
     first: Turn | None
+
+
+@dataclass(frozen=True)
+class Unplaced:
+    """The lane is ours, but nobody knows yet whether the platform has the message whose place the answer takes."""
+
+    connector: Connector
 
 
 @dataclass(frozen=True)
@@ -88,6 +109,7 @@ class DeliveryActivities:
         self._typing = typing
         self._released = released
         self._redact = matter.redact
+        self._growing = matter.growing
         self._turns = Turns(matter.path)
 
     @activity.defn
@@ -106,10 +128,14 @@ class DeliveryActivities:
         return DeliverOutcome(chunks=sent)
 
     async def _prepared(self, step: DeliverStep) -> Prepared:
+        await self._growing.finished(step.job_id)
         prepared = await asyncio.to_thread(self._prepare, step)
-        # Another process may hold the lane, so there is no event to wait for: the row is all there is.
-        while prepared is None:
-            await asyncio.sleep(LANE_POLL_SECONDS)
+        while not isinstance(prepared, Prepared):
+            if isinstance(prepared, Unplaced):
+                await self._growing.settle(step.job_id, prepared.connector)
+            else:
+                # Another process may hold the lane, so there is no event to wait for: the row is all there is.
+                await asyncio.sleep(LANE_POLL_SECONDS)
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
 
@@ -118,6 +144,8 @@ class DeliveryActivities:
         outcome = await hand_over(connector, turn.chunk, turn.move)
         if isinstance(outcome, Unsettled):
             return await asyncio.to_thread(self._decided, step, connector, turn.chunk)
+        if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is Scope.MESSAGE:
+            return await asyncio.to_thread(self._anew, turn.chunk)
         if isinstance(outcome, SendFailure):
             await asyncio.to_thread(self._unsent, turn, outcome)
             raise outcome
@@ -130,7 +158,7 @@ class DeliveryActivities:
             raise Stopped("stopped before the rest of its message was sent")
         return left
 
-    def _prepare(self, step: DeliverStep) -> Prepared | None:
+    def _prepare(self, step: DeliverStep) -> Prepared | Unplaced | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
@@ -146,6 +174,8 @@ class DeliveryActivities:
                 return None
             chunks = tx.deliveries.chunks(job.id, step.purpose)
             if not chunks and not _left_to_an_agent(tx, job, step):
+                if _in_doubt(tx, job):
+                    return Unplaced(connector)
                 text = text_of(tx, job, step.purpose) if redacted is None else redacted
                 chunks = store_parts(tx, job, step.purpose, text, connector)
             first = self._turns.next(tx, chunks, connector)
@@ -168,7 +198,7 @@ class DeliveryActivities:
             text = text_of(tx, tx.jobs.get(step.job_id), step.purpose)
         return redact(text)
 
-    def _prepare_when_free(self, step: DeliverStep) -> Prepared | None:
+    def _prepare_when_free(self, step: DeliverStep) -> Prepared | Unplaced | None:
         """Look without writing before anything else: who waits for a long answer to be sent asks often."""
         with self._store.view() as tx:
             job = tx.jobs.get(step.job_id)
@@ -183,7 +213,16 @@ class DeliveryActivities:
         """
         with self._store.begin() as tx:
             tx.deliveries.sent(chunk.id, receipt)
+            if chunk.edits:
+                tx.drafts.forget(step.job_id)
             return self._left(tx, step, connector, chunk)
+
+    def _anew(self, chunk: OutgoingMessage) -> Left:
+        """Return the chunk as a message of its own: the one whose place it should take cannot be changed any more."""
+        with self._store.begin() as tx:
+            tx.deliveries.unplaced(chunk.id)
+            tx.deliveries.sending(chunk.id)
+        return Left(Turn(chunk.model_copy(update={"edits": "", "tried_at": None}), Move.SEND), awaited=True)
 
     def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
         """Return what is left when nobody will ever know whether the platform has a chunk."""
@@ -233,6 +272,11 @@ def _require_open(tx: Transaction, address: Address) -> None:
     reason = tx.channels.why_disabled(address)
     if reason is not None:
         raise PermanentSend(f"nothing is sent to this channel any more: {reason}", Scope.CHANNEL)
+
+
+def _in_doubt(tx: Transaction, job: Job) -> bool:
+    draft = tx.drafts.find(job.id)
+    return draft is not None and draft.state is DraftState.SENDING
 
 
 def _finish(tx: Transaction, step: DeliverStep, chunks: Sequence[Delivery]) -> None:

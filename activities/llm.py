@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.routing import Typing
 from maestro.domain.agents.agent import Agent
 from maestro.domain.context.rounds import Round, made, round_of, turns
+from maestro.domain.drafts import grows
 from maestro.domain.jobs.edits import model_for
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
 from maestro.domain.jobs.job import Job
@@ -48,11 +49,15 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True)
 class ModelRules:
-    """What a call may ask for: the tokens of the longest answer, the tools, and a model's window in tokens."""
+    """What a call may ask for: the tokens of the longest answer, the tools, and a model's window in tokens.
+
+    ``searched`` says that nobody may see an answer before it was searched for secrets as a whole.
+    """
 
     max_output_tokens: int
     toolbox: Toolbox
     window: Callable[[str], int]
+    searched: bool = False
 
 
 class LLMActivities:
@@ -98,6 +103,7 @@ class LLMActivities:
                 agent=agent.slug,
                 role=agent.role,
                 what_if=job.what_if,
+                shown_every=tx.drafts.interval(job.address) if grows(job) and not self._rules().searched else 0,
             )
 
     def _messages(self, tx: Transaction, job: Job, agent: Agent, step: ModelStep) -> tuple[PromptMessage, ...]:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from activities.chunks import Piece, pieces
-from connectors.base import Connector
+from connectors.base import Connector, Edits
 from maestro.domain.deliveries import Delivery, JobFile, Purpose, kept_buttons
+from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.notices import failure_notice
 from maestro.domain.messages import Button
@@ -24,12 +25,15 @@ class Part:
 
 
 def store_parts(tx: Transaction, job: Job, purpose: Purpose, text: str, connector: Connector) -> list[Delivery]:
-    """Keep what is to be sent, in its order."""
+    """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far."""
     files = tx.job_files.of(job.id) if purpose is Purpose.ANSWER and not job.notice else ()
+    edits = _shown(tx, job, connector)
     parts = parts_of(text, files, connector)
+    if edits and (parts[0].file is not None or parts[0].filename):
+        parts = [Part(IN_FILES), *parts]
     said = [seq for seq, part in enumerate(parts) if part.file is None]
     buttons = _buttons(tx, job)[: connector.capabilities.max_buttons]
-    reply_to = _reply_to(tx, job)
+    answered = reply_to(tx, job)
     return [
         tx.deliveries.add(
             Delivery(
@@ -40,8 +44,9 @@ def store_parts(tx: Transaction, job: Job, purpose: Purpose, text: str, connecto
                 filename=part.filename,
                 digest=part.file.digest if part.file else "",
                 content_type=part.file.content_type if part.file else "",
-                buttons=kept_buttons(buttons) if seq == said[-1] else "",
-                reply_to=reply_to if seq == 0 else "",
+                buttons=kept_buttons(buttons) if seq in said[-1:] else "",
+                reply_to=answered if seq == 0 else "",
+                edits=edits if seq == 0 else "",
                 created_at=tx.now,
                 **job.address.model_dump(),
             )
@@ -66,6 +71,29 @@ def text_of(tx: Transaction, job: Job, purpose: Purpose) -> str:
     return job.notice or failure_notice(tx.steps.last_error(job.id))
 
 
+def reply_to(tx: Transaction, job: Job) -> str:
+    """Return the platform's id of the message that is answered: the last of those that are answered together.
+
+    Of a job that asked, it is the last answer it was given.
+    """
+    # Only a job that waited can have been answered, and its next run is another.
+    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
+    row = tx.inbox.get(answered) if answered else tx.merges.last_asked(job)
+    return row.message_id if row is not None else ""
+
+
+def _shown(tx: Transaction, job: Job, connector: Connector) -> str:
+    """Return what the platform knows the message as that shows what was written so far, empty where there is none."""
+    draft = tx.drafts.find(job.id)
+    if draft is None:
+        return ""
+    if not draft.platform_message_id or not isinstance(connector, Edits):
+        tx.drafts.forget(job.id)
+        return ""
+    tx.drafts.take(job.id)
+    return draft.platform_message_id
+
+
 def _part(piece: Piece) -> Part:
     return Part(piece.content, piece.filename)
 
@@ -79,14 +107,3 @@ def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
     """Return the choices of the question that a job puts to people, if it puts one that has any."""
     question = tx.questions.put_by(job.id) if job.notice else None
     return question.buttons() if question is not None else ()
-
-
-def _reply_to(tx: Transaction, job: Job) -> str:
-    """Return the platform's id of the message that is answered: the last of those that are answered together.
-
-    Of a job that asked, it is the last answer it was given.
-    """
-    # Only a job that waited can have been answered, and its next run is another.
-    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
-    row = tx.inbox.get(answered) if answered else tx.merges.last_asked(job)
-    return row.message_id if row is not None else ""

@@ -3,7 +3,17 @@
 from datetime import datetime
 from enum import StrEnum
 
-from connectors.base import Connector, Idempotency, OnAmbiguous, Reconciles, SendFailure, attempt
+from connectors.base import (
+    Connector,
+    Edits,
+    Idempotency,
+    OnAmbiguous,
+    PermanentSend,
+    Reconciles,
+    Scope,
+    SendFailure,
+    attempt,
+)
 from maestro.domain.messages import OutgoingMessage, Receipt
 
 
@@ -19,11 +29,11 @@ class Move(StrEnum):
 def move_for(message: OutgoingMessage, connector: Connector, now: datetime) -> Move:
     """Say what is safe with a chunk.
 
-    One that surely never arrived is sent. While the platform remembers the key of a message, a repeat is harmless.
-    After that, or where it knows no keys, it is looked for; where that cannot be done either, the rule of its account
-    counts.
+    One that surely never arrived is sent, and so is one that takes the place of another: it may do so twice. While the
+    platform remembers the key of a message, a repeat is harmless. After that, or where it knows no keys, it is looked
+    for; where that cannot be done either, the rule of its account counts.
     """
-    if message.tried_at is None:
+    if message.tried_at is None or message.edits:
         return Move.SEND
     able = connector.capabilities
     window = able.native_window
@@ -40,9 +50,24 @@ def unsettled(message: OutgoingMessage, connector: Connector) -> Move:
 
 
 async def hand_over(connector: Connector, message: OutgoingMessage, move: Move) -> Receipt | SendFailure:
-    """Look for the chunk if that is the move, send it unless it was found, and return how it went as a value."""
+    """Look for the chunk if that is the move, send it unless it was found, and return how it went as a value.
+
+    One that takes the place of another message is written there.
+    """
+    if message.edits:
+        return await _rewrite(connector, message)
     found = await _look(connector, message) if move is Move.LOOK else None
     return found if found is not None else await attempt(connector, message)
+
+
+async def _rewrite(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
+    if not isinstance(connector, Edits):
+        return PermanentSend("this platform changes no message that was sent", Scope.MESSAGE)
+    try:
+        await connector.edit(message)
+    except SendFailure as failure:
+        return failure
+    return Receipt(platform_message_id=message.edits)
 
 
 async def _look(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure | None:

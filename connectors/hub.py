@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
@@ -43,6 +43,10 @@ class ConnectorHub:
         tell = self._refusals.get((address.platform, address.account))
         if tell is not None:
             tell(reason)
+
+    def all(self) -> Sequence[Connector]:
+        """Return every connector that this process holds now."""
+        return list(self._connectors.values())
 
     def find(self, address: Address) -> Connector | None:
         """Return the connector, or None when another process holds it."""

@@ -14,6 +14,7 @@ from maestro.llm.middleware.cache_markers import CacheMarkers
 from maestro.llm.middleware.chat_feed import ChatFeed
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.failover import Failover
+from maestro.llm.middleware.growth import Growth
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.middleware.recorder import Recorder, nothing_more
 from maestro.llm.middleware.redaction import Redaction
@@ -36,7 +37,8 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
     request to one account: the validator, the breaker and the limits see one attempt at one account each. What changes
     a request for good comes before the recorder, because what that commits is exactly what goes out; what refuses an
     answer stands inside of it, or a bad answer would be held for good, though it was paid. The last change is the feed
-    of #maestro, so that every attempt is told the newest posts, behind what a provider may keep.
+    of #maestro, so that every attempt is told the newest posts, behind what a provider may keep. Who shows answers as
+    they grow listens innermost, to one attempt at one account.
     """
     live = scope.live
     estimates = Estimates(models.book, models.table.price)
@@ -61,6 +63,7 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         lambda inner: Recorder(inner, store, estimates, keep_heard if chat else nothing_more),
         RefuseEmpty,
         deadline(request_time),
+        lambda inner: Growth(inner, store),
     )
 
 

@@ -53,7 +53,7 @@ class Connect(SeparateProcess):
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(self._bots(store, dispatcher, stations).run(webhooks_of(connectors)))
         services.add(HealthServer(connect_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
-        services.add(engine.run(dispatcher.run))
+        services.add(engine.run(dispatcher.run), flow.growing.run())
 
         async def drain() -> None:
             self.say("Stopping: what is being sent may finish.")

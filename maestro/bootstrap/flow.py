@@ -29,6 +29,7 @@ from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.access import answer_rules
 from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.growing import GrowingAnswers
 from maestro.bootstrap.keys import Keys, open_keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models
@@ -36,7 +37,7 @@ from maestro.bootstrap.scope import Scope
 from maestro.bootstrap.storage import open_files, workspaces_folder
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.retries import RetryRules
-from maestro.domain.redaction import TextKind
+from maestro.domain.redaction import TextKind, as_it_is
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
 from maestro.settings import Settings, read_environment
@@ -66,6 +67,7 @@ class FlowParts:
     files: Files
     hub: ConnectorHub
     typing: TypingIndicators
+    growing: GrowingAnswers
     released: Callable[[], None]
     interceptors: Interceptors
 
@@ -85,6 +87,7 @@ def flow_parts(
         files=open_files(live.start),
         hub=hub,
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
+        growing=GrowingAnswers(store, hub),
         released=released,
         interceptors=(StepTimes(observe), Heartbeats(), StepJournal(store, live.of(retry_rules))),
     )
@@ -195,7 +198,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
         CompactionActivities(
             flow.store, llm, live.of(partial(_compaction_rules, flow.scope, brains))
         ).compact_conversation,
-        LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, brains))).call_model,
+        LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, brains))).call_model,
         tools.call_tool,
         ScriptActivities(flow.store, live.of(partial(_script_rules, keys))).run_script,
         VoiceActivities(flow.store, flow.files, _transcriber(live, brains.models), watch).transcribe,
@@ -212,8 +215,9 @@ def _compaction_rules(scope: Scope, brains: Brains, settings: Settings) -> Compa
     )
 
 
-def _model_rules(brains: Brains, settings: Settings) -> ModelRules:
-    return ModelRules(settings.llm.max_output_tokens, brains.tools, brains.models.table.context_window)
+def _model_rules(scope: Scope, brains: Brains, settings: Settings) -> ModelRules:
+    searched = scope.redact(TextKind.OUTGOING, settings) is not as_it_is
+    return ModelRules(settings.llm.max_output_tokens, brains.tools, brains.models.table.context_window, searched)
 
 
 def _context_rules(brains: Brains, settings: Settings) -> ContextRules:
@@ -255,7 +259,7 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _connector_steps(flow: FlowParts) -> Steps:
-    matter = Matter(flow.scope.of(TextKind.OUTGOING), flow.files.path)
+    matter = Matter(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
     return [
         TypingActivities(flow.store, flow.typing).show_typing,
         MediaActivities(flow.store, flow.files, flow.hub).fetch_media,

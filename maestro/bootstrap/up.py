@@ -121,7 +121,7 @@ class Up(Process):
         brains = Brains(models, self.build_tools(chat))
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
-        services.add(bots.run(webhooks_of(connectors)))
+        services.add(bots.run(webhooks_of(connectors)), flow.growing.run())
         keeper = build_keeper(store, self.live)
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))

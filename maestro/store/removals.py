@@ -14,6 +14,7 @@ from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovalPlan, RemovedConversation
 from maestro.domain.deliveries import Delivery, JobFile
+from maestro.domain.drafts import Draft
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job
@@ -190,8 +191,8 @@ class Removals(Repository):
             for table, values in emptied:
                 self._run(update(table).where(table.job_id.in_(ids)).values(**values))
             digests |= set(self._session.exec(select(JobFile.digest).where(col(JobFile.job_id).in_(ids))))
-            for gone in (JobFile, Prompt):
-                self._run(delete(gone).where(gone.job_id.in_(ids)))
+            for gone in (Draft, JobFile, Prompt):
+                self._run(delete(gone).where(col(gone.job_id).in_(ids)))
             self._run(
                 update(Job)
                 .where(col(Job.id).in_(ids))

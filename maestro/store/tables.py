@@ -12,6 +12,7 @@ from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovedConversation
 from maestro.domain.deliveries import Delivery, JobFile, OutboundLane
+from maestro.domain.drafts import Draft
 from maestro.domain.editions import Edition
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.batches import ReplayBatch, ReplayItem
@@ -65,6 +66,7 @@ TABLES = (
     Delivery,
     DisabledChannel,
     DiscardedFile,
+    Draft,
     Edition,
     EndedLogin,
     Heartbeat,

@@ -30,6 +30,7 @@ from maestro.store.conversation_lists import ConversationLists
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
+from maestro.store.drafts import Drafts
 from maestro.store.editions import Editions
 from maestro.store.figures import Figures
 from maestro.store.ignored import Ignored
@@ -130,6 +131,8 @@ class Transaction:
     """What platforms say of what went out."""
     moves = OnDemand(Moves)
     """Where channels went."""
+    drafts = OnDemand(Drafts)
+    """Answers while they are written."""
     people = OnDemand(People)
     """Tickets, channels and uploads of the web connector."""
     bots = OnDemand(Bots)

@@ -83,6 +83,12 @@ class Platform:
     def stop(self, job_id: str) -> None:
         """Show nothing."""
 
+    async def finished(self, job_id: str) -> None:
+        """Show no drafts."""
+
+    async def settle(self, job_id: str, connector: Connector) -> None:
+        """Show no drafts."""
+
 
 class Readable(Platform):
     """A platform whose messages can be read back."""
@@ -120,7 +126,9 @@ class Bench:
 
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
-        steps = DeliveryActivities(self.rows.store, platform, platform, lambda: None, Matter(lambda: as_it_is, Path))
+        steps = DeliveryActivities(
+            self.rows.store, platform, platform, lambda: None, Matter(lambda: as_it_is, Path, platform)
+        )
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         with self.rows.store.begin() as tx:
             tx.steps.start(step, "deliver", 1)

@@ -145,7 +145,8 @@ class LLMRequest(Value):
     answer of nothing. ``precedence`` says who goes first where calls wait; with ``exact`` nobody stands in with another
     model. ``agent`` is the slug of who asks and ``role`` its role; it is told the posts of #maestro after
     ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask (specification 002, 5 and 6).
-    Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told.
+    Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told. ``shown_every``
+    is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
     """
 
     key: CallKey
@@ -167,6 +168,7 @@ class LLMRequest(Value):
     chat_upto: int = 0
     reminded: bool = False
     what_if: bool = False
+    shown_every: float = Field(default=0, ge=0)
 
 
 class KeptRequest(Value):

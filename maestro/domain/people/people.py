@@ -70,6 +70,7 @@ class ConnectorStatus(SQLModel, table=True):
     """What a connector last said of itself, and how far its events are behind.
 
     ``lag_seconds`` is how long before we had it the last event happened. ``last_error`` is kept until another one.
+    ``edit_interval`` is how often in seconds it writes an answer that grows anew, 0 where answers come whole.
     """
 
     __tablename__ = "connectors"
@@ -83,6 +84,7 @@ class ConnectorStatus(SQLModel, table=True):
     lag_seconds: float | None = None
     last_error: str = ""
     last_error_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    edit_interval: float = 0
 
 
 class AuditEntry(SQLModel, table=True):

@@ -39,10 +39,26 @@ def upgrade() -> None:
         sa.UniqueConstraint("job_id", "digest", "filename"),
     )
     op.create_index("ix_job_files_digest", "job_files", ["digest"])
+    op.add_column("connectors", sa.Column("edit_interval", sa.Float(), nullable=False, server_default="0"))
+    op.create_table(
+        "drafts",
+        sa.Column("job_id", sa.String(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("text", sa.String(), nullable=False),
+        sa.Column("revision", sa.Integer(), nullable=False),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("platform_message_id", sa.String(), nullable=False),
+        sa.Column("tried_at", UtcDateTime(), nullable=True),
+        sa.Column("updated_at", UtcDateTime(), nullable=False),
+        sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
+        sa.PrimaryKeyConstraint("job_id"),
+    )
 
 
 def downgrade() -> None:
     """Take back."""
+    op.drop_table("drafts")
+    op.drop_column("connectors", "edit_interval")
     op.drop_table("job_files")
     op.drop_table("moved_channels")
     op.drop_index("ix_deliveries_key", "deliveries")

@@ -1,0 +1,175 @@
+"""Shows answers while they are written: one message each, placed once and then written anew (decision record 21)."""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from activities.drafting import Drafting
+from connectors.base import AmbiguousSend, Connector, Edits
+from maestro.domain.drafts import DraftState, Next, next_of
+from maestro.domain.errors import StoreBusy
+from maestro.store.drafts import Place, Sheet
+from maestro.store.store import Store
+
+LOOK_SECONDS = 0.1
+"""How often the store is asked whether anything was written: one number."""
+PATIENCE_SECONDS = 3.0
+"""How long an answer waits at most for an edit of its draft that is under way, so that it is not overtaken by it."""
+PAUSE_SECONDS = 1.0
+LONGEST_PAUSE = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class Held(Protocol):
+    """The connectors this process holds."""
+
+    def all(self) -> Sequence[Connector]:
+        """Return all of them."""
+        ...
+
+
+@dataclass
+class Shown:
+    """How far one draft is shown: its revision, and when it may be written anew, by a clock that is never set."""
+
+    revision: int = 0
+    due: float = 0.0
+    failures: int = 0
+    over: bool = False
+    work: asyncio.Task[None] | None = field(default=None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the platform is being asked for something."""
+        return self.work is not None and not self.work.done()
+
+
+class GrowingAnswers:
+    """Looks at the drafts of the accounts of this process, and does about each what is to be done.
+
+    It is a courtesy: what fails is tried again later, ever more slowly, and never keeps an answer waiting for long.
+    """
+
+    def __init__(self, store: Store, held: Held) -> None:
+        self._store = store
+        self._held = held
+        self._drafting = Drafting(store)
+        self._shown: dict[str, Shown] = {}
+        self._offers: dict[Place, float] = {}
+        self._mark = ""
+        self._waiting = True
+
+    async def run(self) -> None:
+        """Show until cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(LOOK_SECONDS)
+                try:
+                    await self._look()
+                except StoreBusy as error:
+                    log.warning("drafts.postponed", reason=str(error))
+                    await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            for shown in self._shown.values():
+                if shown.work is not None:
+                    shown.work.cancel()
+
+    async def finished(self, job_id: str) -> None:
+        """Show nothing more of a job, whose answer is about to take the place of its draft.
+
+        Returns when what was under way is over.
+        """
+        shown = self._shown.get(job_id)
+        if shown is None:
+            return
+        shown.over = True
+        if shown.work is not None and shown.busy:
+            done, _ = await asyncio.wait([shown.work], timeout=PATIENCE_SECONDS)
+            if not done:
+                shown.work.cancel()
+                await asyncio.wait([shown.work])
+
+    async def settle(self, job_id: str, connector: Connector) -> None:
+        """Learn whether the platform has the message of a draft; raises ``AmbiguousSend`` while it does not say."""
+        if await self._drafting.place(job_id, connector, anew=False) is not None:
+            raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
+
+    async def _look(self) -> None:
+        connectors = {(one.platform, one.account): one for one in self._held.all() if isinstance(one, Edits)}
+        offers = {place: one.capabilities.edit_interval for place, one in connectors.items()}
+        if offers != self._offers:
+            await asyncio.to_thread(self._offer, offers)
+            self._waiting = True
+        if not (any(offers.values()) or self._waiting):
+            return
+        mark = await asyncio.to_thread(self._store.mark)
+        if mark == self._mark and not self._waiting:
+            return
+        self._mark = mark
+        sheets = await asyncio.to_thread(self._sheets, list(connectors))
+        known = {sheet.draft.job_id for sheet in sheets}
+        self._shown = {job_id: shown for job_id, shown in self._shown.items() if job_id in known or shown.busy}
+        left = [self._consider(sheet, connectors) for sheet in sheets]
+        self._waiting = any(left)
+
+    def _consider(self, sheet: Sheet, connectors: Mapping[Place, Connector]) -> bool:
+        """Do what is to be done about a draft; true when something is left for which nobody need write."""
+        shown = self._shown.setdefault(sheet.draft.job_id, Shown())
+        if shown.busy or (shown.over and not sheet.status.ended):
+            return shown.busy
+        move = next_of(sheet.draft, sheet.status, shown.revision, free=sheet.free)
+        if move is Next.NOTHING:
+            # A channel in which somebody else sends gets free by a commit.
+            return False
+        if time.monotonic() >= shown.due:
+            connector = connectors[sheet.address.platform, sheet.address.account]
+            shown.work = asyncio.create_task(self._do(move, sheet, shown, connector))
+        return True
+
+    async def _do(self, move: Next, sheet: Sheet, shown: Shown, connector: Connector) -> None:
+        try:
+            pause = await self._done(move, sheet, connector)
+        except StoreBusy as error:
+            log.warning("draft.postponed", job=sheet.draft.job_id, reason=str(error))
+            pause = 0.0
+        interval = connector.capabilities.edit_interval
+        if pause is None:
+            shown.failures, shown.due = 0, time.monotonic() + interval
+            if move is Next.EDIT:
+                shown.revision = sheet.draft.revision
+        else:
+            shown.failures += 1
+            longer = min(max(interval, LOOK_SECONDS) * 2**shown.failures, LONGEST_PAUSE)
+            shown.due = time.monotonic() + max(pause, longer)
+
+    async def _done(self, move: Next, sheet: Sheet, connector: Connector) -> float | None:
+        """Ask the platform; None when it has done it, else the seconds it asks to wait at least."""
+        job_id = sheet.draft.job_id
+        match move:
+            case Next.PLACE:
+                return await self._drafting.place(job_id, connector, anew=sheet.draft.state is DraftState.WRITTEN)
+            case Next.EDIT:
+                return await self._drafting.edit(sheet, connector)
+            case Next.END:
+                return await self._drafting.end(sheet, connector)
+        await self._drafting.forget(job_id)
+        return None
+
+    def _offer(self, offers: Mapping[Place, float]) -> None:
+        """Tell the processes that call models where answers grow."""
+        with self._store.view() as tx:
+            known = {place: tx.drafts.offered(place) for place in offers}
+        if any(seconds != known[place] for place, seconds in offers.items()):
+            with self._store.begin() as tx:
+                for place, seconds in offers.items():
+                    tx.drafts.offer(place, seconds)
+        self._offers = dict(offers)
+
+    def _sheets(self, places: Sequence[Place]) -> Sequence[Sheet]:
+        with self._store.view() as tx:
+            return tx.drafts.at(places)

@@ -1,0 +1,116 @@
+"""An answer while it is written: what people may see of it so far, and how far its platform has it."""
+
+import hashlib
+from datetime import datetime
+from enum import StrEnum
+
+from sqlmodel import Field, SQLModel
+
+from maestro.domain.columns import UtcDateTime, text_of
+from maestro.domain.deliveries import KEY_LENGTH
+from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.messages import Address, OutgoingMessage
+
+PLACEHOLDER = "…"
+"""What the message says until the platform has told what it is known as: a crash may leave no more behind."""
+STOPPED = " … [stopped]"
+IN_FILES = "The answer follows."
+"""Takes the place of what was shown where the answer has no words of its own."""
+MOST_CHARACTERS = 20_000
+"""Of a longer answer only the beginning grows: no platform shows more in one message."""
+
+
+class DraftState(StrEnum):
+    """``written`` is nowhere but in the store; ``sending`` is committed before the platform is asked for a message.
+
+    ``shown`` has its message, which ``taken`` leaves to the answer itself; of ``dropped`` nothing more is shown.
+    """
+
+    WRITTEN = "written"
+    SENDING = "sending"
+    SHOWN = "shown"
+    TAKEN = "taken"
+    DROPPED = "dropped"
+
+
+GROWING = (DraftState.WRITTEN, DraftState.SENDING, DraftState.SHOWN)
+"""What a draft is in while its text may still change."""
+
+
+class Draft(SQLModel, table=True):
+    """What the newest call of a job has said so far, without its tags; each call begins from nothing.
+
+    ``revision`` grows with every change. ``tried_at`` is when the platform was first asked for the message, as long as
+    it has not said what it is known as.
+    """
+
+    __tablename__ = "drafts"
+
+    job_id: str = Field(primary_key=True, foreign_key="queue.id")
+    number: int
+    text: str
+    revision: int = 1
+    state: DraftState = Field(default=DraftState.WRITTEN, sa_type=text_of(DraftState))
+    platform_message_id: str = ""
+    tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    updated_at: datetime = Field(sa_type=UtcDateTime)
+
+    @property
+    def key(self) -> str:
+        """Tell its message from every other one of any Maestro, the same at every attempt."""
+        return hashlib.sha256(f"{self.job_id}/draft".encode()).hexdigest()[:KEY_LENGTH]
+
+    def placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:
+        """Return the message that is asked for, with no word of the answer."""
+        return OutgoingMessage(
+            id=0, address=address, content=PLACEHOLDER, reply_to=reply_to, key=self.key, tried_at=self.tried_at
+        )
+
+    def saying(self, address: Address, text: str) -> OutgoingMessage:
+        """Return the message with another text."""
+        return OutgoingMessage(id=0, address=address, content=text, key=self.key, edits=self.platform_message_id)
+
+
+class Next(StrEnum):
+    """What is to be done about a draft now."""
+
+    NOTHING = "nothing"
+    PLACE = "place"
+    EDIT = "edit"
+    END = "end"
+    FORGET = "forget"
+
+
+def grows(job: Job) -> bool:
+    """Say whether a person watches this job being done: one who wrote a message, and no agent hears the answer."""
+    return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if
+
+
+def next_of(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> Next:
+    """Say what is to be done about a draft of a job in this status, of which revision ``shown`` is on the platform.
+
+    ``free`` says that nobody else sends in its channel, whose message would be torn apart by a new one. A job that
+    waits goes on in the same message. What its job left behind says that nothing more comes, unless the answer had
+    begun to take its place.
+    """
+    if job.ended:
+        return _left_behind(draft.state, job)
+    if job is not JobStatus.RUNNING or not draft.text:
+        return Next.NOTHING
+    if draft.state is DraftState.SHOWN:
+        return Next.EDIT if draft.revision != shown else Next.NOTHING
+    waits = draft.state in (DraftState.WRITTEN, DraftState.SENDING)
+    return Next.PLACE if waits and free else Next.NOTHING
+
+
+def ending(text: str) -> str:
+    """Return what is left of a draft that nothing follows."""
+    return text.rstrip() + STOPPED
+
+
+def _left_behind(state: DraftState, job: JobStatus) -> Next:
+    if job is JobStatus.COMPLETED:
+        return Next.FORGET
+    if state is DraftState.SENDING:
+        return Next.PLACE
+    return Next.END if state is DraftState.SHOWN else Next.FORGET

@@ -1,0 +1,127 @@
+"""Answers while they are written: what was said so far, and the message on the platform that shows it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, case, func, tuple_
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import col, delete, select, update
+
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.deliveries import OutboundLane
+from maestro.domain.drafts import GROWING, Draft, DraftState
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.messages import Address, Receipt
+from maestro.domain.people.people import ConnectorStatus
+from maestro.store.prepared import Prepared
+from maestro.store.repository import Repository
+
+Place = tuple[str, str]
+"""A platform and an account."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A draft, where it belongs, and how its job stands; ``free`` says that nobody else sends in its channel."""
+
+    draft: Draft
+    address: Address
+    status: JobStatus
+    free: bool
+
+
+class Drafts(Repository):
+    """The rows of ``drafts``; there are none where no account shows answers as they grow."""
+
+    _FIND = Prepared(select(Draft).where(col(Draft.job_id) == bindparam("of_job")))
+    _INTERVAL = Prepared(
+        select(ConnectorStatus.edit_interval).where(
+            ConnectorStatus.platform == bindparam("platform"), ConnectorStatus.account == bindparam("account")
+        )
+    )
+    _ADD = insert(Draft)
+    _WRITE = _ADD.on_conflict_do_update(
+        index_elements=["job_id"],
+        set_={
+            "number": _ADD.excluded.number,
+            "text": _ADD.excluded.text,
+            "revision": col(Draft.revision) + 1,
+            "updated_at": _ADD.excluded.updated_at,
+        },
+        where=col(Draft.state).in_(GROWING),
+    )
+    _OF = update(Draft).where(col(Draft.job_id) == bindparam("of_job"))
+    _SENDING = _OF.where(col(Draft.state).in_((DraftState.WRITTEN, DraftState.SENDING))).values(
+        state=DraftState.SENDING,
+        tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime())),
+    )
+
+    def find(self, job_id: str) -> Draft | None:
+        """Return the draft of a job as a value, None when there is none."""
+        return self._read(self._FIND, Draft, of_job=job_id)
+
+    def interval(self, address: Address) -> float:
+        """Return after how many seconds at least an answer that grows is written anew there; 0: none grows."""
+        place = {"platform": address.platform, "account": address.account}
+        seconds: float | None = self._value(self._INTERVAL, **place)
+        return seconds or 0.0
+
+    def offered(self, place: Place) -> float:
+        """Return what an account was last said to do."""
+        return self.interval(Address(platform=place[0], account=place[1], channel=""))
+
+    def offer(self, place: Place, seconds: float) -> None:
+        """Keep how often a connector writes an answer that grows anew."""
+        platform, account = place
+        row = self._session.get(ConnectorStatus, place)
+        if row is None:
+            row = ConnectorStatus(platform=platform, account=account, state="starting", changed_at=self._now)
+            self._session.add(row)
+        row.edit_interval = seconds
+        self._session.flush()
+
+    def write(self, job_id: str, number: int, text: str) -> None:
+        """Keep what a call has said so far; nothing once the answer takes its place, or its job runs no more."""
+        if self._session.get_one(Job, job_id).status is JobStatus.RUNNING:
+            values = {"job_id": job_id, "number": number, "text": text, "revision": 1, "platform_message_id": ""}
+            self._run(self._WRITE.values(**values, state=DraftState.WRITTEN, updated_at=self._now))
+
+    def at(self, places: Collection[Place]) -> Sequence[Sheet]:
+        """Return every draft of these accounts."""
+        lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
+        rows = self._session.exec(
+            select(Draft, Job, OutboundLane.job_id)
+            .join(Job, col(Job.id) == Draft.job_id)
+            .outerjoin(OutboundLane, col(OutboundLane.lane) == lane)
+            .where(tuple_(col(Job.platform), col(Job.account)).in_(places))
+        ).all()
+        return [Sheet(draft, job.address, job.status, holder in (None, job.id)) for draft, job, holder in rows]
+
+    def sending(self, job_id: str) -> bool:
+        """Note that the platform is about to be asked for a message; false when it is not to be asked any more."""
+        return self._run(self._SENDING, of_job=job_id, at=self._now).rowcount > 0
+
+    def unsent(self, job_id: str) -> None:
+        """Note that the platform surely has no message of it."""
+        self._run(
+            self._OF.where(col(Draft.state) == DraftState.SENDING).values(state=DraftState.WRITTEN, tried_at=None),
+            of_job=job_id,
+        )
+
+    def placed(self, job_id: str, receipt: Receipt) -> None:
+        """Keep what the platform knows its message as; a draft that the answer has taken meanwhile stays taken."""
+        shown = case((col(Draft.state) == DraftState.SENDING, DraftState.SHOWN), else_=col(Draft.state))
+        known = receipt.platform_message_id
+        self._run(self._OF.values(state=shown, platform_message_id=known, tried_at=None), of_job=job_id)
+
+    def drop(self, job_id: str) -> None:
+        """Show nothing more of it."""
+        self._run(self._OF.values(state=DraftState.DROPPED, tried_at=None), of_job=job_id)
+
+    def take(self, job_id: str) -> None:
+        """Leave its message to the answer."""
+        self._run(self._OF.values(state=DraftState.TAKEN), of_job=job_id)
+
+    def forget(self, job_id: str) -> None:
+        """Forget it."""
+        self._run(delete(Draft).where(col(Draft.job_id) == job_id))
