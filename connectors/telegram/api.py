@@ -19,6 +19,7 @@ from telegram.error import (
 from telegram.request import HTTPXRequest
 
 from connectors.telegram.errors import Busy, Contested, Denied, Moved, Refused, TelegramTrouble, Unreachable, Unsure
+from maestro.domain.errors import ConfigurationError
 
 ROOT = "https://api.telegram.org"
 CALL_SECONDS = 20.0
@@ -81,7 +82,7 @@ def translated() -> Iterator[None]:
         yield
     except TelegramError as error:
         raise _trouble(error) from None
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Unsure(f"Telegram's answer could not be read ({type(error).__name__})") from None
 
 
@@ -116,6 +117,16 @@ def _broken(cause: BaseException | None) -> TelegramTrouble:
 def _request(root: str, connections: int) -> HTTPXRequest:
     """Return what makes the requests; to this machine they take no proxy, whatever the environment says."""
     own = httpx.URL(root).host in LOOPBACK
+    try:
+        return _made(connections, use_proxy=not own)
+    except (RuntimeError, ValueError):  # its text holds the proxy's address, and so perhaps a password
+        raise ConfigurationError(
+            "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that Telegram can be reached "
+            "through; name one whose address begins with http://"
+        ) from None
+
+
+def _made(connections: int, *, use_proxy: bool) -> HTTPXRequest:
     return HTTPXRequest(
         connection_pool_size=connections,
         read_timeout=CALL_SECONDS,
@@ -123,5 +134,5 @@ def _request(root: str, connections: int) -> HTTPXRequest:
         connect_timeout=CONNECT_SECONDS,
         pool_timeout=CALL_SECONDS,
         media_write_timeout=FILE_SECONDS,
-        httpx_kwargs={"trust_env": False} if own else None,
+        httpx_kwargs=None if use_proxy else {"trust_env": False},
     )

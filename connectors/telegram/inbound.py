@@ -13,7 +13,7 @@ from connectors.base import ConnectorContext
 from connectors.telegram.albums import Group
 from connectors.telegram.api import Update
 from connectors.telegram.moves import Moves
-from connectors.telegram.receive import Pressed, Us, heard, joined, migration, pressed, said_by
+from connectors.telegram.receive import Pressed, Us, heard, joined, migration, pressed, said_by, tidied
 from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import IncomingMessage
 
@@ -65,7 +65,7 @@ class Inbound:
 
     def _read(self, update: Update) -> Told:
         try:
-            read = telegram.Update.de_json(dict(update), None)
+            read = telegram.Update.de_json(tidied(dict(update)), None)
             return migration(read) or pressed(read, self._us) or heard(read, self._us)
         except UNREADABLE as error:
             # What has not the shape of a message is none when it comes again either, and must hold up no other.

@@ -1,8 +1,8 @@
 """What a message on Telegram consists of: its words, and its files as references."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from telegram import Audio, Document, Message, PhotoSize, Sticker, Video, VideoNote, Voice
+from telegram import Audio, Document, Message, MessageEntity, PhotoSize, Sticker, Video, VideoNote, Voice
 
 from maestro.domain.messages import Attachment
 
@@ -13,12 +13,24 @@ JPEG, WEBP, OGG, MP4, MP3 = "image/jpeg", "image/webp", "audio/ogg", "video/mp4"
 
 def words_of(message: Message) -> str:
     """Return what a message says: its text, what stands below its files, else in brackets what it shows."""
-    return message.text or message.caption or _shown(message)
+    if message.text:
+        return _with_links(message.text, message.entities)
+    return _with_links(message.caption, message.caption_entities) if message.caption else _shown(message)
 
 
 def files_of(message: Message) -> tuple[Attachment, ...]:
     """Return the files by reference: a link to one would hold the bot's token, and expire."""
     return tuple(_files(message))
+
+
+def _with_links(text: str, entities: Sequence[MessageEntity]) -> str:
+    """Return a text with the addresses behind its links, as people would write them; places count UTF-16 units."""
+    units = text.encode("utf-16-le")
+    links = [one for one in entities if one.type == MessageEntity.TEXT_LINK and one.url]
+    for link in sorted(links, key=lambda one: one.offset, reverse=True):
+        end = 2 * (link.offset + link.length)
+        units = units[:end] + f" ({link.url})".encode("utf-16-le") + units[end:]
+    return units.decode("utf-16-le", "replace")
 
 
 def _files(message: Message) -> Iterator[Attachment]:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from telegram import Update
 
-from connectors.telegram.receive import Us, heard, joined, migration, pressed
+from connectors.telegram.receive import Us, heard, joined, migration, pressed, tidied
 from maestro.domain.messages import Addressing, IncomingMessage
 from tests.support.telegram_server import ADA
 from tests.support.telegram_server.chats import Chats
@@ -87,6 +87,21 @@ def test_a_name_below_a_picture_counts() -> None:
     message = told(GROUP, "", **photo, **said)
     assert message is not None
     assert (message.addressing, message.content) == (Addressing.US, "@maestro_bot look")
+
+
+def test_links_have_their_addresses() -> None:
+    links = [
+        {"type": "text_link", "offset": 3, "length": 4, "url": "https://x.example"},
+        {"type": "text_link", "offset": 12, "length": 5, "url": "https://y.example"},
+    ]
+    message = told(ADA, "🎉 here and there", entities=links)
+    assert message is not None
+    assert message.content == "🎉 here (https://x.example) and there (https://y.example)"
+
+
+def test_what_no_store_takes_is_replaced_and_nothing_moves() -> None:
+    said = {"text": "a\0b\ud800c", "list": ["\udfff", 5, None], "more": {"x": "🎉"}}
+    assert tidied(said) == {"text": "a\ufffdb\ufffdc", "list": ["\ufffd", 5, None], "more": {"x": "🎉"}}
 
 
 def test_every_line_where_none_need_mention_us() -> None:

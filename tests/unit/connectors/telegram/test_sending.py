@@ -13,7 +13,9 @@ from connectors.base import (
     SendFailure,
     attempt,
 )
+from connectors.telegram.api import Line
 from connectors.telegram.send import measure
+from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Button, Receipt
 from tests.support.instance import free_port
 from tests.support.memory_context import MemoryContext
@@ -98,6 +100,17 @@ async def test_what_never_left_is_surely_not_sent(telegram: TelegramServer) -> N
     nowhere = f"http://127.0.0.1:{free_port()}"
     async with telegram_bot(telegram, start=False, base_url=nowhere) as bot:
         assert isinstance(await attempt(bot.connector, chunk("hi", ADA)), NotDispatched)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://user:word@127.0.0.1:1", "ftp://user:word@127.0.0.1:1"])
+def test_a_proxy_that_cannot_be_used_is_told_of_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, proxy: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ConfigurationError, match="ALL_PROXY") as raised:
+        Line("1:a-token-of-nobody-in-particular")
+    assert "word" not in str(raised.value)
+    Line("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1")  # to this machine none is used
 
 
 async def test_an_answer_that_cannot_be_read_is_in_doubt(bot: TelegramBot) -> None:

@@ -1,0 +1,51 @@
+"""What is missing of a bot on Telegram is said before it is kept, with the fix."""
+
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from connectors.platforms import Instance, platform
+from connectors.telegram.config import TelegramOptions
+from tests.support.telegram_server import SECRET, TOKEN
+
+HOOKED: dict[str, Any] = {"mode": "webhook", "webhook_url": "https://maestro.example/platforms/telegram/default"}
+
+
+def problem(token: str = TOKEN, secret: str = SECRET, **options: Any) -> str | None:
+    """Return what is said of a bot."""
+    secrets = {"token": SecretStr(token), "webhookSecret": SecretStr(secret)}
+    return platform("telegram").complete(Instance("default", secrets, TelegramOptions.model_validate(options)))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, HOOKED, {**HOOKED, "webhook_url": "http://127.0.0.1/x", "base_url": "http://x"}]
+)
+def test_what_is_complete(options: dict[str, Any]) -> None:
+    assert problem(**options) is None
+
+
+@pytest.mark.parametrize(
+    ("token", "secret", "options", "fix"),
+    [
+        ("", SECRET, {}, "ask @BotFather"),
+        ("a word of mine", SECRET, {}, "copy it anew from @BotFather"),
+        (TOKEN + " ", SECRET, {}, "copy it anew from @BotFather"),
+        (TOKEN, SECRET, {"mode": "webhook"}, "webhookUrl is missing"),
+        (TOKEN, SECRET, {**HOOKED, "webhook_url": "http://maestro.example/x"}, "must begin with https://"),
+        (TOKEN, "", HOOKED, "webhookSecret is missing"),
+        (TOKEN, "no blanks", HOOKED, "webhookSecret is missing"),
+    ],
+)
+def test_what_is_missing_is_named_and_no_secret_shown(
+    token: str, secret: str, options: dict[str, Any], fix: str
+) -> None:
+    said = problem(token, secret, **options)
+    assert said is not None
+    assert (fix in said, bool(token) and token in said) == (True, False)
+
+
+@pytest.mark.parametrize("options", [{"mode": "both"}, {"pace_seconds": -1}, {"on_ambiguous": "guess"}, {"quote": "x"}])
+def test_what_does_not_fit_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        TelegramOptions.model_validate(options)
