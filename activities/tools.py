@@ -216,7 +216,7 @@ def _refusal(case: Case, tool: Tool, *, needs_a_yes: bool) -> str | None:
 def _ready(begun: Begun) -> Understood | Verdict:
     """Return a call that needs only the store by now, or why it cannot be made."""
     assert begun.wanted is not None
-    wanted = prepare(begun.wanted)
+    wanted = prepare(begun.wanted, begun.caller)
     return _verdict(wanted) if isinstance(wanted, Said) else wanted
 
 

@@ -6,6 +6,7 @@ from importlib import import_module
 import structlog
 
 from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.storage import open_files
 from maestro.chat import ChatService
 from maestro.child_process import plain_environment
 from maestro.domain.agents.agent import Agent
@@ -25,6 +26,7 @@ from maestro.tools.mcp_server import McpServer, local_name
 from maestro.tools.memory_search import MemorySearch
 from maestro.tools.registry import Tools, ToolSource
 from maestro.tools.run_shell import RunShell
+from maestro.tools.send_file import SendFile
 from maestro.tools.web_search import WebSearch
 
 SHELL_SHARE = 0.9
@@ -34,6 +36,7 @@ _SWITCHES = {
     "read_file": "tools.files",
     "write_file": "tools.files",
     "list_files": "tools.files",
+    "send_file": "tools.files",
     "run_shell": "tools.shell",
     "chat_post": "chat.enabled",
     "chat_get_new": "chat.enabled",
@@ -51,7 +54,7 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> Tools:
     """
     settings = live.start
     environment = plain_environment(read_environment())
-    fixed = [*_built_in(settings.tools), *_switched_on(settings.tools, environment, live.of(_shell_seconds))]
+    fixed = [*_built_in(settings.tools), *_switched_on(settings, environment, live.of(_shell_seconds))]
     fixed += installed_tools(taken=[*(tool.spec.name for tool in fixed), *_SWITCHES])
     spoken: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
     for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *spoken]}):
@@ -105,9 +108,10 @@ def _shell_seconds(settings: Settings) -> float:
     return settings.tools.timeout_seconds * SHELL_SHARE
 
 
-def _switched_on(settings: ToolSettings, environment: Mapping[str, str], seconds: Callable[[], float]) -> list[Tool]:
-    files: list[Tool] = [ReadFile(), WriteFile(), ListFiles()] if settings.files else []
-    return [*files, RunShell(environment, seconds)] if settings.shell else files
+def _switched_on(settings: Settings, environment: Mapping[str, str], seconds: Callable[[], float]) -> list[Tool]:
+    files: list[Tool] = [ReadFile(), WriteFile(), ListFiles(), SendFile(open_files(settings))]
+    shell: list[Tool] = [RunShell(environment, seconds)]
+    return [*(files if settings.tools.files else ()), *(shell if settings.tools.shell else ())]
 
 
 def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSource | None:

@@ -84,13 +84,13 @@ async def run(tool: Runs, arguments: Arguments, caller: Caller, seconds: float) 
     return Said(f"The tool did not finish within {seconds:g} seconds.", failed=True)
 
 
-def prepare(wanted: Understood) -> Understood | Said:
+def prepare(wanted: Understood, caller: Caller) -> Understood | Said:
     """Do what a tool has to do before the transaction in which it acts; return what it acts on, or why it cannot."""
     tool = wanted.tool
     if not isinstance(tool, Prepares):
         return wanted
     try:
-        return Understood(tool, tool.prepared(wanted.arguments))
+        return Understood(tool, tool.prepared(wanted.arguments, caller))
     except ToolFailure as failure:
         return Said(str(failure), failed=True)
     except Exception as error:  # noqa: BLE001 - as in _outcome

@@ -67,7 +67,7 @@ class Acts(Protocol):
 class Prepares(Acts, Protocol):
     """A tool that has something to do before it touches the store: what takes long must not hold up who writes."""
 
-    def prepared(self, arguments: Arguments) -> Arguments:
+    def prepared(self, arguments: Arguments, caller: Caller) -> Arguments:
         """Return what to act on in the place of these arguments; raises ``ToolFailure``. It may be done twice."""
         ...
 

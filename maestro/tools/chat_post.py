@@ -41,7 +41,7 @@ class ChatPost:
     def __init__(self, chat: ChatService) -> None:
         self._chat = chat
 
-    def prepared(self, arguments: Arguments) -> Arguments:
+    def prepared(self, arguments: Arguments, caller: Caller) -> Arguments:  # noqa: ARG002 - all prepare alike
         """Take secrets out and cut the text to size, which may take as long as the scanner has."""
         try:
             return {"text": self._chat.prepared(arguments["text"])}

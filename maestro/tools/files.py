@@ -16,7 +16,7 @@ READ_BYTES = 4_000_000
 WRITE_CHARS = 200_000
 LISTED = 200
 
-_PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "its path inside your folder"}
+PATH = {"type": "string", "minLength": 1, "maxLength": 1000, "description": "its path inside your folder"}
 
 
 class ReadFile:
@@ -27,7 +27,7 @@ class ReadFile:
         "Read a text file in your folder, which belongs to this conversation. Long files come in pieces of "
         f"{READ_CHARS:,} characters: ask for the next one with offset.",
         {
-            "path": _PATH,
+            "path": PATH,
             "offset": {"type": "integer", "minimum": 0, "description": "the character to begin with, else 0"},
         },
         ["path"],
@@ -51,7 +51,7 @@ class WriteFile:
         "write_file",
         "Write a text file in your folder, which belongs to this conversation. Folders on the way are created; a file "
         "that is there is replaced as a whole.",
-        {"path": _PATH, "content": {"type": "string", "maxLength": WRITE_CHARS, "description": "the whole text"}},
+        {"path": PATH, "content": {"type": "string", "maxLength": WRITE_CHARS, "description": "the whole text"}},
         ["path", "content"],
     )
     idempotent = True
@@ -94,7 +94,7 @@ def inside(folder: Path, path: str) -> Path:
 
 
 def _read(place: Path) -> str:
-    with _explained("The file cannot be read"):
+    with explained("The file cannot be read"):
         # Opening a pipe would wait for ever for somebody to write into it.
         descriptor = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         with os.fdopen(descriptor, "rb") as file:
@@ -112,7 +112,7 @@ def _write(folder: Path, path: str, content: str) -> None:
     """Replace the file at once: whoever reads it meanwhile, and a crash, finds the old text or the new one."""
     place = inside(folder, path)
     arriving = place.with_name(f".{ULID()}.arriving")
-    with _explained("The file cannot be written"):
+    with explained("The file cannot be written"):
         if place == folder.resolve() or place.is_dir():
             raise ToolFailure("This is a folder. Name a file in it.")
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def _write(folder: Path, path: str, content: str) -> None:
 def _listed(folder: Path, place: Path) -> str:
     root = folder.resolve()
     lines: list[str] = []
-    with _explained("The files cannot be listed"):
+    with explained("The files cannot be listed"):
         if not place.is_dir() and place != root:
             raise ToolFailure("There is no such folder. Leave the path out to see all files.")
         for file in _files(place):
@@ -138,7 +138,8 @@ def _listed(folder: Path, place: Path) -> str:
 
 
 @contextmanager
-def _explained(what: str) -> Iterator[None]:
+def explained(what: str) -> Iterator[None]:
+    """Turn what the disk says into words for a model."""
     try:
         yield
     except OSError as error:

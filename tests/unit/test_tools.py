@@ -9,7 +9,7 @@ from maestro.settings import AgentSettings, McpServerSettings, Settings, ToolSet
 from maestro.settings.tools import DEFAULT_TOOLS
 from tests.support.tool_agents import agent_with
 
-FILES = ("read_file", "write_file", "list_files")
+FILES = ("read_file", "write_file", "list_files", "send_file")
 
 
 def there(settings: Settings, *names: str) -> list[str]:
@@ -26,7 +26,7 @@ def test_without_a_configuration_there_are_the_default_tools() -> None:
     ("tools", "names"),
     [
         (ToolSettings(), []),
-        (ToolSettings(files=True), ["list_files", "read_file", "write_file"]),
+        (ToolSettings(files=True), ["list_files", "read_file", "send_file", "write_file"]),
         (ToolSettings(shell=True), ["run_shell"]),
     ],
 )
@@ -39,7 +39,8 @@ def test_every_tool_says_truly_whether_a_repeat_does_harm() -> None:
     everything = [*DEFAULT_TOOLS, *FILES, "run_shell"]
     found = [build_tools(LiveSettings.unchanging(settings)).find(name, agent_with(everything)) for name in everything]
     assert {tool.spec.name for tool in found if not tool.idempotent} == {"run_shell"}
-    assert {tool.spec.name for tool in found if not tool.read_only} == {"ask_question", "write_file", "run_shell"}
+    changing = {"ask_question", "write_file", "send_file", "run_shell"}
+    assert {tool.spec.name for tool in found if not tool.read_only} == changing
 
 
 def test_every_description_and_argument_is_explained_to_the_model() -> None:

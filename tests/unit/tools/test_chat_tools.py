@@ -38,12 +38,13 @@ def call(rows: JobRows, name: str, arguments: str = "{}", slug: str = "ada") -> 
     wanted = understand(tools_of(rows), ToolCall(id="c", name=name, arguments=arguments), agent)
     if isinstance(wanted, Said):
         return wanted
-    ready = prepare(wanted)
+    caller = Caller("job", agent.id or 0, 1, Path())
+    ready = prepare(wanted, caller)
     if isinstance(ready, Said):
         return ready
     assert isinstance(ready.tool, ChatPost | ChatGetNew)
     with rows.store.begin() as tx:
-        return act(ready.tool, tx, ready.arguments, Caller("job", agent.id or 0, 1, Path()))
+        return act(ready.tool, tx, ready.arguments, caller)
 
 
 def post(rows: JobRows, text: str, slug: str = "ada") -> Said:
@@ -95,7 +96,7 @@ def test_secrets_are_out_and_the_text_is_cut_before_anything_is_kept(rows: JobRo
 def test_the_scan_holds_up_nobody_who_writes(rows: JobRows) -> None:
     """Scanning may take as long as it is given: it happens while no transaction is open."""
     tool = ChatPost(chat_of(rows.store))
-    ready = prepare(Understood(tool, {"text": SECRET}))
+    ready = prepare(Understood(tool, {"text": SECRET}), Caller("job", 1, 1, Path()))
     assert ready == Understood(tool, {"text": "[redacted] (Note: content redacted by scanner)"})
     assert kept(rows) == []
 
