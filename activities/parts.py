@@ -29,7 +29,7 @@ def store_parts(tx: Transaction, job: Job, purpose: Purpose, text: str, connecto
     files = tx.job_files.of(job.id) if purpose is Purpose.ANSWER and not job.notice else ()
     edits = _shown(tx, job, connector)
     parts = parts_of(text, files, connector)
-    if edits and (parts[0].file is not None or parts[0].filename):
+    if edits and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [Part(IN_FILES), *parts]
     said = [seq for seq, part in enumerate(parts) if part.file is None]
     buttons = _buttons(tx, job)[: connector.capabilities.max_buttons]

@@ -10,6 +10,7 @@ import structlog
 
 from activities.drafting import Drafting
 from connectors.base import AmbiguousSend, Connector, Edits
+from maestro.bootstrap.supervision import end
 from maestro.domain.drafts import DraftState, Next, next_of
 from maestro.domain.errors import StoreBusy
 from maestro.store.drafts import Place, Sheet
@@ -75,9 +76,7 @@ class GrowingAnswers:
                     log.warning("drafts.postponed", reason=str(error))
                     await asyncio.sleep(PAUSE_SECONDS)
         finally:
-            for shown in self._shown.values():
-                if shown.work is not None:
-                    shown.work.cancel()
+            await end([shown.work for shown in self._shown.values() if shown.work is not None])
 
     async def finished(self, job_id: str) -> None:
         """Show nothing more of a job, whose answer is about to take the place of its draft.
@@ -134,9 +133,10 @@ class GrowingAnswers:
     async def _do(self, move: Next, sheet: Sheet, shown: Shown, connector: Connector) -> None:
         try:
             pause = await self._done(move, sheet, connector)
-        except StoreBusy as error:
-            log.warning("draft.postponed", job=sheet.draft.job_id, reason=str(error))
-            pause = 0.0
+        # Whatever breaks while a draft is shown, the answer is not the worse for it.
+        except Exception as error:  # noqa: BLE001 - see above
+            log.warning("draft.postponed", job=sheet.draft.job_id, error=type(error).__name__)
+            pause = LONGEST_PAUSE
         interval = connector.capabilities.edit_interval
         if pause is None:
             shown.failures, shown.due = 0, time.monotonic() + interval

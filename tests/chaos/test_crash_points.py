@@ -41,7 +41,7 @@ FAILING = {
     *(f"{when} {name}" for when, name in product(("before", "after"), (*FAILURES, "chunks", "send"))),
 }
 
-HOUSEKEEPING = ("people.connector_state", "people.connector_event")
+HOUSEKEEPING = ("people.connector_state", "people.connector_event", "drafts.offer")
 """Transactions that no message waits for."""
 
 IN_FLIGHT = {"after model-1 request", "before wire", "after wire", "before model-1 answer"}

@@ -60,6 +60,9 @@ _NAMES: Mapping[str, Callable[..., str]] = {
     "webhooks.take": lambda *_: "hook",
     "deliveries.sent": lambda *_: "receipt",
     "deliveries.take_lane": lambda *_: "chunks",
+    "drafts.placed": lambda *_: "placeholder receipt",
+    "drafts.sending": lambda *_: "placeholder",
+    "drafts.write": lambda *_: "draft",
     "memory.learn": lambda *_, **__: "memory.learn",
     "batches.settle": lambda *_, **__: "batch item",
 }
