@@ -24,7 +24,8 @@ from maestro.domain.errors import MaestroError
 
 PAIR = 131056
 WINDOW_CLOSED = 131047
-NO_SUCH_OBJECT = (100, 33)
+WRONG_PART = 100
+NO_SUCH_OBJECT = (WRONG_PART, 33)
 """The code and the subcode of an id that is wrong, or that the token may not see."""
 NO_SUCH_NUMBER = (
     "WhatsApp knows no such id, or the accessToken may not see it: check the phoneNumberId, and give the system user "
@@ -36,7 +37,7 @@ SENTENCES: Mapping[int, str] = {
     3: "the app may not do this: give the system user's token whatsapp_business_messaging",
     4: "the app has made too many calls",
     10: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
-    100: "a part of the message is not as WhatsApp wants it",
+    WRONG_PART: "a part of the message is not as WhatsApp wants it",
     190: "the accessToken has expired or was revoked: make a new one for the system user and set it",
     368: "the business account is blocked for breaking a policy: see Account quality in WhatsApp Manager",
     80007: "the business account has made too many calls",
@@ -79,6 +80,8 @@ BUSY: Mapping[int, timedelta] = {
     PAIR: timedelta(seconds=1),
 }
 """After how long it is worth trying again; only nothing was done."""
+UNSURE = frozenset({1, 2, 131000, 131016, 131057})
+"""Errors of WhatsApp's own, after which nobody can say what it did."""
 ACCOUNT = frozenset({0, 3, 10, 190, 368, 131005, 131031, 131037, 131045, 133010})
 PERMISSIONS = range(200, 300)
 CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
@@ -138,9 +141,9 @@ def verdict(status: int, answer: Mapping[str, Any], retry_after: str) -> GraphTr
     code, subcode = _number(told.get("code")), _number(told.get("error_subcode"))
     if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
         after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else BUSY.get(code, AFTER_ALL)
-        return Busy(code if told else status, after)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or (not told and status != HTTPStatus.UNAUTHORIZED):
-        return Unsure(f"WhatsApp answered {status}" + (f" and says {code}" if told else ""))
+        return Busy(code if code >= 0 else status, after)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNSURE or (code < 0 and status != HTTPStatus.UNAUTHORIZED):
+        return Unsure(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
         return Refused(code, Scope.ACCOUNT, NO_SUCH_NUMBER)
     if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
@@ -166,8 +169,10 @@ def send_failure(trouble: GraphTrouble) -> SendFailure:
     return AmbiguousSend(str(trouble))
 
 
-def upload_failure(trouble: GraphTrouble) -> SendFailure:
+def upload_failure(trouble: GraphTrouble, content_type: str) -> SendFailure:
     """Return what the trouble means for a message whose file was to be brought before it: it was surely not sent."""
+    if isinstance(trouble, Refused) and trouble.code == WRONG_PART and trouble.scope is Scope.MESSAGE:
+        return PermanentSend(f"WhatsApp takes no file of the type {content_type}", Scope.MESSAGE)
     return NotDispatched(str(trouble)) if isinstance(trouble, Unsure) else send_failure(trouble)
 
 

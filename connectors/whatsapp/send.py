@@ -99,7 +99,7 @@ class Sender:
         try:
             media_id = await self._graph.upload(content, message.filename, kind)
         except GraphTrouble as trouble:
-            raise upload_failure(trouble) from None
+            raise upload_failure(trouble, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:
             del self._uploads[next(iter(self._uploads))]
         self._uploads[message.key] = compose.File(media_id, shape)

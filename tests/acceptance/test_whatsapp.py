@@ -280,6 +280,18 @@ async def test_an_answer_that_was_taken_and_never_brought_is_no_answer(town: Tow
     assert (row["state"], "not on WhatsApp" in row["error"], ada in row["error"]) == ("failed", True, False)
 
 
+async def test_what_was_in_doubt_and_failed_is_not_sent_again(town: Town) -> None:
+    ada = town.person()
+    town.whatsapp.tells = ()
+    town.whatsapp.fail("messages", Fault.cut_after())
+    said = town.whatsapp.say(ada, "please")
+    [sent] = await town.whatsapp.posts(ada)
+    town.whatsapp.report(sent, "failed", code=131026)
+    [row] = town.deliveries(await town.job(said, "failed"))
+    assert (row["state"], "not on WhatsApp" in row["error"]) == ("failed", True)
+    assert len(town.whatsapp.sent(ada)) == 1
+
+
 async def test_a_refusal_is_not_tried_again_and_closes_the_chat_until_somebody_writes_there(town: Town) -> None:
     ada = town.person()
     before = len(town.whatsapp.called("messages"))

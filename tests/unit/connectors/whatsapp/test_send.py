@@ -77,6 +77,7 @@ async def test_who_shows_no_number_is_written_to_all_the_same() -> None:
         (Fault.broken(503), AmbiguousSend, 0),
         (Fault.broken(500, stores=True), AmbiguousSend, 1),
         (Fault(status=500, code=131000), AmbiguousSend, 0),
+        (Fault(status=400, code=2), AmbiguousSend, 0),
         (Fault(status=200, stores=True), AmbiguousSend, 1),
         (Fault.broken(404), AmbiguousSend, 0),
         (Fault.cut_before(), AmbiguousSend, 0),
@@ -362,6 +363,14 @@ async def test_a_file_that_could_not_be_brought_was_surely_not_sent(fault: Fault
         number.whatsapp.fail("media", fault)
         assert isinstance(await failed(number, "long", filename="answer.md"), failure)
         assert number.whatsapp.called("messages") == []
+
+
+async def test_a_file_of_a_kind_that_whatsapp_does_not_take_is_named(tmp_path: Path) -> None:
+    async with whatsapp_and_number(start=False) as number:
+        (tmp_path / "kept").write_bytes(b"PK")
+        message = {"path": tmp_path / "kept", "filename": "all.zip", "content_type": "application/zip"}
+        failure = await failed(number, "", **message)
+        assert (type(failure), str(failure)) == (PermanentSend, "WhatsApp takes no file of the type application/zip")
 
 
 # Doubt.
