@@ -161,7 +161,7 @@ class TelegramConnector:
     async def broken(self, why: str) -> None:
         """Tell operators that none do."""
         self._state = ConnectorState.DEGRADED
-        log.warning("telegram.disconnected", account=self.account, reason=why)
+        log.warning("telegram.not_listening", account=self.account, reason=why)
         await self._context.report(self._state, why)
 
     async def _listen(self, inbound: Inbound) -> None:

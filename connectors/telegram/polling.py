@@ -41,8 +41,8 @@ class Polling:
         wait, self._wait = self._wait, 0  # after trouble an answer is to come at once, so that it is known to be over
         await self._be_alone()
         updates = await self._asked(wait)
-        await self._watcher.well()
         await self._take(updates)
+        await self._watcher.well()
         self._wait = WAIT_SECONDS
 
     async def _be_alone(self) -> None:

@@ -11,7 +11,17 @@ import pytest_asyncio
 from connectors.telegram.render import WORD_JOINER
 from tests.support.history import history_of
 from tests.support.instance import Instance, Row, free_port, running_instance, until
-from tests.support.telegram_server import ADA, HOLDING_TOKEN, OTHER_TOKEN, SECRET, TOKEN, ZOE, Fault, TelegramServer
+from tests.support.telegram_server import (
+    ADA,
+    GROWING_TOKEN,
+    HOLDING_TOKEN,
+    OTHER_TOKEN,
+    SECRET,
+    TOKEN,
+    ZOE,
+    Fault,
+    TelegramServer,
+)
 from tests.support.telegram_server.chats import utf16
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("telegram")]
@@ -21,9 +31,10 @@ OGG = b"OggS\x00\x02 OpusHead and sound"
 CODE = "```python\n" + "".join(f"print({n:04} < 1)\n" for n in range(500)) + "```"
 SQUARE, FORUM, SMALL, LARGE = -100100, -100101, -102, -100102
 """Groups that are the helper's; the small one becomes the large one. In others it is spoken to by name."""
-HOOKED, HOLDING = "hooked", "holding"
-"""A bot to which Telegram posts, and one whose messages in doubt are held."""
-BOTS = {HOOKED: OTHER_TOKEN, HOLDING: HOLDING_TOKEN, "default": TOKEN}
+HOOKED, HOLDING, GROWING = "hooked", "holding", "growing"
+"""A bot to which Telegram posts, one whose messages in doubt are held, and one whose answers grow."""
+BOTS = {HOOKED: OTHER_TOKEN, HOLDING: HOLDING_TOKEN, GROWING: GROWING_TOKEN, "default": TOKEN}
+WORDS = "one **two** three four five six seven eight nine ten"
 
 
 class Town:
@@ -70,6 +81,7 @@ async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
         bots = [
             bot(HOOKED, {**local, **posted}, webhookSecret=SECRET),
             bot(HOLDING, {**local, "onAmbiguous": "hold"}),
+            bot(GROWING, {**local, "streaming": True, "streamingSeconds": 0.2}),
         ]
         async with running_instance(
             tmp_path_factory.mktemp("telegram"),
@@ -262,6 +274,28 @@ async def test_an_answer_in_doubt_is_held_where_that_is_the_rule(town: Town) -> 
     job = await town.job(-224, said, account=HOLDING)
     assert town.texts(-224) == ["answer to: @helper please"]
     assert [(row["state"], row["repeats"]) for row in town.deliveries(job)] == [("unconfirmed", 0)]
+
+
+async def test_an_answer_grows_in_one_message(town: Town) -> None:
+    town.maestro.llm.script(reply=WORDS, pause=6)
+    said = await town.say("count", -234, token=GROWING_TOKEN)
+    await until(lambda: any("two" in text for text in town.texts(-234)))
+    assert "ten" not in town.texts(-234)[0]
+    town.maestro.llm.go_on()
+    job = await town.job(-234, said, account=GROWING)
+    [post] = town.telegram.posted(-234)
+    assert (post["text"], post["replied"]) == (WORDS.replace("*", ""), said)
+    [row] = town.deliveries(job)
+    assert (row["state"], row["platform_message_id"], row["repeats"]) == ("sent", str(post["message_id"]), 0)
+
+
+async def test_a_cut_in_a_message_that_grows_leaves_one(town: Town) -> None:
+    """To write a message anew twice is to write it once."""
+    town.maestro.llm.script(reply=WORDS)
+    town.telegram.fail("editMessageText", Fault.cut_after(), Fault.limited(1), Fault.broken())
+    job = await town.job(-235, await town.say("count", -235, token=GROWING_TOKEN), account=GROWING)
+    assert town.texts(-235) == [WORDS.replace("*", "")]
+    assert [(row["state"], row["repeats"]) for row in town.deliveries(job)] == [("sent", 0)]
 
 
 async def test_a_refusal_is_not_tried_again_and_closes_the_channel_until_somebody_writes_there(town: Town) -> None:

@@ -9,9 +9,20 @@ In a test, on the test's own event loop::
         telegram.fail("sendMessage", Fault.cut_after())
 """
 
-from tests.support.telegram_server.bots import HOLDING_TOKEN, OTHER_TOKEN, SECRET, TOKEN, Bot
+from tests.support.telegram_server.bots import GROWING_TOKEN, HOLDING_TOKEN, OTHER_TOKEN, SECRET, TOKEN, Bot
 from tests.support.telegram_server.chats import ADA, ZOE
 from tests.support.telegram_server.faults import Fault
 from tests.support.telegram_server.server import TelegramServer
 
-__all__ = ["ADA", "HOLDING_TOKEN", "OTHER_TOKEN", "SECRET", "TOKEN", "ZOE", "Bot", "Fault", "TelegramServer"]
+__all__ = [
+    "ADA",
+    "GROWING_TOKEN",
+    "HOLDING_TOKEN",
+    "OTHER_TOKEN",
+    "SECRET",
+    "TOKEN",
+    "ZOE",
+    "Bot",
+    "Fault",
+    "TelegramServer",
+]

@@ -9,6 +9,7 @@ Json = dict[str, Any]
 TOKEN = "4200000001:AA-token-of-the-first-bot-of-local-telegram"
 OTHER_TOKEN = "4200000002:AA-token-of-another-bot-of-local-telegram"
 HOLDING_TOKEN = "4200000003:AA-token-of-a-third-bot-of-local-telegram"
+GROWING_TOKEN = "4200000004:AA-token-of-a-fourth-bot-of-local-telegram"
 SECRET = "secret-of-the-webhook_of-the-local-telegram"
 FIRST_UPDATE = 700_000_001
 PAGE = 100

@@ -14,7 +14,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.support.telegram_server.bot_api import ApiError, BotApi
-from tests.support.telegram_server.bots import HOLDING_TOKEN, OTHER_TOKEN, TOKEN, Bot
+from tests.support.telegram_server.bots import GROWING_TOKEN, HOLDING_TOKEN, OTHER_TOKEN, TOKEN, Bot
 from tests.support.telegram_server.chats import Chats, Json, TelegramFile, entities
 from tests.support.telegram_server.faults import Fault
 
@@ -39,7 +39,12 @@ class TelegramServer:
         self.port = 0
         self.chats = Chats()
         self.api = BotApi(self.chats)
-        names = {TOKEN: "maestro_bot", OTHER_TOKEN: "other_bot", HOLDING_TOKEN: "third_bot"}
+        names = {
+            TOKEN: "maestro_bot",
+            OTHER_TOKEN: "other_bot",
+            HOLDING_TOKEN: "third_bot",
+            GROWING_TOKEN: "fourth_bot",
+        }
         self.bots = {token: Bot(token, name) for token, name in names.items()}
         self.calls: list[Call] = []
         self.downloads: list[str] = []
