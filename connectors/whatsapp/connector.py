@@ -23,7 +23,8 @@ from connectors.whatsapp.inbound import Inbound
 from connectors.whatsapp.media import Media
 from connectors.whatsapp.receive import Us
 from connectors.whatsapp.render import marked
-from connectors.whatsapp.send import Sender, Settling
+from connectors.whatsapp.send import Sender
+from connectors.whatsapp.settling import Settling
 from connectors.whatsapp.webhook import Webhook
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt

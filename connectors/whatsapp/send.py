@@ -1,11 +1,10 @@
 """Sends chunks and files under their keys, at the pace of each chat, within the 24 hours after a person wrote."""
 
 import asyncio
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from connectors.base import ConnectorContext
-from connectors.outcomes import PermanentSend, RetryableSend, Scope, Unsettled
+from connectors.outcomes import PermanentSend, RetryableSend, Scope
 from connectors.pace import Pace
 from connectors.whatsapp import compose
 from connectors.whatsapp.api import Graph
@@ -23,7 +22,6 @@ NO_FILES = "more than 24 hours have passed since they wrote last, and a template
 LONGEST_ROW = 5
 """After so many refusals in a row the wait does not grow any more: it is about 17 minutes."""
 MOST_UPLOADS = 100
-LOOK_SECONDS = 0.5
 
 
 class Sender:
@@ -35,7 +33,7 @@ class Sender:
         self._options = options
         self._pace = Pace(lambda _: options.pair_seconds)
         self._refused: dict[str, int] = {}
-        self._uploads: dict[str, compose.File] = {}
+        self._uploads: dict[int, compose.File] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk, or what goes as a file, once; raises a ``SendFailure``."""
@@ -50,7 +48,7 @@ class Sender:
         except GraphTrouble as trouble:
             raise send_failure(trouble) from None
         self._refused.pop(channel, None)
-        self._uploads.pop(message.key, None)
+        self._uploads.pop(message.id, None)
         return Receipt(platform_message_id=known_as)
 
     async def react(self, channel: str, message_id: str, emoji: str) -> None:
@@ -67,10 +65,10 @@ class Sender:
 
     async def _known_as(self, body: compose.Body) -> str:
         answer = await self._graph.message(body)
-        found = [str(one.get("id") or "") for one in answer.get("messages") or () if isinstance(one, dict)]
-        if not found or not found[0]:
-            raise Unsure("WhatsApp's answer could not be read")
-        return found[0]
+        match answer.get("messages"):
+            case [{"id": str(known_as)}, *_] if known_as:
+                return known_as
+        raise Unsure("WhatsApp's answer could not be read")
 
     async def _composed(self, message: OutgoingMessage) -> compose.Body:
         if not await self._is_open(message.address.channel):
@@ -90,7 +88,7 @@ class Sender:
 
     async def _uploaded(self, message: OutgoingMessage) -> compose.File:
         """Return what WhatsApp has the file as; one whose message failed need not be brought again."""
-        known = self._uploads.get(message.key)
+        known = self._uploads.get(message.id)
         if known is not None:
             return known
         content = await asyncio.to_thread(_content, message)
@@ -102,8 +100,8 @@ class Sender:
             raise upload_failure(trouble, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:
             del self._uploads[next(iter(self._uploads))]
-        self._uploads[message.key] = compose.File(media_id, shape)
-        return self._uploads[message.key]
+        self._uploads[message.id] = compose.File(media_id, shape)
+        return self._uploads[message.id]
 
     def _wait(self, channel: str, busy: Busy) -> timedelta:
         """Return after how long to come back: each refusal for one person makes it four times as long."""
@@ -112,32 +110,6 @@ class Sender:
         row = self._refused.get(channel, 0)
         self._refused[channel] = min(row + 1, LONGEST_ROW)
         return busy.after * float(4**row)
-
-
-class Settling:
-    """Waits for WhatsApp's word about a message whose connection broke: nothing can be asked, only listened for."""
-
-    def __init__(self, context: ConnectorContext, seconds: float, clock: Callable[[], datetime]) -> None:
-        self._context = context
-        self._seconds = timedelta(seconds=seconds)
-        self._clock = clock
-        self._since = clock()
-
-    def listen(self) -> None:
-        """Listen from now on: what was told while nobody listened comes again."""
-        self._since = self._clock()
-
-    async def find(self, message: OutgoingMessage) -> Receipt:
-        """Return what WhatsApp has the message as; raises ``Unsettled`` when it says nothing in time."""
-        until = max(message.tried_at or self._since, self._since) + self._seconds
-        while True:
-            receipt = await self._context.receipt(message.key)
-            if receipt is not None:
-                return receipt
-            left = (until - self._clock()).total_seconds()
-            if left <= 0:
-                raise Unsettled(f"WhatsApp said nothing of the message for {self._seconds.total_seconds():g} s")
-            await asyncio.sleep(min(left, LOOK_SECONDS))
 
 
 def _content(message: OutgoingMessage) -> bytes:
