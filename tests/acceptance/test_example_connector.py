@@ -1,8 +1,10 @@
 """A connector of somebody else: built, installed beside Maestro, and talked to, with nothing of ours changed."""
 
+import ast
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,7 @@ from tests.support.command import COMMAND, PATIENCE, UpProcess
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.running import free_ports
-from tests.unit.architecture.source import ROOT
+from tests.unit.architecture.source import PACKAGES, ROOT, Source, read
 
 pytestmark = pytest.mark.xdist_group("example")
 
@@ -57,6 +59,22 @@ def test_maestro_finds_it_by_its_entry_point_alone(installed: Path, tmp_path: Pa
     assert {"discord", "matrix", "slack", "maestro_matrix.connector:connect"} <= set(with_it)
     without = said(sys.executable, "-c", "from connectors.platforms import platforms; print(*platforms())")
     assert "matrix" not in without.split()
+
+
+def test_it_knows_of_maestro_only_what_is_offered_to_connectors() -> None:
+    ours = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.|$)")
+    known = {name for source in read(f"examples/{EXAMPLE.name}") for name in imported(source) if ours.match(name)}
+    offered = re.compile(
+        r"connectors\.(?:base|contract|doubt|options|outcomes|platforms)|maestro\.(?:domain\..+|fetch)"
+    )
+    assert {"connectors.base", "connectors.contract"} <= known
+    assert [name for name in sorted(known) if not offered.fullmatch(name)] == []
+
+
+def imported(source: Source) -> set[str]:
+    """Return the modules that a file imports."""
+    plain = {alias.name for node in source.walk(ast.Import) for alias in node.names}
+    return plain | {node.module or "" for node in source.walk(ast.ImportFrom)}
 
 
 class Maestro:

@@ -61,9 +61,8 @@ class Homeserver:
 
     async def sync(self, since: str, seconds: float) -> Json:
         """Return what happened after ``since``, at the latest after so many seconds; all that is now without it."""
-        waiting = self._open().sync(
-            SyncToken(since) or None, timeout=int(seconds * 1000), filter_id=FilterID(_only_messages())
-        )
+        only = FilterID(_only_messages(PAGE if since else 1))
+        waiting = self._open().sync(SyncToken(since) or None, timeout=int(seconds * 1000), filter_id=only)
         told = await _asked(waiting, CALL_SECONDS + seconds)
         if not isinstance(told.get("next_batch"), str):
             raise Unsure("the homeserver's answer does not say up to where it tells")
@@ -132,10 +131,10 @@ class Homeserver:
         return self._client
 
 
-def _only_messages() -> str:
-    """Return what is not to be told of, as the homeserver wants it."""
+def _only_messages(limit: int) -> str:
+    """Return what is to be told of, as the homeserver wants it."""
     nothing: Json = {"types": []}
-    timeline = {"types": HEARD, "limit": PAGE}
+    timeline = {"types": HEARD, "limit": limit}
     room = {"account_data": nothing, "ephemeral": nothing, "state": nothing, "timeline": timeline}
     return json.dumps({"presence": nothing, "account_data": nothing, "room": room})
 

@@ -88,12 +88,16 @@ def since_let_in(events: Sequence[Event], us: Us) -> tuple[Sequence[Event], bool
     Who begins a conversation writes the first line at once, before we can have accepted the invitation.
     """
     for at in reversed(range(len(events))):
-        event = events[at]
-        if event.get("type") == MEMBER and event.get("state_key") == us.user_id:
-            before = (event.get("unsigned") or {}).get("prev_content") or {}
-            if event["content"].get("membership") in INSIDE and before.get("membership") not in INSIDE:
-                return events[at + 1 :], True
+        before, after = _our_membership(events[at], us)
+        if after in INSIDE and before not in INSIDE:
+            return events[at + 1 :], True
     return events, False
+
+
+def came(events: Sequence[Event], us: Us) -> bool:
+    """Tell whether we came into the room with one of these events."""
+    steps = (_our_membership(event, us) for event in events)
+    return any(after == "join" and before != "join" for before, after in steps)
 
 
 def invitation(told: Mapping[str, Any], us: Us) -> str:
@@ -101,6 +105,14 @@ def invitation(told: Mapping[str, Any], us: Us) -> str:
     events = (told.get("invite_state") or {}).get("events") or ()
     ours = (one for one in events if one.get("type") == MEMBER and one.get("state_key") == us.user_id)
     return next((str(one["sender"]) for one in ours if one["content"].get("membership") == "invite"), "")
+
+
+def _our_membership(event: Event, us: Us) -> tuple[str, str]:
+    """Return what we were to the room before an event and after it, "" for nothing, or nothing that it is about."""
+    if event.get("type") != MEMBER or event.get("state_key") != us.user_id:
+        return "", ""
+    before = (event.get("unsigned") or {}).get("prev_content") or {}
+    return str(before.get("membership") or ""), str(event["content"].get("membership") or "")
 
 
 def _relation(event: Event) -> Mapping[str, Any]:

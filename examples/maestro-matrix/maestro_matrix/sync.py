@@ -14,7 +14,7 @@ from maestro_matrix.errors import Busy, MatrixTrouble, Refused, refused_account
 from maestro_matrix.homeserver import Homeserver, Json
 from maestro_matrix.inbound import Inbound
 from maestro_matrix.platform import MatrixOptions
-from maestro_matrix.receive import MESSAGE, Event, Us, moment, since_let_in
+from maestro_matrix.receive import MESSAGE, Event, Us, came, moment, since_let_in
 from maestro_matrix.rooms import Rooms
 
 LISTEN_SECONDS = 30.0
@@ -81,11 +81,13 @@ class Sync:
             await self._context.advance(us.user_id, following(mark, told["next_batch"]))
 
     async def _room(self, room: str, timeline: Json, since: str, us: Us, missed: bool) -> None:
-        events, let_in = since_let_in(timeline.get("events") or (), us)
+        told = timeline.get("events") or ()
+        events, let_in = since_let_in(told, us)
         caps, more = self._caps(), False
         if timeline.get("limited") and not let_in:
             self._rooms.forget(room)
-            before, more = await self._between(room, str(timeline.get("prev_batch") or ""), since, us, caps)
+            end = "" if came(told, us) else since  # of a room that we were only invited to, nothing was told before
+            before, more = await self._between(room, str(timeline.get("prev_batch") or ""), end, us, caps)
             events, missed = [*before, *events], True
         if missed:
             events, skipped, why = within(events, caps, us, more=more)
@@ -93,11 +95,11 @@ class Sync:
                 await self._context.skipped(room, skipped, why)
         await self._inbound.take(room, events, us)
 
-    async def _between(self, room: str, start: str, since: str, us: Us, caps: Caps) -> tuple[Sequence[Event], bool]:
+    async def _between(self, room: str, start: str, end: str, us: Us, caps: Caps) -> tuple[Sequence[Event], bool]:
         """Return what a room has before the part that was told, oldest first, and whether there is more of it."""
         found: list[Event] = []
         while start:
-            page = await self._server.earlier(room, start, since)
+            page = await self._server.earlier(room, start, end)
             chunk = list(page.get("chunk") or ())[::-1]
             ours, let_in = since_let_in(chunk, us)
             found[:0] = ours

@@ -45,7 +45,7 @@ class Homeserver(Story):
         super().__init__()
         self.port = 0
         self.requests: list[tuple[str, str]] = []
-        """The method and the path of everything that was asked."""
+        """What was asked, by the names that faults have, and its path."""
         self.typing: list[tuple[str, bool]] = []
         self.files: dict[str, tuple[bytes, str]] = {}
         self.faults: defaultdict[str, deque[Fault]] = defaultdict(deque)
@@ -94,13 +94,13 @@ class Homeserver(Story):
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        self.requests.append((request.method, request.path))
+        name = str(getattr(request.match_info.route, "name", ""))
+        self.requests.append((name, request.path))
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             return _error("M_UNKNOWN_TOKEN", 401)
         room = request.match_info.get("room")
         if room is not None and self.rooms.get(room, Room("")).members.get(BOT, ("",))[0] not in ("join", "invite"):
             return _error("M_FORBIDDEN", 403)
-        name = str(getattr(request.match_info.route, "name", ""))
         fault = self.faults[name].popleft() if self.faults[name] else None
         if fault is None or fault.stores:
             done: web.StreamResponse = await handler(request)

@@ -3,6 +3,8 @@
 import asyncio
 import secrets
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +38,7 @@ class Story:
         self.listening = 0
         """How many polls wait for something to happen."""
         self.news = asyncio.Condition()
+        self._silent = False
 
     async def room(self, *people: str, invites: str = "") -> str:
         """Open a room with these people, and the bot, which is in it unless somebody invites it; return its id."""
@@ -60,19 +63,29 @@ class Story:
         return await self.event(room, sender, "m.room.message", content)
 
     async def event(self, room: str, sender: str, kind: str, content: Json, **extra: Any) -> str:
-        """Let something happen and return the event's id."""
+        """Let something happen and return the event's id; ``extra`` is more of the event."""
         event_id = f"${secrets.token_urlsafe(24)}"
         now = int(time.time() * 1000)
         event = {"event_id": event_id, "type": kind, "sender": sender, "content": content, "origin_server_ts": now}
         async with self.news:
             self.events.append((room, event | extra))
-            self.news.notify_all()
+            if not self._silent:
+                self.news.notify_all()
         return event_id
 
     async def repeat(self, event_id: str) -> None:
         """Tell of an event once more."""
         async with self.news:
             self.again += [(room, event) for room, event in self.events if event["event_id"] == event_id]
+            self.news.notify_all()
+
+    @asynccontextmanager
+    async def silence(self) -> AsyncIterator[None]:
+        """Tell of what happens in a block only when it is over, and of all of it at once."""
+        self._silent = True
+        yield
+        self._silent = False
+        async with self.news:
             self.news.notify_all()
 
     async def listened(self) -> None:

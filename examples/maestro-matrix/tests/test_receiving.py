@@ -62,9 +62,13 @@ async def test_a_room_that_cannot_be_joined_holds_up_no_other(server: Homeserver
     known = await server.room()
     await account.start()
     server.faults["join"].append(Fault(502, {"errcode": "M_UNKNOWN"}))
-    await server.room(invites=ADA)
+    room = await server.room(invites=ADA)
     await server.say(known, "hello")
     assert (await account.heard(1))[0].content == "hello"
+    assert [name for name, _ in server.requests].count("join") == 1
+    server.faults["join"].append(Fault.refused("M_LIMIT_EXCEEDED", 429, retry_after_ms=10))
+    await server.member(room, BOT, "invite", sender=ADA)
+    await until(lambda: server.rooms[room].members[BOT][0] == "join", "our own server only asked to wait")
 
 
 async def test_a_long_gap_is_filled_in_order(server: Homeserver, account: Account) -> None:
@@ -79,6 +83,36 @@ async def test_a_long_gap_is_filled_in_order(server: Homeserver, account: Accoun
     await account.heard(131)
     assert [text for text in account.texts() if text != "elsewhere"] == said
     assert account.context.passed_over == []
+
+
+async def test_an_invitation_that_waited_long_is_no_loss(server: Homeserver, account: Account) -> None:
+    await account.start(auto_join="never", require_mention=False)
+    room, other = await server.room(ADA, BEN), await server.room()
+    await server.member(room, BOT, "leave")
+    for _ in range(60):
+        await server.say(room, "among us")
+    await server.member(room, BOT, "invite", sender=ADA)
+    said = [f"line {number}" for number in range(70)]
+    for text in said:
+        await server.say(room, text)
+    await server.say(other, "elsewhere")
+    await account.heard(1)
+    await server.member(room, BOT, "join")
+    await account.heard(71)
+    assert account.texts() == ["elsewhere", *said]
+
+
+async def test_who_came_during_a_gap_is_known(server: Homeserver, account: Account) -> None:
+    room = await server.room()
+    await account.start(catch_up_messages=5)
+    await server.say(room, "alone")
+    await account.heard(1)
+    async with server.silence():
+        await server.member(room, BEN, "join")
+        for number in range(130):
+            await server.say(room, f"line {number}")
+    found = [(one.content, one.is_direct) for one in await account.heard(6)]
+    assert found == [("alone", True), *((f"line {number}", False) for number in range(125, 130))]
 
 
 async def test_no_more_of_a_gap_is_read_than_is_wanted(server: Homeserver, account: Account) -> None:
@@ -217,6 +251,7 @@ async def test_only_chosen_rooms_are_listened_to_besides_direct_ones(server: Hom
 
 async def test_an_encrypted_room_is_told_once_that_it_cannot_be_read(server: Homeserver, account: Account) -> None:
     room, open_room = await server.room(), await server.room()
+    server.remembers_keys = False
     for times in (1, 2):
         await account.start()
         await server.event(room, ADA, "m.room.encrypted", {"algorithm": "m.megolm.v1.aes-sha2"})
