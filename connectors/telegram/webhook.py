@@ -1,25 +1,23 @@
 """The other way in: Telegram posts to us, with a secret that we told it."""
 
 import asyncio
-import hmac
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 
 import structlog
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from telegram import WebhookInfo
 
-from connectors.telegram.api import Line, translated
+from connectors.posted import body_of, not_taken, object_in, same
+from connectors.telegram.api import Line, Update, translated
 from connectors.telegram.inbound import Inbound
 from connectors.telegram.persistence import Watcher, persist
 from connectors.telegram.receive import KINDS
 from maestro.domain.errors import MaestroError
 
-MAX_BODY = 1024 * 1024
 SECONDS = 20.0
 """How long a message may take to be in the inbox."""
 LOOK_SECONDS = 60.0
@@ -33,7 +31,7 @@ class Webhook:
     """Takes requests in; anything but 200 lets Telegram send them again."""
 
     def __init__(self, secret: str) -> None:
-        self._secret = secret.encode()
+        self._secret = secret
         self._inbound: Inbound | None = None
 
     def open(self, inbound: Inbound) -> None:
@@ -46,25 +44,17 @@ class Webhook:
 
     async def receive(self, request: Request) -> Response:
         """Answer one request."""
-        shown = request.headers.get(SECRET, "").encode("utf-8", "surrogateescape")
-        if not hmac.compare_digest(shown, self._secret):
+        if not same(self._secret, request.headers.get(SECRET, "")):
             return PlainTextResponse("not from Telegram", HTTPStatus.UNAUTHORIZED)
-        try:
-            body = await _body(request)
-        except ClientDisconnect:
-            return PlainTextResponse("the body did not come to its end", HTTPStatus.BAD_REQUEST)
-        if body is None:
-            return PlainTextResponse("too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        try:
-            update = json.loads(body)
-        except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
-            return PlainTextResponse("this is no JSON", HTTPStatus.BAD_REQUEST)
-        if not isinstance(update, dict) or not isinstance(update.get("update_id"), int):
+        body = await body_of(request)
+        update = body if isinstance(body, Response) else object_in(body)
+        if isinstance(update, Response):
+            return update
+        if not isinstance(update.get("update_id"), int):
             return PlainTextResponse("this is no update", HTTPStatus.BAD_REQUEST)
-        taken = await self._take(update)
-        return Response(status_code=HTTPStatus.OK if taken else HTTPStatus.SERVICE_UNAVAILABLE)
+        return Response() if await self._take(update) else not_taken()
 
-    async def _take(self, update: dict[str, object]) -> bool:
+    async def _take(self, update: Update) -> bool:
         """Take an update in; false when Telegram is to send it again.
 
         Each part of an album is a message of its own here: Telegram sends the next one after our word that we have
@@ -122,16 +112,3 @@ def news_of(info: WebhookInfo, since: datetime) -> str | None:
     if info.last_error_date is None or info.last_error_date <= since:
         return None
     return f"Telegram cannot post to webhookUrl: {info.last_error_message or 'it does not say why'}"
-
-
-async def _body(request: Request) -> bytes | None:
-    """Return the raw body, None when it is too large: then the rest of it is not read."""
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length) > MAX_BODY:
-        return None
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > MAX_BODY:
-            return None
-    return bytes(body)

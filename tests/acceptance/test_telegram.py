@@ -85,12 +85,13 @@ async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
         ]
         async with running_instance(
             tmp_path_factory.mktemp("telegram"),
-            agents=[{"slug": "chief", "role": "conductor"}, {"slug": "helper"}],
+            agents=[{"slug": "chief", "role": "conductor"}, {"slug": "helper", "tools": ["send_file", "ask_question"]}],
             channels=[
                 {"platform": "telegram", "channel": str(one), "agent": "helper"} for one in (SQUARE, FORUM, SMALL)
             ],
             owner={"ids": [f"telegram:{ADA}"]},
             web={"port": port},
+            tools={"files": True},
             connectors={"telegram": {"enabled": True, "token": TOKEN, "ackReaction": "👀", **local}, "bots": bots},
         ) as maestro:
             town.maestro = maestro
@@ -208,6 +209,25 @@ async def test_a_very_long_answer_goes_as_a_file(town: Town) -> None:
     await town.ask("much", -207)
     [file] = [post["document"] for post in town.telegram.posted(-207) if "document" in post]
     assert town.telegram.chats.files[file["file_id"]].content.decode().split() == long.split()
+
+
+async def test_files_of_an_agent_come_after_its_answer(town: Town) -> None:
+    await town.ask("begin", -236)
+    [row] = town.maestro.query("SELECT id FROM conversations WHERE channel = '-236'")
+    folder = town.maestro.data_dir / "workspaces" / str(row["id"])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in (("cat.png", PNG), ("costs.csv", b"a,b\n1,2\n")):
+        (folder / name).write_bytes(content)
+    calls = [("send_file", {"path": "cat.png", "caption": "**A** cat"}), ("send_file", {"path": "costs.csv"})]
+    town.maestro.llm.script(match="send me both", calls=calls, rounds=0)
+    town.maestro.llm.script(match="send me both", reply="Here they are", rounds=1)
+    job = await town.job(-236, await town.say("send me both", -236))
+    _, words, picture, table = town.telegram.posted(-236)
+    kept = town.telegram.chats.files
+    assert (words["text"], picture["caption"]) == ("Here they are", "A cat")
+    assert kept[picture["photo"][0]["file_id"]].content == PNG
+    assert (table["document"]["file_name"], kept[table["document"]["file_id"]].content) == ("costs.csv", b"a,b\n1,2\n")
+    assert [one["state"] for one in town.deliveries(job)] == ["sent"] * 3
 
 
 async def test_what_is_told_three_times_is_answered_once(town: Town) -> None:
