@@ -40,7 +40,7 @@ Step = Callable[[StepRef], Any]
 class NoTyping:
     """Shows nobody anything."""
 
-    def start(self, _job_id: str, _address: Address) -> bool:
+    def start(self, job_id: str, address: Address, seen: str = "") -> bool:  # noqa: ARG002 - a protocol
         """Do nothing."""
         return False
 

@@ -14,8 +14,7 @@ class JobFiles(Repository):
 
     def add(self, file: JobFile) -> None:
         """Keep a file of a job; the same one under the same name once."""
-        row = file.model_dump(exclude={"id"})
-        self._run(insert(JobFile).values(**{**row, "created_at": self._now}).on_conflict_do_nothing())
+        self._run(insert(JobFile).values(**file.model_dump(exclude={"id"})).on_conflict_do_nothing())
 
     def of(self, job_id: str) -> Sequence[JobFile]:
         """Return the files of a job in the order in which they were added."""

@@ -147,7 +147,9 @@ class Bench:
     def file(self, name: str, size: int) -> None:
         """Let the agent want to send a file."""
         with self.rows.store.begin() as tx:
-            file = JobFile(job_id=self.job_id, digest=name, filename=name, size=size, caption="a caption")
+            file = JobFile(
+                job_id=self.job_id, digest=name, filename=name, size=size, caption="a caption", created_at=tx.now
+            )
             tx.job_files.add(file)
             tx.job_files.add(file)
 

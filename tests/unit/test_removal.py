@@ -126,7 +126,9 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
     (first, conversation_id), (second, _) = await talk(rows), await talk(rows, "and the stork", "it has landed too")
     with rows.store.begin() as tx:
         for job_id, digest in ((first, "only-here"), (first, "there-too"), (second, "there-too")):
-            tx.job_files.add(JobFile(job_id=job_id, digest=digest, filename="a.txt", caption="a pelican", size=1))
+            tx.job_files.add(
+                JobFile(job_id=job_id, digest=digest, filename="a.txt", caption="a pelican", size=1, created_at=tx.now)
+            )
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
         assert (tx.job_files.of(first), len(tx.job_files.of(second))) == ([], 1)

@@ -1,7 +1,7 @@
 """What a replay would do, told before it does anything: where it goes on, what is paid, what happens again."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -128,7 +128,7 @@ def preview(of: Evidence, mode: ReplayMode, edits: Edits) -> Preview:
     )
 
 
-def _resumed_at(of: Evidence, done: Collection[str]) -> str:
+def _resumed_at(of: Evidence, done: Mapping[str, str]) -> str:
     """Return the step at which a job goes on; one that was answered has a part held back, and sends it."""
     return "deliver" if of.job.status is JobStatus.COMPLETED else next_step(of.job, done) or END
 
