@@ -1,0 +1,77 @@
+"""What is to be done about an answer that is being written, and whose answers people may watch."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from maestro.domain.drafts import GROWING, STOPPED, Draft, DraftState, Next, ending, grows, next_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.messages import Address
+
+NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+PLACE = Address(platform="slack", channel="C1", thread="T1")
+RUNNING, WAITING, COMPLETED = JobStatus.RUNNING, JobStatus.WAITING, JobStatus.COMPLETED
+
+
+def draft(state: DraftState, text: str = "words", revision: int = 2) -> Draft:
+    return Draft(job_id="job", number=1, text=text, revision=revision, state=state, updated_at=NOON)
+
+
+def job(**fields: object) -> Job:
+    told = {"id": "job", "kind": JobKind.MESSAGE, "platform": "slack", "channel": "C1", "inbox_id": 1}
+    return Job(**{**told, **fields})
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "expected"),
+    [
+        (DraftState.WRITTEN, RUNNING, Next.PLACE),
+        (DraftState.SENDING, RUNNING, Next.PLACE),
+        (DraftState.SHOWN, RUNNING, Next.EDIT),
+        (DraftState.TAKEN, RUNNING, Next.NOTHING),
+        (DraftState.DROPPED, RUNNING, Next.NOTHING),
+        (DraftState.SHOWN, WAITING, Next.NOTHING),
+        (DraftState.SENDING, WAITING, Next.NOTHING),
+        (DraftState.WRITTEN, JobStatus.CANCELLED, Next.FORGET),
+        (DraftState.SENDING, JobStatus.CANCELLED, Next.PLACE),
+        (DraftState.SHOWN, JobStatus.CANCELLED, Next.END),
+        (DraftState.SHOWN, JobStatus.FAILED, Next.END),
+        (DraftState.TAKEN, JobStatus.CANCELLED, Next.FORGET),
+        (DraftState.DROPPED, JobStatus.FAILED, Next.FORGET),
+        (DraftState.SHOWN, COMPLETED, Next.FORGET),
+        (DraftState.SENDING, COMPLETED, Next.FORGET),
+    ],
+)
+def test_what_comes_next(state: DraftState, status: JobStatus, expected: Next) -> None:
+    assert next_of(draft(state), status, 1, free=True) is expected
+
+
+def test_nothing_is_torn_apart_and_nothing_is_said_twice() -> None:
+    assert next_of(draft(DraftState.WRITTEN), RUNNING, 0, free=False) is Next.NOTHING
+    assert next_of(draft(DraftState.SHOWN), RUNNING, 0, free=False) is Next.EDIT
+    assert next_of(draft(DraftState.SHOWN), RUNNING, 2, free=True) is Next.NOTHING
+    assert next_of(draft(DraftState.WRITTEN, text=""), RUNNING, 0, free=True) is Next.NOTHING
+
+
+def test_only_a_person_who_wrote_watches() -> None:
+    assert grows(job())
+    for other in (
+        {"kind": JobKind.CRON, "inbox_id": None},
+        {"parent_id": "parent"},
+        {"inbox_id": None},
+        {"what_if": True},
+    ):
+        assert not grows(job(**other))
+
+
+def test_its_message_has_a_key_of_its_own_and_says_no_word_before_it_is_known() -> None:
+    asked = draft(DraftState.WRITTEN).placeholder(PLACE, "m-1")
+    assert (asked.content, asked.reply_to, asked.edits, asked.address) == ("…", "m-1", "", PLACE)
+    assert len(asked.key) == 24
+    shown = draft(DraftState.SHOWN).model_copy(update={"platform_message_id": "p-1"}).saying(PLACE, "words")
+    assert (shown.content, shown.edits, shown.key) == ("words", "p-1", asked.key)
+
+
+def test_what_nothing_follows_says_so() -> None:
+    assert ending("one two \n") == f"one two{STOPPED}"
+    assert set(GROWING) == set(DraftState) - {DraftState.TAKEN, DraftState.DROPPED}
