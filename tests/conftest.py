@@ -1,5 +1,6 @@
 """What every test starts from: an environment without the developer's keys and settings, and a worker to run in."""
 
+import gc
 import os
 import re
 from functools import cache
@@ -27,6 +28,12 @@ def pytest_configure() -> None:
             del os.environ[name]
     share_compiled_statements()
     share_compiled_templates()
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what lasts as long as the tests: all modules and thousands of tests."""
+    gc.collect()
+    gc.freeze()
 
 
 class OneWorkerPerServer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types

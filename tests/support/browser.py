@@ -8,6 +8,8 @@ from typing import Any
 
 from playwright.async_api import Browser, BrowserContext, async_playwright, expect
 
+ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-gpu-compositing")
+"""Without a graphics card Chromium computes one, which costs more than to draw without."""
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 PATIENCE_MS = 30_000
@@ -26,9 +28,7 @@ async def browser() -> AsyncIterator[Browser]:
     """Run a browser."""
     expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as playwright:
-        running = await playwright.chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        running = await playwright.chromium.launch(executable_path=chromium(), args=ARGUMENTS)
         yield running
         await running.close()
 
