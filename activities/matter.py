@@ -1,6 +1,6 @@
 """What a job is to answer, and what was said before it, by the kind of the job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from activities.assignments import EVER, assigned, done_so_far, results, said_before
 from activities.shelves import Kept
@@ -8,6 +8,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.context.composition import Matter
 from maestro.domain.context.history import Utterance
 from maestro.domain.context.persona import Colleague, said_by
+from maestro.domain.context.quotes import FRESH, told
 from maestro.domain.context.recollection import SUMMARIES
 from maestro.domain.conversations.conversation import Line, Said, conversation_key
 from maestro.domain.inbox import InboxRow
@@ -57,11 +58,13 @@ def _asked(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> 
         return (), ()
     ids = {row.id or 0 for row in asked}
     newest_first = _up_to(tx, job, last, ids)
+    quotes = _quotes(tx, job, asked, [line for line in newest_first if line.inbox_id not in ids])
     turns: list[Utterance] = []
     earlier: list[Utterance] = []
     for line, utterance in zip(newest_first, _said(tx, kept, newest_first, job), strict=True):
         if line.inbox_id in ids:
-            turns.append(_changed(job, line.inbox_id, utterance))
+            quote = quotes.get(line.inbox_id, "")
+            turns.append(_changed(job, line.inbox_id, utterance._replace(quote=quote) if quote else utterance))
         else:
             earlier.append(utterance)
     return tuple(reversed(turns)), tuple(earlier)
@@ -75,13 +78,28 @@ def _untouched(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow])
     newest = tx.conversations.newest(found, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
     earlier = [line for line in newest if line.inbox_id is None or line.inbox_id not in recorded]
     files = tx.media.of([row.id or 0 for row in asked])
+    quotes = _quotes(tx, job, asked, earlier)
     turns: list[Utterance] = []
     for row in asked:
         own, message = files.get(row.id or 0, ()), recorded[row.id]
         text = message.content if message is not None else spoken_text(row.content, own)
         number = message.id if message is not None else None
-        turns.append(_changed(job, row.id, Utterance(Role.USER, text, estimate(text), number, tuple(own))))
+        said = Utterance(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
+        turns.append(_changed(job, row.id, said))
     return tuple(turns), tuple(_said(tx, kept, earlier, job))
+
+
+def _quotes(
+    tx: Transaction, job: Job, asked: Sequence[InboxRow], newest_first: Sequence[Line]
+) -> Mapping[int | None, str]:
+    """Return what is told before messages that reply to something, unless the model has it in mind anyway."""
+    found = ((row.id, tx.quotes.of(row, job.agent_id)) for row in asked if row.reply_to)
+    at_hand = {row.id for row in asked}
+    return {
+        number: told(quote)
+        for number, quote in found
+        if quote is not None and quote.inbox_id not in at_hand and not quote.is_one_of(newest_first[:FRESH])
+    }
 
 
 def _conversation(tx: Transaction, job: Job, row: InboxRow) -> int:

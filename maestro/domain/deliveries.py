@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from pydantic import TypeAdapter
-from sqlmodel import Field, Index, SQLModel, UniqueConstraint
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.messages import Address, Button, OutgoingMessage, Standing
@@ -62,6 +62,15 @@ class Delivery(SQLModel, table=True):
         UniqueConstraint("job_id", "purpose", "seq"),
         Index("ix_deliveries_channel", "platform", "account", "channel", "id"),
         Index("ix_deliveries_key", "key"),
+        Index(
+            "ix_deliveries_known",
+            "platform",
+            "account",
+            "channel",
+            "platform_message_id",
+            sqlite_where=text("platform_message_id <> ''"),
+            postgresql_where=text("platform_message_id <> ''"),
+        ),
         {"sqlite_autoincrement": True},
     )
 

@@ -53,6 +53,7 @@ from maestro.store.people import People
 from maestro.store.prompts import Prompts
 from maestro.store.prospects import Prospects
 from maestro.store.questions import Questions
+from maestro.store.quotes import Quotes
 from maestro.store.removals import Removals
 from maestro.store.reports import Reports
 from maestro.store.repository import Link
@@ -127,6 +128,8 @@ class Transaction:
     """What goes out."""
     job_files = OnDemand(JobFiles)
     """Files that go out with an answer."""
+    quotes = OnDemand(Quotes)
+    """What people reply to."""
     reports = OnDemand(Reports)
     """What platforms say of what went out."""
     moves = OnDemand(Moves)

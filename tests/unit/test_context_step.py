@@ -1,7 +1,9 @@
 """The step that builds the prompt, over a store."""
 
 import json
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,14 @@ from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.context.layers import LAYER_SIZES, LayerName
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import Message, conversation_key
+from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.jobs.job import Job, JobKind, StepRef
 from maestro.domain.llm.models import prompt_budget
 from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import estimate, estimate_messages, estimate_tools
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
+from maestro.domain.messages import Receipt
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import Person
 from maestro.domain.skills.library import FoundFile
@@ -280,3 +284,29 @@ async def test_a_task_is_done_with_the_persona_and_nothing_that_was_said(spoken:
     assert "Be brief." not in told.content
     assert task.role is Role.USER
     assert "> What does it cost?" in task.content
+
+
+def replied(spoken: Spoken, folder: Path, text: str) -> str:
+    """Have somebody say something in reply to what the platform knows as m-1, up to the prompt; return its job."""
+    job_id = spoken.rows.add(text)
+    with closing(sqlite3.connect(folder / "one" / "maestro.db")) as database, database:
+        database.execute("UPDATE inbox SET reply_to = 'm-1' WHERE job_id = ?", (job_id,))
+    return spoken.built(job_id)
+
+
+async def test_what_a_person_replied_to_is_quoted_unless_it_was_said_just_now(spoken: Spoken, tmp_path: Path) -> None:
+    first = await spoken.answered("which shed?", "the blue one")
+    with spoken.rows.store.begin() as tx:
+        place = tx.jobs.get(first).address.model_dump()
+        chunk = Delivery(
+            job_id=first, purpose=Purpose.ANSWER, seq=0, content="the blue one", created_at=tx.now, **place
+        )
+        tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-1"))
+    soon = replied(spoken, tmp_path, "paint it")
+    assert spoken.messages(soon)[-1].content == "paint it"
+    for text in ("and now?", "and then?"):
+        await spoken.answered(text)
+    later = replied(spoken, tmp_path, "paint it")
+    assert spoken.messages(later)[-1].content == "[In reply to what you said:]\n> the blue one\n\npaint it"
+    after = spoken.prepared("thanks")
+    assert "[In reply" not in "".join(message.content for message in spoken.messages(after))

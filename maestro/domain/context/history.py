@@ -19,6 +19,7 @@ class Utterance(NamedTuple):
 
     ``author`` is the line that names another agent whose words these are, empty for a person and for the agent itself.
     Where ``plain_chars`` is given, the text is shown just as it is stored, with so many characters, and left out here.
+    ``quote`` is told before it: what somebody replied to with it.
     """
 
     role: Role
@@ -28,6 +29,7 @@ class Utterance(NamedTuple):
     files: tuple[MediaFile, ...] = ()
     author: str = ""
     plain_chars: int | None = None
+    quote: str = ""
 
     @classmethod
     def of(cls, message: Line, files: Sequence[MediaFile] = (), author: str = "") -> "Utterance":
@@ -116,7 +118,7 @@ def _pictured(utterance: Utterance, room: int, images: int) -> Shown:
 
 
 def _shown(utterance: Utterance, pictures: Sequence[MediaFile]) -> Shown:
-    role, content, tokens, message_id, _, author, plain_chars = utterance
+    role, content, tokens, message_id, _, author, plain_chars, _ = utterance
     if plain_chars is not None:
         return Shown(ComposedTurn(role, "", message_id=message_id), MESSAGE_OVERHEAD + tokens, plain_chars)
     text = _text(utterance, pictures)
@@ -137,14 +139,15 @@ def _text(utterance: Utterance, pictures: Sequence[MediaFile]) -> str:
 
     A person's line that looks like such a name is quoted, too, so that nobody can put words into an agent's mouth.
     """
-    role, text, _, _, files, author, _ = utterance
+    role, text, _, _, files, author, _, quote = utterance
     if author:
         return f"{author}\n{quoted_lines(text)}"
     if files:
         text = prompt_text(text, files, {file.seq for file in pictures})
-    if role is not Role.USER or not _POSES.search(text):
-        return text
-    return "".join(f"> {line}" if _POSES.match(line.lstrip()) else line for line in text.splitlines(keepends=True))
+    if role is Role.USER and _POSES.search(text):
+        lines = text.splitlines(keepends=True)
+        text = "".join(f"> {line}" if _POSES.match(line.lstrip()) else line for line in lines)
+    return f"{quote}\n\n{text}" if quote else text
 
 
 def _within(shown: Shown, room: int) -> Shown:

@@ -12,6 +12,7 @@ TEXTS = {
     "deliveries": ("digest", "content_type", "buttons", "edits", "key", "standing"),
     "questions": ("choices",),
 }
+KNOWN = "platform_message_id <> ''"
 
 
 def upgrade() -> None:
@@ -21,6 +22,13 @@ def upgrade() -> None:
             op.add_column(table, sa.Column(name, sa.String(), nullable=False, server_default=""))
     op.add_column("deliveries", sa.Column("repeats", sa.Integer(), nullable=False, server_default="0"))
     op.create_index("ix_deliveries_key", "deliveries", ["key"])
+    op.create_index(
+        "ix_deliveries_known",
+        "deliveries",
+        ["platform", "account", "channel", "platform_message_id"],
+        sqlite_where=sa.text(KNOWN),
+        postgresql_where=sa.text(KNOWN),
+    )
     op.create_table(
         "moved_channels",
         *(sa.Column(name, sa.String(), nullable=False) for name in ("platform", "account", "channel", "moved_to")),
@@ -61,6 +69,7 @@ def downgrade() -> None:
     op.drop_column("connectors", "edit_interval")
     op.drop_table("job_files")
     op.drop_table("moved_channels")
+    op.drop_index("ix_deliveries_known", "deliveries")
     op.drop_index("ix_deliveries_key", "deliveries")
     op.drop_column("deliveries", "repeats")
     for table, names in TEXTS.items():

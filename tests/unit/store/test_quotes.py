@@ -1,0 +1,102 @@
+"""What people reply to is found by the platform's id, in its channel, by an index."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.context.quotes import Quote
+from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.inbox import InboxRow
+from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
+from maestro.store.quotes import Quotes
+from tests.support.job_rows import JobRows
+
+HERE = Address(platform="discord", channel="square", thread="t-1")
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> JobRows:
+    return JobRows.at(tmp_path)
+
+
+def sent(rows: JobRows, job_id: str, known_as: str, content: str, seq: int = 0, **fields: object) -> None:
+    """Have a job send something that its platform knows by this id."""
+    with rows.store.begin() as tx:
+        chunk = Delivery(
+            job_id=job_id,
+            purpose=Purpose.ANSWER,
+            seq=seq,
+            content=content,
+            created_at=tx.now,
+            **{**HERE.model_dump(), **fields},
+        )
+        tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id=known_as))
+
+
+def heard(rows: JobRows, message_id: str, content: str = "words", **fields: object) -> InboxRow:
+    """Take in a message of Grace's."""
+    message = IncomingMessage(
+        **{
+            "id": message_id,
+            "address": HERE,
+            "user_id": "u-1",
+            "user_name": "Grace",
+            "content": content,
+            "sent_at": rows.clock.now,
+            **fields,
+        }
+    )
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        return tx.inbox.get(tx.inbox.add(message, job_id).id)
+
+
+def quote(rows: JobRows, row: InboxRow, agent: int | None = 1) -> Quote | None:
+    with rows.store.view() as tx:
+        return tx.quotes.of(row, agent)
+
+
+def test_ours_is_what_the_agent_said_or_another_one(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.view() as tx:
+        ada = tx.agents.named("ada").id
+        answer = tx.jobs.get(job_id).answer_id
+        assert tx.jobs.get(job_id).agent_id == ada
+    sent(rows, job_id, "m-7", "the blue one")
+    sent(rows, job_id, "m-8", "", seq=1, filename="plan.png", digest="0")
+    reply = heard(rows, "r-1", reply_to="m-7")
+    assert quote(rows, reply, ada) == Quote("the blue one", message_id=answer)
+    assert quote(rows, reply, 99) == Quote("the blue one", "@ada", message_id=answer)
+    assert quote(rows, heard(rows, "r-2", reply_to="m-8"), ada) == Quote("plan.png", message_id=answer)
+
+
+def test_theirs_is_what_a_person_said_or_the_names_of_what_came_with_it(rows: JobRows) -> None:
+    first = heard(rows, "m-1", "who paints the shed?")
+    assert quote(rows, heard(rows, "r-1", reply_to="m-1")) == Quote("who paints the shed?", "Grace", inbox_id=first.id)
+    files = (Attachment(id="1", filename="a.png"), Attachment(id="2"), Attachment(id="3", filename="b.png"))
+    second = heard(rows, "m-2", "", user_name="", attachments=files)
+    assert quote(rows, heard(rows, "r-2", reply_to="m-2")) == Quote("a.png, b.png", "somebody", inbox_id=second.id)
+
+
+def test_a_reply_to_nothing_that_is_here_quotes_nothing(rows: JobRows) -> None:
+    sent(rows, rows.add(), "m-7", "elsewhere", channel="another")
+    sent(rows, rows.add(), "m-9", "")
+    heard(rows, "t-1", "it began the thread")
+    for number, reply_to in enumerate(("", "m-7", "m-9", "unknown", "t-1")):
+        assert quote(rows, heard(rows, f"r-{number}", reply_to=reply_to)) is None, reply_to
+
+
+def test_it_costs_one_look_into_an_index(rows: JobRows, tmp_path: Path) -> None:
+    plans = []
+    with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
+        for prepared in (Quotes._OURS, Quotes._THEIRS):
+            values = {"platform": "p", "account": "a", "channel": "c", "known_as": "m"}
+            ready = prepared._ready
+            arguments = list(ready.fixed)
+            for place, name, _ in ready.open:
+                arguments[place] = values[name]
+            plans.append([row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {ready.sql}", arguments)])
+    assert "ix_deliveries_known (platform=? AND account=? AND channel=? AND platform_message_id=?)" in plans[0][0]
+    assert "(platform=? AND account=? AND channel=? AND message_id=?)" in plans[1][0]
