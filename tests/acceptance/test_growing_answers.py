@@ -57,6 +57,15 @@ class Town:
         self.maestro.llm.script(**script)
 
 
+def accounts(maestro: Instance) -> list[dict[str, Any]]:
+    """Two accounts, of which the first is asked first."""
+    common = {"provider": "openai", "model": "gpt-4o-mini", "baseUrl": maestro.llm.base_url("openai")}
+    return [
+        {**common, "name": name, "apiKey": f"key-{name}", "priority": priority}
+        for priority, name in enumerate(("first", "second"))
+    ]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
     async with SlackServer.running() as slack:
@@ -65,10 +74,12 @@ async def town(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Town]:
         growing = {"streaming": True, "streamingSeconds": 0.2}
         async with running_instance(
             tmp_path_factory.mktemp("growing"),
+            start=False,
             agents=[{"slug": "chief", "role": "conductor"}, {"slug": "helper", "tools": ["get_time"]}],
             owner={"ids": [f"slack:{ADA}"]},
             connectors={"slack": {**socket, **growing, "paceSeconds": 0, "historySeconds": 0}},
         ) as maestro:
+            await maestro.restart(llm={"accounts": accounts(maestro), "breaker": {"failures": 1000}})
             town.maestro = maestro
             await slack.connected()
             await maestro.until("SELECT * FROM connectors WHERE platform = 'slack' AND edit_interval > 0")
@@ -114,8 +125,14 @@ async def test_no_tag_is_ever_shown(town: Town) -> None:
     assert not any("[" in text or "tea" in text for text in town.written("CTAGS"))
 
 
+def keys(town: Town, text: str) -> list[str]:
+    """Return which accounts were asked about a text, in order."""
+    return [request.key.removeprefix("key-") for request in town.maestro.llm.matching(text)]
+
+
 async def test_a_call_that_was_cut_and_repeated_shows_its_text_once(town: Town) -> None:
     town.script(reply=OTHERS)
+    town.script(reply=WORDS, failure=Failure.cut(8), times=1)
     town.script(reply=WORDS, pause=6, failure=Failure.cut(8), times=1)
     said = await town.say("again", "CAGAIN")
     await town.shows("CAGAIN", "two")
@@ -123,7 +140,27 @@ async def test_a_call_that_was_cut_and_repeated_shows_its_text_once(town: Town) 
     await one_message(town, "CAGAIN", OTHERS, said)
     shown = town.written("CAGAIN")[1:]
     assert all(WORDS.startswith(text) or OTHERS.startswith(text) for text in shown)
-    assert len(town.maestro.llm.matching("again")) == 2
+    assert keys(town, "again") == ["first", "second", "first"]
+
+
+async def test_another_account_takes_over_in_the_middle(town: Town) -> None:
+    town.script(account="first", reply=WORDS, pause=6, failure=Failure.cut(8))
+    town.script(account="second", reply=OTHERS, slow=0.05)
+    said = await town.say("fail over", "COVER")
+    await town.shows("COVER", "two")
+    town.maestro.llm.go_on()
+    await town.shows("COVER", "dos")
+    await one_message(town, "COVER", OTHERS, said)
+    assert keys(town, "fail over") == ["first", "second"]
+
+
+async def test_an_edit_without_an_end_keeps_no_answer_waiting(town: Town) -> None:
+    town.slack.fail("chat.update", Fault.silence(stores=False))
+    town.script(reply=WORDS, pause=6)
+    said = await town.say("silence", "CSILENCE")
+    await town.slack.until_called("chat.update", len(town.slack.called("chat.update")) + 1)
+    town.maestro.llm.go_on()
+    await one_message(town, "CSILENCE", WORDS, said)
 
 
 async def test_tools_between_the_calls(town: Town) -> None:
