@@ -1,6 +1,7 @@
 """What is to be done about an answer that is being written, and whose answers people may watch."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,8 @@ def draft(state: DraftState, text: str = "words", revision: int = 2) -> Draft:
     return Draft(job_id="job", number=1, text=text, revision=revision, state=state, updated_at=NOON)
 
 
-def job(**fields: object) -> Job:
-    told = {"id": "job", "kind": JobKind.MESSAGE, "platform": "slack", "channel": "C1", "inbox_id": 1}
+def job(**fields: Any) -> Job:
+    told: dict[str, Any] = {"id": "job", "kind": JobKind.MESSAGE, "platform": "slack", "channel": "C1", "inbox_id": 1}
     return Job(**{**told, **fields})
 
 
