@@ -22,12 +22,16 @@ MOST_BYTES = 65_536
 
 @dataclass(frozen=True)
 class Fault:
-    """How a request goes wrong; ``stores``: what was asked is done first; ``cut``: and nothing is said."""
+    """How a request goes wrong; ``stores``: what was asked is done first; ``cut``: and nothing is said.
+
+    It does so when ``gate`` is set, at once without one.
+    """
 
     status: int = 500
     answer: Json = field(default_factory=dict)
     stores: bool = False
     cut: bool = False
+    gate: asyncio.Event | None = None
 
     @classmethod
     def refused(cls, code: str, status: int = 403, **extra: Any) -> "Fault":
@@ -106,6 +110,8 @@ class Homeserver(Story):
             done: web.StreamResponse = await handler(request)
         if fault is None:
             return done
+        if fault.gate is not None:
+            await fault.gate.wait()
         if fault.cut and request.transport is not None:
             request.transport.abort()
         return web.json_response(fault.answer, status=fault.status)

@@ -1,7 +1,12 @@
 """The homeserver is asked again and again: what was missed, invitations, and what goes wrong."""
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 from conftest import Account, until
+from maestro_matrix.errors import Busy
+from maestro_matrix.sync import wait
 from matrix_homeserver import ADA, BOT, TOKEN, Fault, Homeserver
 
 from connectors.base import AccountRefused, ConnectorState
@@ -138,6 +143,28 @@ async def test_what_is_too_old_is_not_read_but_told(server: Homeserver, account:
     assert account.texts() == ["young"]
     [(place, count, why)] = account.context.passed_over
     assert (place, count, "too old" in why) == (room, 1, True)
+
+
+async def test_an_outage_while_it_runs_is_one_too(server: Homeserver, account: Account) -> None:
+    room = await server.room()
+    await account.start(catch_up_hours=2)
+    gate = asyncio.Event()
+    server.faults["sync"].append(Fault(502, gate=gate))
+    await server.say(room, "before it")
+    await until(lambda: not server.faults["sync"], "the poll that fails")
+    old = server.events[0][1]["origin_server_ts"] - 3 * 3_600_000
+    await server.event(room, ADA, "m.room.message", {"msgtype": "m.text", "body": "old"}, origin_server_ts=old)
+    await server.say(room, "young")
+    gate.set()
+    await account.heard(2)
+    assert (account.texts(), len(account.context.passed_over)) == (["before it", "young"], 1)
+
+
+async def test_who_asks_to_wait_is_waited_for(account: Account) -> None:
+    begun = asyncio.get_running_loop().time()
+    await wait(account.context, Busy(timedelta(seconds=0.3)), 0)
+    assert asyncio.get_running_loop().time() - begun >= 0.29
+    assert account.context.states == [(ConnectorState.DEGRADED, "the homeserver asked to wait 0.3 s")]
 
 
 async def test_a_homeserver_that_forgot_where_we_were_is_begun_with_anew(server: Homeserver, account: Account) -> None:
