@@ -19,8 +19,12 @@ export class View {
     this.acts = acts;
     this.nodes = new Map();
     this.follows = true;
+    this.top = 0;
     scroller.addEventListener("scroll", () => {
-      this.follows = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+      const isAtEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 80;
+      // Only who scrolls up leaves the end: a picture that arrives below moves nobody.
+      if (isAtEnd || scroller.scrollTop < this.top) this.follows = isAtEnd;
+      this.top = scroller.scrollTop;
       if (this.follows) jump.hidden = true;
     });
     jump.addEventListener("click", () => this.toEnd());
