@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.command import COMMAND
 from tests.support.instance import free_port
-from tests.support.separate import Part, TemporalApart
+from tests.support.separate import ForkedPart, Part, TemporalApart
 from tests.support.temporal_gate import key_gate
 
 KEY = "key-that-nobody-may-see-0123456789"
@@ -40,7 +39,7 @@ async def started(folder: Path, *command: str, **temporal: Any) -> AsyncIterator
         "llm": {"accounts": [{"name": "demo", "provider": "demo"}]},
     }
     (folder / "maestro.json").write_text(json.dumps(sections))
-    part = Part([str(COMMAND), *command], folder)
+    part = ForkedPart([*command], folder)
     await part.begin()
     try:
         yield part
