@@ -29,6 +29,19 @@ class Options(Value):
         default="",
         description="another server that speaks the platform's protocol; empty: the platform itself",
     )
+    max_media_bytes: int = Field(
+        default=25 * 1024**2, ge=1024, le=1024**3, description="bytes of the largest file that is fetched"
+    )
+    media_hosts: tuple[str, ...] = Field(
+        default=(),
+        description="hosts besides the platform's own from which files are fetched, at private addresses too; for a "
+        "`baseUrl` of your own",
+    )
+
+
+class Groups(Options):
+    """What can be set where more than two talk."""
+
     channels: tuple[str, ...] = Field(
         default=(), description="ids of the channels to listen to besides direct messages; empty: all it is let into"
     )
@@ -37,6 +50,11 @@ class Options(Value):
         description="whether the bot's own `agent` answers in a group's channel only lines that mention the bot or the "
         "agent, reply to the bot, or stand in a thread in which it takes part; false: every line",
     )
+
+
+class CatchUp(Options):
+    """What can be set where what was missed can be read later."""
+
     catch_up_messages: int = Field(
         default=500, ge=0, le=100_000, description="messages of one channel that are read after an outage, at most"
     )
@@ -45,14 +63,6 @@ class Options(Value):
         gt=0,
         le=8760,
         description="hours after which a message missed during an outage is not read any more",
-    )
-    max_media_bytes: int = Field(
-        default=25 * 1024**2, ge=1024, le=1024**3, description="bytes of the largest file that is fetched"
-    )
-    media_hosts: tuple[str, ...] = Field(
-        default=(),
-        description="hosts besides the platform's own from which files are fetched, at private addresses too; for a "
-        "`baseUrl` of your own",
     )
 
 
