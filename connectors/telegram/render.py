@@ -20,7 +20,7 @@ DIVIDER = re.compile(r"[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*$")
 
 _SOME = "{1,400}"
 """How many characters two marks that belong together may enclose: each search for one must stay short."""
-_CODE = rf"(?P<ticks>`+)(?P<code>.{_SOME}?)(?<!`)(?P=ticks)(?!`)"
+_CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{_SOME}?)(?<!`)(?P=ticks)(?!`)"
 _URL = r"(?:https?://|mailto:)"
 _LINK = (
     rf"!?\[(?P<label>[^\[\]\n]{_SOME}?)\]"

@@ -50,11 +50,11 @@ def test_nothing_mentions_anybody_and_every_line_stays_a_line(text: str) -> None
 
 
 @pytest.mark.parametrize(
-    "piece", ["**a ", "~~a ", "__a ", "***a ", "`a ", "[", "[a](https://x", "> ", "# ", "- - ", "\\*"]
+    "piece", ["**a ", "~~a ", "__a ", "***a ", "`a ", "`", "[", "[a](https://x", "> ", "# ", "- - ", "\\*"]
 )
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
-    mrkdwn(piece * (60_000 // len(piece)))
+    mrkdwn("a" + piece * (60_000 // len(piece)))
     assert time.process_time() - began < 5
 
 

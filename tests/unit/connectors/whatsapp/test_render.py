@@ -44,11 +44,12 @@ def test_every_block_of_code_is_closed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["**a ", "~~a ", "__a ", "***a ", "`a ", "[", "[a](https://x", "> ", "# ", "- - ", "\\*", "|a|\n|-|\n"]
+    "piece",
+    ["**a ", "~~a ", "__a ", "***a ", "`a ", "`", "[", "[a](https://x", "> ", "# ", "- - ", "\\*", "|a|\n|-|\n"],
 )
 def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
-    marked(piece * (60_000 // len(piece)))
+    marked("a" + piece * (60_000 // len(piece)))
     assert time.process_time() - began < 5
 
 
