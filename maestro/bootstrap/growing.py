@@ -83,15 +83,21 @@ class GrowingAnswers:
 
         Returns when what was under way is over.
         """
-        shown = self._shown.get(job_id)
-        if shown is None:
+        if not self._looks:
             return
+        # One that was not looked at yet may be looked at right now.
+        shown = self._shown.setdefault(job_id, Shown())
         shown.over = True
         if shown.work is not None and shown.busy:
             done, _ = await asyncio.wait([shown.work], timeout=PATIENCE_SECONDS)
             if not done:
                 shown.work.cancel()
                 await asyncio.wait([shown.work])
+
+    @property
+    def _looks(self) -> bool:
+        """Whether there is, or may be, anything to show."""
+        return self._waiting or any(self._offers.values())
 
     async def settle(self, job_id: str, connector: Connector) -> None:
         """Learn whether the platform has the message of a draft; raises ``AmbiguousSend`` while it does not say."""
@@ -104,7 +110,7 @@ class GrowingAnswers:
         if offers != self._offers:
             await asyncio.to_thread(self._offer, offers)
             self._waiting = True
-        if not (any(offers.values()) or self._waiting):
+        if not self._looks:
             return
         mark = await asyncio.to_thread(self._store.mark)
         if mark == self._mark and not self._waiting:

@@ -298,3 +298,18 @@ def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
         tx.job_files.add(file)
     first, second = bench.deliver("")
     assert (first.content, first.edits, second.filename, second.edits) == (IN_FILES, "p-1", "a.txt", "")
+
+
+async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(bench: Bench) -> None:
+    bench.write("one")
+    with bench.rows.store.begin() as tx:
+        assert tx.drafts.sending(bench.job_id)
+        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-1"))
+    await bench.answers.finished(bench.job_id)
+    other = bench.rows.add(platform="slack")
+    async with bench.showing():
+        with bench.rows.store.begin() as tx:
+            tx.jobs.update(other, status=JobStatus.RUNNING)
+            tx.drafts.write(other, 1, "of another")
+        await bench.shows("of another")
+    assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}
