@@ -84,6 +84,11 @@ class Homeserver:
         with _translated():
             return {user: str(one.get("display_name") or "") for user, one in told["joined"].items()}
 
+    async def predecessor(self, room: str) -> str:
+        """Return which room this one says that it replaces, "" for none."""
+        made = await self._get(Path.v3.rooms[room].state["m.room.create"])
+        return str((made.get("predecessor") or {}).get("room_id") or "")
+
     async def join(self, room: str) -> None:
         """Go into a room."""
         with _translated():

@@ -8,7 +8,7 @@ from mautrix.types import EventType
 from connectors.base import ConnectorContext
 from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import Addressing, IncomingMessage
-from maestro_matrix.errors import Busy, MatrixTrouble, Unreachable, refused_account
+from maestro_matrix.errors import Busy, MatrixTrouble, Refused, Unreachable, refused_account
 from maestro_matrix.homeserver import Homeserver, Json
 from maestro_matrix.platform import MatrixOptions
 from maestro_matrix.receive import ENCRYPTED, MESSAGE, MOVED, Event, Us, heard, invitation
@@ -82,10 +82,18 @@ class Inbound:
             await self._context.advance(room, "said", ENCRYPTED)
 
     async def _moved(self, room: str, event: Event, us: Us) -> None:
-        """Follow a room that was replaced by another one; who may do that rules over the room."""
+        """Follow a room that was replaced by another one, which has to say the same: else it could be anybody's."""
         to = str(event["content"].get("replacement_room") or "")
-        if to and event.get("state_key") == "" and event.get("sender") != us.user_id and await self._join(to):
+        if not to or event.get("state_key") != "" or event.get("sender") == us.user_id or not await self._join(to):
+            return
+        try:
+            replaced = await self._server.predecessor(to)
+        except Refused:
+            replaced = ""
+        if replaced == room:
             await self._context.moved(room, to)
+        else:
+            log.warning("matrix.not_followed", room=room, to=to, why="the other room does not say that it replaces it")
 
     async def _join(self, room: str) -> bool:
         return await self._try(room, self._server.join(room))

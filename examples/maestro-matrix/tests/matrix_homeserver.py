@@ -87,6 +87,7 @@ class Homeserver(Story):
             ("GET", f"{room}/joined_members", "members"): self._members,
             ("GET", f"{room}/messages", "messages"): self._messages,
             ("GET", room + "/event/{event}", "event"): self._event,
+            ("GET", room + "/state/m.room.create", "create"): self._create,
             ("PUT", room + "/send/{kind}/{key}", "send"): self._send,
             ("PUT", room + "/typing/{user}", "typing"): self._typing,
             ("POST", "/_matrix/media/v3/upload", "upload"): self._upload,
@@ -176,6 +177,10 @@ class Homeserver(Story):
     async def _members(self, request: web.Request) -> web.Response:
         joined = self.rooms[request.match_info["room"]].joined()
         return web.json_response({"joined": {user: {"display_name": name} for user, name in joined.items()}})
+
+    async def _create(self, request: web.Request) -> web.Response:
+        before = self.rooms[request.match_info["room"]].predecessor
+        return web.json_response({"predecessor": {"room_id": before}} if before else {})
 
     async def _join(self, request: web.Request) -> web.Response:
         room = request.match_info["room"]

@@ -16,9 +16,10 @@ BOT, ADA = f"@maestro:{NAME}", f"@ada:{NAME}"
 
 @dataclass
 class Room:
-    """A room: who is in it, by membership and name, and where in the story of the server its events are."""
+    """A room: who is in it, by membership and name, and which room it replaces."""
 
     id: str
+    predecessor: str = ""
     members: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def joined(self) -> dict[str, str]:

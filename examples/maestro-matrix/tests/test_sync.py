@@ -178,12 +178,23 @@ async def test_a_homeserver_that_forgot_where_we_were_is_begun_with_anew(server:
 
 
 async def test_a_room_that_was_replaced_is_followed(server: Homeserver, account: Account) -> None:
-    old, new = await server.room(), await server.room(ADA, invites=ADA)
+    old, new = await server.room(), await server.room(invites=ADA)
+    server.rooms[new].predecessor = old
     await account.start(auto_join="never")
     await server.event(old, ADA, "m.room.tombstone", {"replacement_room": new}, state_key="")
     await until(lambda: account.context.moves == {old: new}, "it moved")
     await server.say(new, "here")
     assert [one.address.channel for one in await account.heard(1)] == [new]
+
+
+async def test_nobody_moves_a_room_into_one_of_others(server: Homeserver, account: Account) -> None:
+    eves, theirs = await server.room(EVE), await server.room(ADA, BEN)
+    server.rooms[theirs].predecessor = "!another:example.org"
+    await account.start()
+    await server.event(eves, EVE, "m.room.tombstone", {"replacement_room": theirs}, state_key="")
+    await server.say(theirs, "hello")
+    await account.heard(1)
+    assert account.context.moves == {}
 
 
 @pytest.mark.parametrize("asked", ["whoami", "sync"])
