@@ -225,9 +225,15 @@ class DeliveryActivities:
         return Left(Turn(chunk.model_copy(update={"edits": "", "tried_at": None}), Move.SEND), awaited=True)
 
     def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
-        """Return what is left when nobody will ever know whether the platform has a chunk."""
+        """Return what is left when nobody will ever know whether the platform has a chunk.
+
+        Its word may have come after the last look for it.
+        """
         with self._store.begin() as tx:
-            if self._turns.rule(tx, chunk, connector) is Move.RESEND:
+            known = tx.reports.receipt(chunk.address, chunk.key)
+            if known is not None:
+                tx.deliveries.sent(chunk.id, known)
+            elif self._turns.rule(tx, chunk, connector) is Move.RESEND:
                 tx.deliveries.sending(chunk.id)
                 return Left(Turn(chunk, Move.RESEND), awaited=True)
             return self._left(tx, step, connector, chunk)

@@ -132,9 +132,13 @@ class Delivery(SQLModel, table=True):
         )
 
 
-def key_of(job_id: str, purpose: Purpose, seq: int) -> str:
-    """Tell a chunk from every other one of any Maestro, the same at every attempt: 24 letters and digits."""
-    return hashlib.sha256(f"{job_id}/{purpose}/{seq}".encode()).hexdigest()[:KEY_LENGTH]
+def key_of(job_id: str, purpose: Purpose, seq: int, instead_of: int | None = None) -> str:
+    """Tell a chunk from every other one of any Maestro, the same at every attempt: 24 letters and digits.
+
+    ``instead_of`` is the id of the row that was sent before, of a chunk that is sent anew.
+    """
+    chunk = f"{job_id}/{purpose}/{seq}" + ("" if instead_of is None else f"/{instead_of}")
+    return hashlib.sha256(chunk.encode()).hexdigest()[:KEY_LENGTH]
 
 
 def kept_buttons(buttons: Sequence[Button]) -> str:

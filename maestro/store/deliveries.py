@@ -19,6 +19,9 @@ AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SEND
 NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
 """What a resumed job sends anew."""
 
+OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", "tried_at", "sent_at"}
+"""What is not the same of a chunk that is sent anew."""
+
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
 
 
@@ -102,7 +105,7 @@ class Deliveries(Repository):
 
     def add(self, chunk: Delivery) -> Delivery:
         """Store a chunk before it is sent, under the key that the platform is told."""
-        chunk.key = key_of(chunk.job_id, chunk.purpose, chunk.seq)
+        chunk.key = chunk.key or key_of(chunk.job_id, chunk.purpose, chunk.seq)
         self._session.add(chunk)
         self._session.flush()
         return chunk
@@ -149,8 +152,9 @@ class Deliveries(Repository):
     def revive(self, job_id: str) -> None:
         """Let a resumed job send what it had to leave behind, and what its platform could not bring to its receiver.
 
-        Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending.
-        One in doubt keeps its id.
+        Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending. It
+        gets a new key too: what the platform still says of the old message is no word about the new one. One in doubt
+        keeps both.
         """
         left = self._session.exec(
             select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE))
@@ -159,8 +163,9 @@ class Deliveries(Repository):
             self._session.delete(chunk)
         self._session.flush()
         for chunk in left:
-            again = chunk.model_dump(exclude={"id", "state", "error", "standing", "platform_message_id", "sent_at"})
-            self.add(Delivery(**again, state=DeliveryState.PENDING))
+            again = chunk.model_dump(exclude=OF_ONE_TRY)
+            key = key_of(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
+            self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
         """Return what was sent to a channel after the given delivery, oldest first; true where more of it follows."""

@@ -11,6 +11,8 @@ from maestro.store.repository import Repository
 FURTHER = tuple(Standing)
 """In this order; what a platform says of a message never goes back."""
 
+CLOSED = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+"""Chunks with which nobody is busy: what the platform says of one now is what became of it."""
 
 HELD = "held back as unconfirmed, until an operator had it sent"
 
@@ -21,8 +23,9 @@ class Reports(Repository):
     def told(self, place: Address, key: str, report: Report) -> bool:
         """Keep what is said of a message; false for one that is not of this account.
 
-        A status may come before our receipt, and then is one. What was taken and never brought fails, and with it the
-        job, if it was closed as answered: an operator can resume it, which sends it again.
+        A status may come before our receipt, and then is one; one of a chunk that was left in doubt settles it. What
+        was taken and never brought fails, and with it the job, if it was closed as answered: an operator can resume
+        it, which sends it again.
         """
         row = self._find(place, key)
         if row is None:
@@ -30,6 +33,8 @@ class Reports(Repository):
         if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
             return True
         undelivered = report.standing is Standing.FAILED and row.standing not in (Standing.DELIVERED, Standing.READ)
+        settled = row.state in CLOSED
+        reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
         self._run(
             update(Delivery)
             .where(col(Delivery.id) == row.id)
@@ -37,10 +42,12 @@ class Reports(Repository):
                 standing=report.standing,
                 platform_message_id=report.platform_message_id or row.platform_message_id,
                 error=report.error if undelivered else row.error,
-                state=DeliveryState.FAILED if undelivered and row.state is DeliveryState.SENT else row.state,
+                state=reached if settled else row.state,
+                sent_at=row.sent_at or (self._now if settled else None),
+                tried_at=None if settled else row.tried_at,
             )
         )
-        if undelivered and row.state is DeliveryState.SENT and row.purpose is Purpose.ANSWER:
+        if undelivered and settled and row.purpose is Purpose.ANSWER:
             self._reopen(row.job_id, report.error)
         return True
 

@@ -1,7 +1,6 @@
 """A chunk in doubt is looked for, sent under its key or left; what a platform closed stays closed (step 13)."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,173 +9,20 @@ from pathlib import Path
 import pytest
 
 from activities.chunks import FILENAME, pieces
-from activities.delivery import DeliveryActivities, Matter
 from connectors.base import (
-    AmbiguousSend,
     Capabilities,
-    Connector,
     Idempotency,
     LengthUnit,
     NotDispatched,
     OnAmbiguous,
     PermanentSend,
     Scope,
-    SendFailure,
-    Unsettled,
 )
-from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.errors import Stopped
-from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobKind, JobStatus
-from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
-from maestro.domain.redaction import as_it_is
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from tests.support.delivery_bench import CUT, Bench, Platform, Readable, Silent
 from tests.support.job_rows import JobRows
-
-CUT = AmbiguousSend("the connection was cut")
-NOTICE = "one. " * 20
-
-
-class Platform:
-    """A platform in memory, and the connector to it; ``script`` says how the next sends go.
-
-    None takes the message, a failure does not, and an ambiguous one takes it without saying so.
-    """
-
-    platform, account, token_digest = "web", "default", ""
-
-    def __init__(self, idempotency: Idempotency, window: timedelta | None = None) -> None:
-        self.capabilities = Capabilities(64, LengthUnit.CODE_POINTS, 8, idempotency, native_window=window)
-        self.posts: list[OutgoingMessage] = []
-        self.script: deque[SendFailure | None] = deque()
-        self.refusals: list[str] = []
-
-    async def run(self) -> None:
-        """Receive nothing."""
-
-    async def typing(self, address: Address) -> None:
-        """Show nothing."""
-
-    async def send(self, message: OutgoingMessage) -> Receipt:
-        """Take the message or not."""
-        failure = self.script.popleft() if self.script else None
-        known = self.capabilities.idempotency is Idempotency.NATIVE and message.key in {one.key for one in self.posts}
-        if (failure is None or isinstance(failure, AmbiguousSend)) and not known:
-            self.posts.append(message)
-        if failure is not None:
-            raise failure
-        return Receipt(platform_message_id=f"p-{len(self.posts)}")
-
-    # What the step asks of the hub and of the typing indicators.
-
-    def holding(self, address: Address) -> Connector:
-        """Return this one."""
-        return self
-
-    def refused(self, address: Address, reason: str) -> None:
-        """Note that the account is refused."""
-        self.refusals.append(reason)
-
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
-        """Show nothing."""
-        return True
-
-    def stop(self, job_id: str) -> None:
-        """Show nothing."""
-
-    async def finished(self, job_id: str) -> None:
-        """Show no drafts."""
-
-    async def settle(self, job_id: str, connector: Connector) -> None:
-        """Show no drafts."""
-
-
-class Readable(Platform):
-    """A platform whose messages can be read back."""
-
-    looks = 0
-
-    async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Look for the key."""
-        self.looks += 1
-        return next((Receipt(platform_message_id="found") for one in self.posts if one.key == message.key), None)
-
-
-class Silent(Platform):
-    """A platform that may know, and never says."""
-
-    async def find(self, message: OutgoingMessage) -> Receipt | None:
-        """Say nothing."""
-        raise Unsettled("no word of it")
-
-
-class Bench:
-    """A job with something to say, and its step."""
-
-    def __init__(self, rows: JobRows) -> None:
-        self.rows = rows
-        self.purpose = Purpose.NOTICE
-        self.job_id = self.begin()
-
-    def begin(self) -> str:
-        """Add a job that runs."""
-        job_id = self.rows.add()
-        with self.rows.store.begin() as tx:
-            tx.jobs.update(job_id, status=JobStatus.RUNNING, notice=NOTICE, started_at=tx.now)
-        return job_id
-
-    def deliver(self, platform: Platform) -> SendFailure | None:
-        """Run one attempt of the step; return how it failed."""
-        steps = DeliveryActivities(
-            self.rows.store, platform, platform, lambda: None, Matter(lambda: as_it_is, Path, platform)
-        )
-        step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
-        with self.rows.store.begin() as tx:
-            tx.steps.start(step, "deliver", 1)
-        try:
-            asyncio.run(steps.deliver(step))
-        except SendFailure as failure:
-            return failure
-        return None
-
-    def answer(self, text: str, kind: JobKind = JobKind.MESSAGE) -> None:
-        """Let the job have an answer to say instead."""
-        self.purpose = Purpose.ANSWER
-        with self.rows.store.begin() as tx:
-            tx.jobs.update(self.job_id, notice="", said=text, kind=kind)
-
-    def file(self, name: str, size: int) -> None:
-        """Let the agent want to send a file."""
-        with self.rows.store.begin() as tx:
-            file = JobFile(
-                job_id=self.job_id, digest=name, filename=name, size=size, caption="a caption", created_at=tx.now
-            )
-            tx.job_files.add(file)
-            tx.job_files.add(file)
-
-    def told(self, key: str, standing: Standing) -> None:
-        """Let the platform say what became of a chunk."""
-        with self.rows.store.begin() as tx:
-            report = Report(platform_message_id="p-1", standing=standing, error="nobody is there")
-            assert tx.reports.told(Address(platform="web", channel=""), key, report)
-
-    def chunks(self) -> list[Delivery]:
-        """Return the chunks as they are now."""
-        with self.rows.store.view() as tx:
-            return list(tx.deliveries.chunks(self.job_id, self.purpose))
-
-    def stop(self) -> None:
-        """Ask the job to stop."""
-        with self.rows.store.begin() as tx:
-            tx.jobs.request_stop(self.job_id)
-
-    def states(self) -> list[str]:
-        """Return their states."""
-        return [str(chunk.state) for chunk in self.chunks()]
-
-    def status(self) -> JobStatus:
-        """Return that of the job."""
-        with self.rows.store.view() as tx:
-            return tx.jobs.get(self.job_id).status
 
 
 @pytest.fixture
@@ -287,48 +133,6 @@ def test_a_repeat_that_never_left_marks_nothing(bench: Bench) -> None:
     assert [chunk.repeats for chunk in bench.chunks()] == [0, 0]
     assert bench.deliver(platform) is None
     assert [chunk.repeats for chunk in bench.chunks()] == [1, 0]
-
-
-def test_what_the_platform_could_not_bring_fails_the_job_and_is_sent_again_when_it_is_resumed(bench: Bench) -> None:
-    """The status comes before our receipt."""
-
-    class Undeliverable(Platform):
-        async def send(self, message: OutgoingMessage) -> Receipt:
-            receipt = await super().send(message)
-            await asyncio.to_thread(bench.told, message.key, Standing.FAILED)
-            return receipt
-
-    refused = bench.deliver(Undeliverable(Idempotency.NATIVE))
-    assert isinstance(refused, PermanentSend)
-    assert (bench.states(), bench.chunks()[0].error) == (["failed", "failed"], "nobody is there")
-    bench.rows.end(bench.job_id, JobStatus.FAILED)
-    with bench.rows.store.begin() as tx:
-        tx.deliveries.revive(bench.job_id)
-        tx.jobs.update(bench.job_id, status=JobStatus.RUNNING, completed_at=None)
-    platform = Platform(Idempotency.NATIVE)
-    assert bench.deliver(platform) is None
-    assert (len(platform.posts), bench.states()) == (2, ["sent", "sent"])
-
-
-def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: Bench) -> None:
-    platform = Platform(Idempotency.NATIVE)
-    bench.answer("an answer")
-    assert bench.deliver(platform) is None
-    bench.told(platform.posts[0].key, Standing.FAILED)
-    with bench.rows.store.view() as tx:
-        job = tx.jobs.get(bench.job_id)
-        assert tx.steps.last_error(bench.job_id) == "Undelivered"
-    assert (job.status, job.error, bench.states()) == (JobStatus.FAILED, "nobody is there", ["failed"])
-
-
-def test_what_a_platform_tells_never_goes_back(bench: Bench) -> None:
-    platform = Platform(Idempotency.NATIVE)
-    bench.answer("an answer")
-    assert bench.deliver(platform) is None
-    key = platform.posts[0].key
-    for standing in (Standing.READ, Standing.SENT, Standing.DELIVERED, Standing.FAILED):
-        bench.told(key, standing)
-    assert (bench.states(), bench.chunks()[0].standing, bench.status()) == (["sent"], "failed", JobStatus.COMPLETED)
 
 
 def test_files_go_after_the_words_and_what_is_too_large_is_told(bench: Bench) -> None:

@@ -1,0 +1,131 @@
+"""What a platform says of a chunk by itself, before our receipt, in place of one, or long after (step 13)."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from connectors.base import (
+    Idempotency,
+    OnAmbiguous,
+    PermanentSend,
+    Unsettled,
+)
+from maestro.domain.jobs.job import JobStatus
+from maestro.domain.messages import OutgoingMessage, Receipt, Standing
+from tests.support.delivery_bench import CUT, Bench, Platform, Silent
+from tests.support.job_rows import JobRows
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    rows = JobRows.at(tmp_path)
+    yield Bench(rows)
+    rows.store.close()
+
+
+def test_what_the_platform_could_not_bring_fails_the_job_and_is_sent_again_when_it_is_resumed(bench: Bench) -> None:
+    """The status comes before our receipt."""
+
+    class Undeliverable(Platform):
+        async def send(self, message: OutgoingMessage) -> Receipt:
+            receipt = await super().send(message)
+            await asyncio.to_thread(bench.told, message.key, Standing.FAILED)
+            return receipt
+
+    refused = bench.deliver(Undeliverable(Idempotency.NATIVE))
+    assert isinstance(refused, PermanentSend)
+    assert (bench.states(), bench.chunks()[0].error) == (["failed", "failed"], "nobody is there")
+    bench.rows.end(bench.job_id, JobStatus.FAILED)
+    with bench.rows.store.begin() as tx:
+        tx.deliveries.revive(bench.job_id)
+        tx.jobs.update(bench.job_id, status=JobStatus.RUNNING, completed_at=None)
+    platform = Platform(Idempotency.NATIVE)
+    assert bench.deliver(platform) is None
+    assert (len(platform.posts), bench.states()) == (2, ["sent", "sent"])
+
+
+def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    bench.answer("an answer")
+    assert bench.deliver(platform) is None
+    bench.told(platform.posts[0].key, Standing.FAILED)
+    with bench.rows.store.view() as tx:
+        job = tx.jobs.get(bench.job_id)
+        assert tx.steps.last_error(bench.job_id) == "Undelivered"
+    assert (job.status, job.error, bench.states()) == (JobStatus.FAILED, "nobody is there", ["failed"])
+
+
+def test_what_is_said_of_the_old_message_is_no_word_about_the_one_sent_in_its_place(bench: Bench) -> None:
+    """The status that failed a chunk comes again, and an older one comes late, while it is sent anew."""
+    platform = Silent(Idempotency.RECONCILE)
+    bench.answer("an answer")
+    assert bench.deliver(platform) is None
+    old = platform.posts[0].key
+    bench.told(old, Standing.FAILED)
+    bench.resume()
+    for late in (Standing.SENT, Standing.FAILED):
+        bench.told(old, late, known=False)
+    platform.script.append(CUT)
+    assert bench.deliver(platform) is CUT
+    [chunk] = bench.chunks()
+    assert (chunk.standing, chunk.platform_message_id, chunk.key != old) == ("", "", True)
+    bench.told(chunk.key, Standing.DELIVERED)
+    assert bench.states() == ["sending"]
+    assert bench.deliver(platform) is None
+    assert (bench.states(), bench.status()) == (["sent"], JobStatus.COMPLETED)
+
+
+@pytest.mark.parametrize(
+    ("standing", "state", "status"),
+    [
+        (Standing.SENT, "sent", JobStatus.COMPLETED),
+        (Standing.READ, "sent", JobStatus.COMPLETED),
+        (Standing.FAILED, "failed", JobStatus.FAILED),
+    ],
+)
+def test_what_was_held_back_is_settled_by_what_the_platform_says_late(
+    bench: Bench, standing: Standing, state: str, status: JobStatus
+) -> None:
+    """Nobody is asked to have sent again what is known to be there; what is not there can be."""
+    platform = Silent(Idempotency.RECONCILE)
+    platform.capabilities = replace(platform.capabilities, on_ambiguous=OnAmbiguous.HOLD)
+    bench.answer("an answer")
+    platform.script.append(CUT)
+    bench.deliver(platform)
+    assert bench.deliver(platform) is None
+    assert (bench.states(), bench.status()) == (["unconfirmed"], JobStatus.COMPLETED)
+    bench.told(platform.posts[0].key, standing)
+    with bench.rows.store.view() as tx:
+        assert not tx.reports.held(bench.job_id)
+    assert (bench.states(), bench.status()) == ([state], status)
+    assert bench.chunks()[0].sent_at is not None
+
+
+def test_what_the_platform_says_while_the_wait_for_it_ends_is_heard(bench: Bench) -> None:
+    """A status is kept after the last look, and before it is decided what becomes of the chunk."""
+
+    class Late(Platform):
+        async def find(self, message: OutgoingMessage) -> Receipt | None:
+            await asyncio.to_thread(bench.told, message.key, Standing.SENT)
+            raise Unsettled("no word of it")
+
+    platform = Late(Idempotency.RECONCILE)
+    platform.capabilities = replace(platform.capabilities, on_ambiguous=OnAmbiguous.RESEND)
+    bench.answer("an answer")
+    platform.script.append(CUT)
+    bench.deliver(platform)
+    assert bench.deliver(platform) is None
+    assert (len(platform.posts), bench.states(), bench.chunks()[0].repeats) == (1, ["sent"], 0)
+
+
+def test_what_a_platform_tells_never_goes_back(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    bench.answer("an answer")
+    assert bench.deliver(platform) is None
+    key = platform.posts[0].key
+    for standing in (Standing.READ, Standing.SENT, Standing.DELIVERED, Standing.FAILED):
+        bench.told(key, standing)
+    assert (bench.states(), bench.chunks()[0].standing, bench.status()) == (["sent"], "failed", JobStatus.COMPLETED)
