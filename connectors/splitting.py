@@ -21,7 +21,8 @@ MAX_INDENT = 12
 FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)$")
 MARKER = re.compile(r"[ \t]*(`{3}|~{3})")
 SENTENCE = re.compile(r"[.!?…][\"'”’)\]]*(?=[ \t])|[。！？][”’」』）]*")
-BLANK_LINES = re.compile(r"(?:[ \t]*\n)+")
+BLANK_LINE = re.compile(r"[ \t]*\n")
+BLANK_LINES = re.compile(rf"(?:{BLANK_LINE.pattern})+")
 CHARACTER = regex.compile(r"\X")
 """What a reader sees as one character (Unicode, annex 29)."""
 BLANKS = " \t\n"
@@ -109,7 +110,7 @@ class _Splitter:
         breaks = list(self._breaks(text, window, fence))
         enough = int(window * ENOUGH)
         outside = [b.at for b in breaks if b.fence is None and b.at >= enough]
-        paragraphs = [at for at in outside if BLANK_LINES.match(text, at + 1)]
+        paragraphs = [at for at in outside if BLANK_LINE.match(text, at + 1)]
         if paragraphs or outside:
             return (paragraphs or outside)[-1]
         good = [b.at for b in breaks if b.good]
