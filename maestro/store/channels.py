@@ -44,18 +44,18 @@ class Channels(Repository):
     )
 
     _LAST_HEARD = Prepared(
-        select(InboxRow.sent_at)
-        .where(
+        select(func.max(col(InboxRow.sent_at))).where(
             InboxRow.platform == bindparam("platform"),
             InboxRow.account == bindparam("account"),
             InboxRow.channel == bindparam("channel"),
         )
-        .order_by(col(InboxRow.id).desc())
-        .limit(1)
     )
 
     def last_heard(self, place: Address) -> datetime | None:
-        """Return when the message of a channel was written that came last, None for one without any."""
+        """Return when the newest message of a channel was written, None for one without any.
+
+        It need not be the one that came last: platforms post again what we did not take.
+        """
         at = {"platform": place.platform, "account": place.account, "channel": place.channel}
         heard: datetime | None = self._value(self._LAST_HEARD, **at)
         return heard
