@@ -14,6 +14,7 @@ CALL_SECONDS = 20.0
 """How long one call may take from its first byte to its last."""
 CONNECT_SECONDS = 10.0
 UPLOAD_SECONDS = 180.0
+"""How long WhatsApp may take to get a file, and to look into it."""
 PRODUCT = {"messaging_product": "whatsapp"}
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
@@ -61,6 +62,7 @@ class Graph:
             f"{self._number}/media",
             data={**PRODUCT, "type": content_type},
             files={"file": (filename, content, content_type)},
+            timeout=httpx.Timeout(UPLOAD_SECONDS, connect=CONNECT_SECONDS),
         )
         answer = await self._called(asked, UPLOAD_SECONDS)
         media_id = str(answer.get("id") or "")
@@ -77,7 +79,7 @@ class Graph:
         except (httpx.HTTPError, TimeoutError, OSError) as error:
             raise Unsure(f"the connection to WhatsApp broke ({type(error).__name__})") from None
         answer = _object(response)
-        if not response.is_success:
+        if not response.is_success or "error" in answer:
             raise verdict(response.status_code, answer, response.headers.get("retry-after", ""))
         return answer
 
@@ -85,6 +87,6 @@ class Graph:
 def _object(response: httpx.Response) -> Fields:
     try:
         answer = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
         return {}
     return answer if isinstance(answer, dict) else {}

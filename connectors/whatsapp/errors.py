@@ -87,6 +87,9 @@ PERMISSIONS = range(200, 300)
 CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
 AFTER_ALL = timedelta(seconds=30)
 """How long we wait when WhatsApp asks us to but does not say for how long."""
+LONGEST = timedelta(hours=1)
+"""How long we wait at most, whatever it asks for."""
+MOST_DIGITS = 9
 
 
 class GraphTrouble(MaestroError):
@@ -140,8 +143,7 @@ def verdict(status: int, answer: Mapping[str, Any], retry_after: str) -> GraphTr
     told = error if isinstance(error, dict) else {}
     code, subcode = _number(told.get("code")), _number(told.get("error_subcode"))
     if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
-        after = timedelta(seconds=int(retry_after)) if retry_after.isdecimal() else BUSY.get(code, AFTER_ALL)
-        return Busy(code if code >= 0 else status, after)
+        return Busy(code if code >= 0 else status, _asked(retry_after) or BUSY.get(code, AFTER_ALL))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNSURE or (code < 0 and status != HTTPStatus.UNAUTHORIZED):
         return Unsure(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
     if (code, subcode) == NO_SUCH_OBJECT:
@@ -187,6 +189,14 @@ def _scope(code: int) -> Scope:
     if code in ACCOUNT or code in PERMISSIONS:
         return Scope.ACCOUNT
     return Scope.CHANNEL if code in CHANNEL else Scope.MESSAGE
+
+
+def _asked(retry_after: str) -> timedelta | None:
+    """Return how long WhatsApp asks us to wait, None where it does not say."""
+    digits = retry_after.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    return LONGEST if len(digits) > MOST_DIGITS else min(timedelta(seconds=int(digits)), LONGEST)
 
 
 def _number(value: object) -> int:

@@ -36,13 +36,16 @@ class Sender:
         self._uploads: dict[int, compose.File] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
-        """Send a chunk, or what goes as a file, once; raises a ``SendFailure``."""
-        body = await self._composed(message)
-        channel = message.address.channel
+        """Send a chunk, or what goes as a file, once; raises a ``SendFailure``.
+
+        What belongs to a chat whose person has another number now goes there.
+        """
+        channel = await self._context.moved_to(message.address.channel)
+        body = await self._composed(message, channel)
         await self._pace.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            known_as = await self._known_as(compose.addressed(message, body, quotes=quotes))
+            known_as = await self._known_as(compose.addressed(message, body, channel, quotes=quotes))
         except Busy as busy:
             raise RetryableSend(str(busy), self._wait(channel, busy)) from None
         except GraphTrouble as trouble:
@@ -70,8 +73,8 @@ class Sender:
                 return known_as
         raise Unsure("WhatsApp's answer could not be read")
 
-    async def _composed(self, message: OutgoingMessage) -> compose.Body:
-        if not await self._is_open(message.address.channel):
+    async def _composed(self, message: OutgoingMessage, channel: str) -> compose.Body:
+        if not (await self._is_open(channel) or await self._is_open(message.address.channel)):
             return self._as_template(message)
         return compose.file(message, await self._uploaded(message)) if message.filename else compose.text(message)
 
@@ -83,7 +86,8 @@ class Sender:
         if not self._options.template:
             raise PermanentSend(CLOSED, Scope.CHANNEL)
         if message.filename:
-            raise PermanentSend(NO_FILES, Scope.CHANNEL)
+            # Words still go there as a template, so that the chat is not closed.
+            raise PermanentSend(NO_FILES, Scope.MESSAGE)
         return compose.template(message, self._options.template, self._options.template_language)
 
     async def _uploaded(self, message: OutgoingMessage) -> compose.File:

@@ -1,6 +1,5 @@
 """What goes out: once, at WhatsApp's pace, within the 24 hours, each failure told apart, and settled by statuses."""
 
-import asyncio
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from connectors.base import ConnectorState, OnAmbiguous
+from connectors.base import ConnectorState
 from connectors.outcomes import (
     AccountRefused,
     AmbiguousSend,
@@ -17,12 +16,12 @@ from connectors.outcomes import (
     RetryableSend,
     Scope,
     SendFailure,
-    Unsettled,
 )
+from connectors.whatsapp.errors import Busy, verdict
 from maestro.domain.errors import MaestroError
-from maestro.domain.messages import Address, Button, IncomingMessage, Report, Standing
+from maestro.domain.messages import Address, Button, IncomingMessage
 from tests.support.instance import until
-from tests.support.whatsapp_number import ADA, OpenContext, WhatsAppNumber, chunk, whatsapp_and_number
+from tests.support.whatsapp_number import ADA, ZOE, OpenContext, WhatsAppNumber, chunk, whatsapp_and_number
 from tests.support.whatsapp_server import TEMPLATE, Fault, WhatsAppServer
 
 JPEG = b"\xff\xd8\xff\xe0 and pixels"
@@ -79,6 +78,8 @@ async def test_who_shows_no_number_is_written_to_all_the_same() -> None:
         (Fault(status=500, code=131000), AmbiguousSend, 0),
         (Fault(status=400, code=2), AmbiguousSend, 0),
         (Fault(status=200, stores=True), AmbiguousSend, 1),
+        (Fault(status=200, code=131009), PermanentSend, 0),
+        (Fault(status=200, code=130429), RetryableSend, 0),
         (Fault.broken(404), AmbiguousSend, 0),
         (Fault.cut_before(), AmbiguousSend, 0),
         (Fault.cut_after(), AmbiguousSend, 1),
@@ -156,6 +157,13 @@ async def test_a_rate_limit_says_how_long_to_wait() -> None:
         assert (await failed(number)).retry_after == timedelta(minutes=5)
 
 
+@pytest.mark.parametrize("asked", ["9" * 5_000, "86400000", "soon", "\u0663", "-1", ""])
+async def test_no_header_makes_us_wait_for_days_or_fall_over(asked: str) -> None:
+    found = verdict(429, {"error": {"code": 130429}}, asked)
+    assert isinstance(found, Busy)
+    assert timedelta(0) < found.after <= timedelta(hours=1)
+
+
 async def test_nothing_was_sent_when_nobody_listens() -> None:
     async with WhatsAppServer.running() as gone:
         url = gone.base_url
@@ -205,6 +213,15 @@ async def test_after_a_day_nothing_is_sent_without_a_template(hours: float | Non
         assert number.whatsapp.calls == []
 
 
+async def test_who_changed_their_number_meanwhile_gets_the_answer_there() -> None:
+    async with whatsapp_and_number(start=False) as number:
+        wrote(number.context, 1)
+        await number.context.moved(ADA, ZOE)
+        number.whatsapp.business.open(ZOE)
+        await number.connector.send(chunk("an answer"))
+        assert (number.whatsapp.texts(ZOE), number.whatsapp.texts(ADA)) == (["an answer"], [])
+
+
 async def test_within_a_day_it_is_sent_as_it_is() -> None:
     async with whatsapp_and_number(start=False, template=TEMPLATE) as number:
         wrote(number.context, 23.9)
@@ -221,7 +238,8 @@ async def test_after_a_day_it_goes_as_a_template_in_one_line() -> None:
         assert (said[:18], said[-1], len(said)) == ("*News* • one two x", "…", 1024)
         failure = await failed(number, "all of it", filename="answer.md")
         assert isinstance(failure, PermanentSend)
-        assert (failure.scope, "no file" in str(failure)) == (Scope.CHANNEL, True)
+        # Words still go there, so that the chat is not closed.
+        assert (failure.scope, "no file" in str(failure)) == (Scope.MESSAGE, True)
 
 
 # Buttons.
@@ -371,73 +389,6 @@ async def test_a_file_of_a_kind_that_whatsapp_does_not_take_is_named(tmp_path: P
         message = {"path": tmp_path / "kept", "filename": "all.zip", "content_type": "application/zip"}
         failure = await failed(number, "", **message)
         assert (type(failure), str(failure)) == (PermanentSend, "WhatsApp takes no file of the type application/zip")
-
-
-# Doubt.
-
-
-async def test_a_status_settles_what_was_sent_without_a_word() -> None:
-    async with whatsapp_and_number(status_seconds=20) as number:
-        number.whatsapp.fail("messages", Fault.cut_after())
-        assert isinstance(await failed(number), AmbiguousSend)
-        receipt = await number.connector.find(chunk("hello", tried_at=datetime.now(UTC)))
-        [sent] = number.whatsapp.sent(ADA)
-        assert receipt is not None
-        assert receipt.platform_message_id == sent["id"]
-
-
-async def test_a_status_may_come_before_the_answer_to_the_send() -> None:
-    async with whatsapp_and_number() as number:
-        number.whatsapp.fail("messages", Fault.late())
-        sending = asyncio.create_task(number.connector.send(chunk("hello")))
-        [sent] = await number.whatsapp.posts(ADA)
-        await number.whatsapp.taken()
-        known = await number.context.receipt(chunk("").key)
-        assert known is not None
-        assert known.platform_message_id == sent["id"]
-        number.whatsapp.may_answer.set()
-        assert await sending == known
-
-
-async def test_without_any_status_nobody_will_ever_know() -> None:
-    async with whatsapp_and_number(status_seconds=0.2) as number:
-        number.whatsapp.tells = ()
-        number.whatsapp.fail("messages", Fault.cut_after())
-        await failed(number)
-        with pytest.raises(Unsettled):
-            await number.connector.find(chunk("hello", tried_at=datetime.now(UTC)))
-
-
-async def test_after_a_while_away_statuses_have_time_to_come_again() -> None:
-    """It was tried an hour ago, but nobody listened until now."""
-    async with whatsapp_and_number(start=False, status_seconds=20) as number:
-        number.whatsapp.fail("messages", Fault.cut_after())
-        await failed(number)
-        tried = datetime.now(UTC) - timedelta(hours=1)
-        await number.start()
-        number.whatsapp.postman.hurry()
-        receipt = await number.connector.find(chunk("hello", tried_at=tried))
-        assert receipt is not None
-        assert receipt.platform_message_id == number.whatsapp.sent(ADA)[0]["id"]
-
-
-async def test_statuses_in_any_order_leave_the_furthest() -> None:
-    async with whatsapp_and_number() as number:
-        number.whatsapp.tells = ()
-        await number.connector.send(chunk("hello"))
-        [sent] = number.whatsapp.sent(ADA)
-        await number.whatsapp.taken(number.whatsapp.report(sent, "read", "sent", "delivered"))
-        report = Report(platform_message_id=sent["id"], standing=Standing.READ)
-        assert number.context.reports == {chunk("").key: report}
-        await number.whatsapp.taken(number.whatsapp.report(sent, "failed", code=131026))
-        assert "not on WhatsApp" in number.context.reports[chunk("").key].error
-
-
-async def test_what_nobody_can_settle_is_the_operators_choice() -> None:
-    async with whatsapp_and_number(start=False, on_ambiguous="hold") as number:
-        assert number.connector.capabilities.on_ambiguous is OnAmbiguous.HOLD
-    async with whatsapp_and_number(start=False) as number:
-        assert number.connector.capabilities.on_ambiguous is OnAmbiguous.AUTO
 
 
 # Courtesies.
