@@ -1,6 +1,8 @@
 """The page of settings: what holds and where it comes from; those that count at once are changed here."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -22,6 +24,7 @@ from maestro.domain.setting_texts import typed_value, written
 
 PAGE = "/settings"
 TITLE = "Settings – Maestro"
+PLATFORMS = re.compile(r"connectors\.\w+\.")
 ORIGINS = ("default", "file", "environment", "command line", RUNTIME)
 LIVE = "live"
 
@@ -36,6 +39,11 @@ class Wanted(BaseModel):
     changes: str = ""
     edit: str = ""
     changed: str = ""
+
+    @property
+    def everything(self) -> bool:
+        """Say whether nothing in particular was asked for."""
+        return not (self.q or self.origin or self.changes)
 
     def admits(self, one: SettingView) -> bool:
         """Say whether a setting is among them."""
@@ -118,7 +126,8 @@ def _page(request: Request, wanted: Wanted, outcome: _Outcome = _NONE, status: H
         "settings.html",
         status,
         title=TITLE,
-        sections=_sections(shown),
+        sections=_sections([one for one in shown if not (wanted.everything and _is_apart(one))]),
+        apart=_apart(shown) if wanted.everything else {},
         every=len(page.items),
         page=page,
         wanted=wanted,
@@ -137,6 +146,16 @@ def _address(wanted: Wanted, edit: str = "") -> str:
     asked = {"q": wanted.q, "origin": wanted.origin, "changes": wanted.changes, "edit": edit}
     given = {name: text for name, text in asked.items() if text}
     return PAGE + (f"?{urlencode(given)}" if given else "")
+
+
+def _is_apart(one: SettingView) -> bool:
+    """Say whether a setting is shown with those of its platform alone: it only has its default, and needs a restart."""
+    return bool(PLATFORMS.match(one.key)) and one.origin == "default" and one.changes != LIVE
+
+
+def _apart(shown: Sequence[SettingView]) -> Mapping[str, int]:
+    """Return how many settings are shown apart, by the beginning of their keys."""
+    return Counter(one.key.rpartition(".")[0] for one in shown if _is_apart(one))
 
 
 def _sections(shown: Sequence[SettingView]) -> Sequence[tuple[str, Sequence[SettingView]]]:
