@@ -253,6 +253,23 @@ async def test_a_person_talks_line_by_line_and_leaves_with_ctrl_d(screen: Termin
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
 
 
+async def test_a_number_presses_the_button_below_the_newest_message(
+    screen: Terminal, chatter: Chatter, llm: LLMServer
+) -> None:
+    question = ("ask_question", '{"question": "Which one?", "choices": ["Red", "Dark blue"]}')
+    llm.script("paint the shed", calls=(question,), rounds=0)
+    llm.script("paint the shed", reply="it came to {results}", rounds=1)
+    await screen.type("paint the shed\r")
+    await screen.shows("[1] Red  [2] Dark blue")
+    await screen.shows("> ")
+    await screen.type("2\r")
+    await screen.shows("it came to Dark blue")
+    await screen.shows("> ")
+    assert [job["content"].partition(" #")[0] for job in chatter.about("Dark blue #")] == ["Dark blue"]
+    await screen.type(CTRL_D)
+    assert await screen.ended() == 0
+
+
 async def test_ctrl_c_stops_the_waiting_and_stop_the_answer(screen: Terminal, chatter: Chatter, llm: LLMServer) -> None:
     llm.script("for ever", delay=LATER)
     await screen.type("think for ever\r")
