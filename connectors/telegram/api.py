@@ -1,8 +1,10 @@
 """The one way to Telegram's Bot API: each call is made once, and what goes wrong is told apart."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 
 import httpx
@@ -13,7 +15,6 @@ from telegram.error import (
     Conflict,
     Forbidden,
     InvalidToken,
-    RetryAfter,
     TelegramError,
 )
 from telegram.request import HTTPXRequest
@@ -27,6 +28,9 @@ CALL_SECONDS = 20.0
 FILE_SECONDS = 120.0
 CONNECT_SECONDS = 10.0
 CALLS_AT_ONCE = 32
+BUSY_SECONDS = 5.0
+"""How long Telegram is left alone that asks for it without a number."""
+MOST_BUSY_SECONDS = 86_400.0
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 NOT_DISPATCHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
@@ -36,6 +40,17 @@ TOO_LARGE = "request entity too large"
 
 Update = Mapping[str, Any]
 """What happened, as Telegram tells it."""
+
+
+class Wire(HTTPXRequest):
+    """Makes the requests; to be asked to wait is an error of ours, for the library warns of its own."""
+
+    async def do_request(self, *args: Any, **options: Any) -> tuple[int, bytes]:
+        """Return the status and the body of the answer; raises ``Busy`` and what the library raises."""
+        status, body = await super().do_request(*args, **options)
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise Busy(_wait_in(body))
+        return status, body
 
 
 class Line(Bot):
@@ -52,6 +67,10 @@ class Line(Bot):
         super().__init__(
             token, f"{self._root}/bot", f"{self._root}/file/bot", request=calling, get_updates_request=polling
         )
+
+    def __repr__(self) -> str:
+        """Say nothing of the token, unlike the library."""
+        return f"Line({self._root!r})"
 
     async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[Update]:
         """Return what happened from ``offset`` on, as it came: one that cannot be read must not cost the others.
@@ -87,10 +106,7 @@ def translated() -> Iterator[None]:
 
 
 def _trouble(error: TelegramError) -> TelegramTrouble:
-    if isinstance(error, RetryAfter):
-        after = error.retry_after
-        return Busy(after if isinstance(after, timedelta) else timedelta(seconds=after))
-    if isinstance(error, ChatMigrated):
+    if isinstance(error, ChatMigrated) and isinstance(error.new_chat_id, int):
         return Moved(str(error.new_chat_id))
     if isinstance(error, InvalidToken):
         return Denied()
@@ -105,6 +121,8 @@ def _trouble(error: TelegramError) -> TelegramTrouble:
 
 def _broken(cause: BaseException | None) -> TelegramTrouble:
     """Tell by what a network error was caused: an error of the HTTP library, or an answer that is no success."""
+    if isinstance(cause, Busy):
+        return cause
     if isinstance(cause, RuntimeError):
         return Unreachable("the connection to Telegram was ended")  # by us: the library says so before it sends
     if isinstance(cause, NOT_DISPATCHED):
@@ -112,6 +130,15 @@ def _broken(cause: BaseException | None) -> TelegramTrouble:
     if isinstance(cause, httpx.HTTPError):
         return Unsure(f"the connection to Telegram broke ({type(cause).__name__})")
     return Unsure("Telegram has trouble of its own")
+
+
+def _wait_in(body: bytes) -> timedelta:
+    """Return for how long an answer asks us to wait."""
+    try:
+        asked = float(json.loads(body)["parameters"]["retry_after"])
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        asked = BUSY_SECONDS
+    return timedelta(seconds=asked if 0 < asked < MOST_BUSY_SECONDS else BUSY_SECONDS)
 
 
 def _request(root: str, connections: int) -> HTTPXRequest:
@@ -127,7 +154,7 @@ def _request(root: str, connections: int) -> HTTPXRequest:
 
 
 def _made(connections: int, *, use_proxy: bool) -> HTTPXRequest:
-    return HTTPXRequest(
+    return Wire(
         connection_pool_size=connections,
         read_timeout=CALL_SECONDS,
         write_timeout=CALL_SECONDS,

@@ -16,7 +16,14 @@ from connectors.platforms import Instance
 from connectors.telegram import media, send
 from connectors.telegram.api import Line, translated
 from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions
-from connectors.telegram.errors import NO_REACTION, Moved, Refused, TelegramTrouble, send_failure
+from connectors.telegram.errors import (
+    NO_REACTION,
+    Moved,
+    Refused,
+    TelegramTrouble,
+    before_sending,
+    send_failure,
+)
 from connectors.telegram.inbound import Inbound
 from connectors.telegram.moves import Moves, is_group
 from connectors.telegram.persistence import persist
@@ -65,7 +72,7 @@ class TelegramConnector:
         self._line = Line(instance.secret(TOKEN), options.base_url)
         self._moves = Moves(context)
         self._pace = Pace(lambda chat: options.group_pace_seconds if is_group(chat) else options.pace_seconds)
-        self._reaction = options.ack_reaction
+        self._no_reaction: set[str] = set()
         self._doing = ""
         self._state = ConnectorState.STOPPED
 
@@ -87,13 +94,15 @@ class TelegramConnector:
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Post a chunk, or a file, once; raises a ``SendFailure``."""
-        chat = await self._moves.now(message.address.channel)
+        with before_sending():
+            chat = await self._moves.now(message.address.channel)
         await self._pace.wait(chat)
         try:
             try:
                 return await self._sent(message, chat)
             except Moved as moved:  # then it surely was not sent
-                await self._moves.moved(chat, moved.to)
+                with before_sending():
+                    await self._moves.moved(chat, moved.to)
                 return await self._sent(message, moved.to)
         except TelegramTrouble as trouble:
             raise send_failure(trouble) from None
@@ -121,20 +130,20 @@ class TelegramConnector:
             raise send_failure(trouble) from None
 
     async def acknowledge(self, address: Address, message_id: str) -> None:
-        """Put the reaction of the settings to a message; one that Telegram does not have is tried no more."""
-        number = send.number_of(message_id)
-        if not self._reaction or number is None:
+        """Put the reaction of the settings to a message; where Telegram does not let us, it is tried no more."""
+        number, reaction = send.number_of(message_id), self._options.ack_reaction
+        if not reaction or number is None or address.channel in self._no_reaction:
             return
         try:
+            chat = await self._moves.now(address.channel)
             with translated():
-                await self._line.set_message_reaction(
-                    await self._moves.now(address.channel), number, [ReactionTypeEmoji(self._reaction)]
-                )
+                await self._line.set_message_reaction(chat, number, [ReactionTypeEmoji(reaction)])
         except TelegramTrouble as trouble:
             if not (isinstance(trouble, Refused) and trouble.says(NO_REACTION)):
                 raise send_failure(trouble) from None
-            log.warning("telegram.no_such_reaction", account=self.account, reaction=self._reaction)
-            self._reaction = ""
+            # A group's admins choose which there are, so another chat may take it.
+            log.warning("telegram.no_such_reaction", account=self.account, chat=chat, reaction=reaction)
+            self._no_reaction.add(address.channel)
 
     def render(self, text: str) -> str:
         """Return Markdown as the HTML that Telegram knows."""

@@ -1,5 +1,7 @@
 """What goes wrong with a call of Telegram, told apart by what it means for whoever called."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from connectors.outcomes import (
@@ -14,7 +16,7 @@ from connectors.outcomes import (
     Scope,
     SendFailure,
 )
-from maestro.domain.errors import MaestroError
+from maestro.domain.errors import MaestroError, StoreBusy
 
 REFUSED = (
     "Telegram refuses the bot's token. Ask @BotFather for it anew (/mybots, API Token) and set "
@@ -28,6 +30,8 @@ CHANNEL = (
 """What Telegram says of a chat that no message can reach; that a topic is closed is none of it."""
 UNREADABLE = "can't parse"
 """What Telegram says of markup that it cannot read; the message is surely not sent."""
+NOTHING_IN_IT = ("text is empty", "text must be non-empty")
+"""What Telegram says of markup that has nothing in it, such as code without a line."""
 UNCHANGED = "message is not modified"
 NO_PICTURE = ("photo_invalid", "image_process_failed", "photo_save_file_invalid", "wrong type of the web page")
 TOO_BIG = "file is too big"
@@ -90,6 +94,15 @@ class Refused(TelegramTrouble):
     def says(self, *words: str) -> bool:
         """Tell whether Telegram's words hold any of these."""
         return any(one in self.said for one in words)
+
+
+@contextmanager
+def before_sending() -> Iterator[None]:
+    """Let trouble of the store be what it is before a message leaves: the message is surely not sent."""
+    try:
+        yield
+    except StoreBusy as error:
+        raise NotDispatched(str(error)) from None
 
 
 def send_failure(trouble: TelegramTrouble) -> SendFailure:

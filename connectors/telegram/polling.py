@@ -56,7 +56,9 @@ class Polling:
         try:
             updates = await self._line.updates(self._offset, wait, KINDS)
         except Contested:
-            self._alone = False
+            # Only a whole wait shows that nobody else asks any more: a short look would take the other one's place,
+            # which would take ours back, without an end and without a pause.
+            self._alone, self._wait = False, WAIT_SECONDS
             raise
         numbered = [one for one in updates if isinstance(one.get("update_id"), int)]
         if updates and not numbered:

@@ -18,8 +18,15 @@ from telegram.constants import ParseMode
 from connectors.capabilities import LengthUnit
 from connectors.outcomes import PermanentSend, Scope
 from connectors.splitting import length, split
-from connectors.telegram.api import Line, translated
-from connectors.telegram.errors import NO_PICTURE, UNCHANGED, UNREADABLE, Refused, TelegramTrouble
+from connectors.telegram.api import FILE_SECONDS, Line, translated
+from connectors.telegram.errors import (
+    NO_PICTURE,
+    NOTHING_IN_IT,
+    UNCHANGED,
+    UNREADABLE,
+    Refused,
+    TelegramTrouble,
+)
 from connectors.telegram.render import muted, render
 from maestro.domain.messages import OutgoingMessage, Receipt
 
@@ -90,7 +97,12 @@ async def upload(line: Line, message: OutgoingMessage, where: How) -> Receipt:
     content = await _content(message)
     below = message.content if message.path is not None else ""
     fits = measure(below) <= MAX_CAPTION
-    sent = await _sent_file(line, message, content, {**where, **_caption(below if fits else "")})
+    patient = {**where, "read_timeout": FILE_SECONDS}  # Telegram answers when it has put the file away
+
+    async def send(text: str, parse_mode: str | None) -> Message:
+        return await _sent_file(line, message, content, {**patient, "caption": text or None, "parse_mode": parse_mode})
+
+    sent = await _readable(below if fits else "", send)
     if not fits:
         await _follow(line, below, where)
     return _receipt(sent)
@@ -125,14 +137,14 @@ async def _follow(line: Line, text: str, where: How) -> None:
 
 
 async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Sent]]) -> Sent:
-    """Send words in Telegram's markup; what it cannot read, and so surely did not take, goes as it is."""
+    """Send words in Telegram's markup; what it finds nothing to read in, and so surely did not take, goes as it is."""
     shown = render(content)
     if shown.strip():
         try:
             with translated():
                 return await send(shown, ParseMode.HTML)
         except Refused as refused:
-            if not refused.says(UNREADABLE):
+            if not refused.says(UNREADABLE, *NOTHING_IN_IT):
                 raise
     with translated():
         return await send(muted(content), None)
@@ -155,10 +167,6 @@ def _no_preview() -> LinkPreviewOptions:
     return LinkPreviewOptions(is_disabled=True)
 
 
-def _caption(text: str) -> How:
-    return {"caption": render(text), "parse_mode": ParseMode.HTML} if text.strip() else {}
-
-
 def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
     """Return the buttons, one below the other; each is known by the message's key and its number."""
     rows = [
@@ -169,4 +177,5 @@ def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
 
 
 def _receipt(sent: Message) -> Receipt:
-    return Receipt(platform_message_id=str(sent.message_id))
+    with translated():  # Telegram may have answered with something else
+        return Receipt(platform_message_id=str(int(sent.message_id)))

@@ -7,6 +7,7 @@ import pytest
 
 from connectors.base import AccountRefused, ConnectorState
 from connectors.telegram.albums import OpenAlbums, groups, settled
+from connectors.telegram.polling import WAIT_SECONDS
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import Button
 from tests.support.memory_context import MemoryContext
@@ -72,6 +73,18 @@ async def test_another_poller_is_told_of_and_outlived(bot: TelegramBot) -> None:
     assert "another process" in await bot.told(ConnectorState.DEGRADED)
     await bot.telegram.say(ADA, ADA, "still there")
     assert [one.content for one in await bot.heard(2)] == ["hi", "still there"]
+
+
+async def test_two_that_ask_with_one_token_do_not_take_turns_without_a_pause(telegram: TelegramServer) -> None:
+    """After a short look each would think that it is alone again, and take the other's place at once."""
+    async with telegram_bot(telegram) as bot, telegram_bot(telegram, start=False) as other:
+        other.start()
+        await bot.told(ConnectorState.DEGRADED)
+        await other.told(ConnectorState.DEGRADED)
+        count = len(telegram.bots[TOKEN].polls)
+        await until(lambda: len(telegram.bots[TOKEN].polls) >= count + 3)
+        assert {one["timeout"] for one in telegram.bots[TOKEN].polls[count:]} == {str(WAIT_SECONDS)}
+        assert [state for state, _ in bot.context.states].count(ConnectorState.RUNNING) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault.broken(), Fault.cut_before(), Fault.limited(1), Fault(status=200)])

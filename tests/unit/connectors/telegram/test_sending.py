@@ -13,9 +13,9 @@ from connectors.base import (
     SendFailure,
     attempt,
 )
-from connectors.telegram.api import Line
+from connectors.telegram.api import BUSY_SECONDS, Line
 from connectors.telegram.send import measure
-from maestro.domain.errors import ConfigurationError
+from maestro.domain.errors import ConfigurationError, StoreBusy
 from maestro.domain.messages import Button, Receipt
 from tests.support.instance import free_port
 from tests.support.memory_context import MemoryContext
@@ -49,9 +49,10 @@ async def test_what_telegram_cannot_read_either_way_is_refused_without_its_words
     assert (outcome.scope, "my words" in str(outcome)) == (Scope.MESSAGE, False)
 
 
-async def test_marks_alone_are_sent_as_they_are(bot: TelegramBot) -> None:
-    await bot.connector.send(chunk("#  ", ADA))
-    assert bot.telegram.texts(ADA) == ["#  "]
+@pytest.mark.parametrize("marks", ["#  ", "> ", "```\n\n```", "```py\n```"])
+async def test_marks_alone_are_sent_as_they_are(bot: TelegramBot, marks: str) -> None:
+    await bot.connector.send(chunk(marks, ADA))
+    assert bot.telegram.texts(ADA) == [marks]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +89,49 @@ async def test_each_trouble_has_its_class(
     assert len(bot.telegram.called("sendMessage")) == 1
 
 
-async def test_how_long_telegram_asks_to_wait_is_known(bot: TelegramBot) -> None:
-    bot.telegram.fail("sendMessage", Fault.limited(7))
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("fault", "seconds"),
+    [
+        (Fault.limited(7), 7),
+        (Fault(429, "Too Many Requests", {"retry_after": 1.5}), 1.5),
+        (Fault(429, "Too Many Requests", {"retry_after": "soon"}), BUSY_SECONDS),
+        (Fault(429, "Too Many Requests", {"retry_after": 10**400}), BUSY_SECONDS),
+        (Fault(429, "Too Many Requests"), BUSY_SECONDS),
+        (Fault.broken(429), BUSY_SECONDS),
+    ],
+)
+async def test_how_long_telegram_asks_to_wait_is_known(bot: TelegramBot, fault: Fault, seconds: float) -> None:
+    bot.telegram.fail("sendMessage", fault)
     outcome = await attempt(bot.connector, chunk("hi", ADA))
     assert isinstance(outcome, RetryableSend)
     assert outcome.retry_after is not None
-    assert outcome.retry_after.total_seconds() == 7
+    assert outcome.retry_after.total_seconds() == seconds
+
+
+async def test_a_group_that_moved_nobody_knows_where_is_in_doubt(bot: TelegramBot) -> None:
+    bot.telegram.fail("sendMessage", Fault(400, "Bad Request: group upgraded", {"migrate_to_chat_id": "elsewhere"}))
+    assert isinstance(await attempt(bot.connector, chunk("hi", -5)), AmbiguousSend)
+    assert bot.context.moves == {}
+
+
+async def test_a_store_that_is_busy_before_a_message_leaves_puts_nothing_in_doubt(
+    bot: TelegramBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*_: str) -> str:
+        raise StoreBusy("the database is locked")
+
+    monkeypatch.setattr(bot.context, "moved_to", busy)
+    assert isinstance(await attempt(bot.connector, chunk("hi", -5)), NotDispatched)
+    monkeypatch.undo()
+    monkeypatch.setattr(bot.context, "moved", busy)
+    bot.telegram.fail("sendMessage", Fault.migrated(GROUP))
+    assert isinstance(await attempt(bot.connector, chunk("hi", -5)), NotDispatched)
+    assert (bot.telegram.texts(-5), bot.telegram.texts(GROUP)) == ([], [])
+
+
+def test_what_makes_the_calls_shows_no_token() -> None:
+    assert "token-of" not in repr(Line("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1"))
 
 
 async def test_what_never_left_is_surely_not_sent(telegram: TelegramServer) -> None:
@@ -113,7 +151,15 @@ def test_a_proxy_that_cannot_be_used_is_told_of_without_its_password(
     Line("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1")  # to this machine none is used
 
 
-async def test_an_answer_that_cannot_be_read_is_in_doubt(bot: TelegramBot) -> None:
+@pytest.mark.parametrize("result", [None, True, 5, [], {}, {"message_id": 1}])
+async def test_an_answer_that_cannot_be_read_is_in_doubt(
+    bot: TelegramBot, monkeypatch: pytest.MonkeyPatch, result: object
+) -> None:
+    monkeypatch.setattr(bot.telegram.api, "call", lambda *_: result)
+    assert isinstance(await attempt(bot.connector, chunk("hi", ADA)), AmbiguousSend)
+
+
+async def test_a_success_without_a_word_is_in_doubt(bot: TelegramBot) -> None:
     bot.telegram.fail("sendMessage", Fault(status=200))
     assert isinstance(await attempt(bot.connector, chunk("hi", ADA)), AmbiguousSend)
 
@@ -197,6 +243,14 @@ async def test_a_picture_goes_as_one_if_telegram_takes_it(
     assert (kind in post, post["caption"]) == (True, "look")
 
 
+async def test_words_below_a_file_that_telegram_cannot_read_are_plain(bot: TelegramBot, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"data")
+    bot.telegram.fail("sendDocument", Fault.refused("Bad Request: can't parse entities: Unsupported start tag"))
+    await bot.connector.send(chunk("**look**", ADA, filename="a.bin", path=path))
+    assert bot.telegram.texts(ADA) == ["**look**"]
+
+
 async def test_words_that_are_too_long_for_a_file_follow_it(bot: TelegramBot, tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_bytes(b"data")
@@ -255,11 +309,12 @@ async def test_a_reaction(telegram: TelegramServer) -> None:
     assert [(one["chat_id"], one["message_id"]) for one in telegram.api.reactions] == [(str(ADA), "7")]
 
 
-async def test_a_reaction_that_telegram_does_not_have_is_tried_once(telegram: TelegramServer) -> None:
+async def test_a_reaction_that_a_chat_does_not_have_is_tried_there_once(telegram: TelegramServer) -> None:
     async with telegram_bot(telegram, ack_reaction="🦖", start=False) as bot:
         for number in ("7", "8"):
-            await bot.connector.acknowledge(chunk("", ADA).address, number)
-    assert len(telegram.called("setMessageReaction")) == 1
+            await bot.connector.acknowledge(chunk("", GROUP).address, number)
+        await bot.connector.acknowledge(chunk("", ADA).address, "9")
+    assert [call.arguments["chat_id"] for call in telegram.called("setMessageReaction")] == [str(GROUP), str(ADA)]
 
 
 def test_text_is_measured_as_it_is_rendered() -> None:
