@@ -58,7 +58,8 @@ class ToolSettings(Section):
     )
     files: bool = Field(
         default=False,
-        description="whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's folder",
+        description="whether `read_file`, `write_file`, `list_files` and `send_file` work, in the conversation's "
+        "folder",
     )
     shell: bool = Field(default=False, description="whether `run_shell` works, started in the conversation's folder")
     mcp: Annotated[tuple[McpServerSettings, ...], AfterValidator(unique_servers)] = Field(
