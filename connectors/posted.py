@@ -9,6 +9,8 @@ from typing import Any
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 
+from maestro.domain.texts import tidied
+
 MAX_BODY = 1024 * 1024
 """Bytes of the largest body that is read."""
 
@@ -25,9 +27,12 @@ async def body_of(request: Request) -> bytes | Response:
 
 
 def object_in(body: bytes) -> dict[str, Any] | Response:
-    """Return the JSON object that a body is, or what to answer to one that is none."""
+    """Return the JSON object that a body is, or what to answer to one that is none.
+
+    What no store takes is replaced in it: else it would be posted again and again, and hold up what comes with it.
+    """
     try:
-        payload = json.loads(body)
+        payload = tidied(json.loads(body))
     except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
         return PlainTextResponse("this is no JSON", HTTPStatus.BAD_REQUEST)
     if not isinstance(payload, dict):

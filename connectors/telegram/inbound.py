@@ -13,9 +13,10 @@ from connectors.base import ConnectorContext
 from connectors.telegram.albums import Group
 from connectors.telegram.api import Update
 from connectors.telegram.moves import Moves
-from connectors.telegram.receive import Pressed, Us, heard, joined, migration, pressed, said_by, tidied
+from connectors.telegram.receive import Pressed, Us, heard, joined, migration, pressed, said_by
 from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import IncomingMessage
+from maestro.domain.texts import tidied
 
 GONE = "This button does nothing any more."
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError)

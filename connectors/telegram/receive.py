@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from telegram import CallbackQuery, Chat, Message, MessageEntity, Update, User
 
@@ -20,7 +19,6 @@ PRESS = "press:"
 """What the id of a press begins with: it is no message that an answer could refer to."""
 START = "/start"
 
-_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 _COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
 _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, MessageEntity.BOT_COMMAND]
 
@@ -43,18 +41,6 @@ class Pressed:
     key: str
     number: int
     address: Address
-
-
-def tidied(value: Any) -> Any:
-    """Return what came over the wire without NUL and halves of surrogate pairs, which no store and no provider takes.
-
-    Every character keeps its place, because Telegram says by number where names and links are.
-    """
-    if isinstance(value, str):
-        return _UNSTORABLE.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {name: tidied(one) for name, one in value.items()}
-    return [tidied(one) for one in value] if isinstance(value, list) else value
 
 
 def heard(update: Update, us: Us) -> IncomingMessage | None:

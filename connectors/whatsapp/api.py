@@ -1,18 +1,23 @@
 """The one way to WhatsApp's Graph API: each call is made once, and what goes wrong is told apart."""
 
 import asyncio
+import json
 from collections.abc import Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
 from connectors.whatsapp.errors import Unreachable, Unsure, verdict
+from maestro.domain.texts import tidied
 
 BASE_URL = "https://graph.facebook.com"
 CALL_SECONDS = 20.0
 """How long one call may take from its first byte to its last."""
 CONNECT_SECONDS = 10.0
+MAX_ANSWER = 1024 * 1024
+"""Bytes of the longest answer that is read; Meta's have a few hundred."""
 UPLOAD_SECONDS = 180.0
 """How long WhatsApp may take to get a file, and to look into it."""
 PRODUCT = {"messaging_product": "whatsapp"}
@@ -73,20 +78,30 @@ class Graph:
     async def _called(self, request: httpx.Request, seconds: float) -> Fields:
         try:
             async with asyncio.timeout(seconds):
-                response = await self._http.send(request)
+                async with aclosing(await self._http.send(request, stream=True)) as response:
+                    answer = _object(await _body(response))
         except _NOT_ASKED as error:
             raise Unreachable(f"WhatsApp cannot be reached ({type(error).__name__})") from None
         except (httpx.HTTPError, TimeoutError, OSError) as error:
             raise Unsure(f"the connection to WhatsApp broke ({type(error).__name__})") from None
-        answer = _object(response)
         if not response.is_success or "error" in answer:
             raise verdict(response.status_code, answer, response.headers.get("retry-after", ""))
         return answer
 
 
-def _object(response: httpx.Response) -> Fields:
+async def _body(response: httpx.Response) -> bytes:
+    """Return what was answered, nothing where that is no answer of WhatsApp's but much too long for one."""
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > MAX_ANSWER:
+            return b""
+    return bytes(body)
+
+
+def _object(body: bytes) -> Fields:
     try:
-        answer = response.json()
+        answer = tidied(json.loads(body))
     except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
         return {}
     return answer if isinstance(answer, dict) else {}

@@ -104,9 +104,9 @@ def template(message: OutgoingMessage, name: str, language: str) -> Body:
     return {"type": "template", "template": {"name": name, "language": {"code": language}, "components": parts}}
 
 
-def addressed(message: OutgoingMessage, body: Body, channel: str, *, quotes: bool) -> Body:
+def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
     """Return a body with its receiver, and with our key, which comes back in every status of the message."""
-    whole = {"recipient_type": "individual", **receiver(channel), **body}
+    whole = {"recipient_type": "individual", **receiver(message.address.channel), **body}
     if message.key:
         whole["biz_opaque_callback_data"] = message.key
     if quotes and message.reply_to:

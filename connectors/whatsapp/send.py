@@ -38,14 +38,14 @@ class Sender:
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk, or what goes as a file, once; raises a ``SendFailure``.
 
-        What belongs to a chat whose person has another number now goes there.
+        Nothing follows a person to another number: the old one may be somebody else's by now, who is answered here.
         """
-        channel = await self._context.moved_to(message.address.channel)
-        body = await self._composed(message, channel)
+        body = await self._composed(message)
+        channel = message.address.channel
         await self._pace.wait(channel)
         quotes = self._options.quote_replies == "always"
         try:
-            known_as = await self._known_as(compose.addressed(message, body, channel, quotes=quotes))
+            known_as = await self._known_as(compose.addressed(message, body, quotes=quotes))
         except Busy as busy:
             raise RetryableSend(str(busy), self._wait(channel, busy)) from None
         except GraphTrouble as trouble:
@@ -73,8 +73,8 @@ class Sender:
                 return known_as
         raise Unsure("WhatsApp's answer could not be read")
 
-    async def _composed(self, message: OutgoingMessage, channel: str) -> compose.Body:
-        if not (await self._is_open(channel) or await self._is_open(message.address.channel)):
+    async def _composed(self, message: OutgoingMessage) -> compose.Body:
+        if not await self._is_open(message.address.channel):
             return self._as_template(message)
         return compose.file(message, await self._uploaded(message)) if message.filename else compose.text(message)
 

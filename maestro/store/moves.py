@@ -24,8 +24,8 @@ class Moves(Repository):
     def add(self, place: Address, to: str) -> bool:
         """Let bindings, conversations, schedules and webhooks go along; false when that was done before.
 
-        What the new channel has already stays as it is there. Open jobs keep the old address, by which the connector
-        finds the new one.
+        What the new channel has already stays as it is there. Open jobs keep the old address, by which a connector may
+        find the new one; not where the old one may become somebody else's.
         """
         known = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
         if to == place.channel or (known is not None and known.moved_to == to):

@@ -21,6 +21,8 @@ class Fault:
     silent: bool = False
     held: bool = False
     stores: bool = False
+    text: str = "<html>upstream</html>"
+    """What it says where it has no code."""
 
     @classmethod
     def limited(cls, seconds: int = 1) -> "Fault":

@@ -282,7 +282,7 @@ def _failed(request: web.Request, fault: Fault) -> web.StreamResponse:
     headers = {"Retry-After": fault.retry_after} if fault.retry_after else {}
     if fault.code >= 0:
         return web.json_response(_error(fault.code, fault.subcode), status=fault.status, headers=headers)
-    return web.Response(status=fault.status, text="<html>upstream</html>", content_type="text/html")
+    return web.Response(status=fault.status, text=fault.text, content_type="text/html")
 
 
 def _reset(request: web.Request) -> web.Response:

@@ -1,7 +1,12 @@
 """Text as every store takes it."""
 
-from maestro.domain.texts import storable
+from maestro.domain.texts import storable, tidied
 
 
 def test_what_no_store_takes_is_taken_out() -> None:
     assert storable("a\0b\ud83dc\udcff \U0001f600") == "ab\ufffdc\ufffd \U0001f600"
+
+
+def test_what_no_store_takes_is_replaced_and_nothing_moves() -> None:
+    said = {"text": "a\0b\ud800c", "list": ["\udfff", 5, None], "more": {"x": "🎉"}}
+    assert tidied(said) == {"text": "a\ufffdb\ufffdc", "list": ["\ufffd", 5, None], "more": {"x": "🎉"}}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from telegram import Update
 
-from connectors.telegram.receive import Us, heard, joined, migration, pressed, tidied
+from connectors.telegram.receive import Us, heard, joined, migration, pressed
 from maestro.domain.messages import Addressing, IncomingMessage
 from tests.support.telegram_server import ADA
 from tests.support.telegram_server.chats import Chats
@@ -97,11 +97,6 @@ def test_links_have_their_addresses() -> None:
     message = told(ADA, "🎉 here and there", entities=links)
     assert message is not None
     assert message.content == "🎉 here (https://x.example) and there (https://y.example)"
-
-
-def test_what_no_store_takes_is_replaced_and_nothing_moves() -> None:
-    said = {"text": "a\0b\ud800c", "list": ["\udfff", 5, None], "more": {"x": "🎉"}}
-    assert tidied(said) == {"text": "a\ufffdb\ufffdc", "list": ["\ufffd", 5, None], "more": {"x": "🎉"}}
 
 
 def test_every_line_where_none_need_mention_us() -> None:

@@ -17,6 +17,7 @@ from connectors.outcomes import (
     Scope,
     SendFailure,
 )
+from connectors.whatsapp.api import MAX_ANSWER
 from connectors.whatsapp.errors import Busy, verdict
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, Button, IncomingMessage
@@ -164,6 +165,13 @@ async def test_no_header_makes_us_wait_for_days_or_fall_over(asked: str) -> None
     assert timedelta(0) < found.after <= timedelta(hours=1)
 
 
+@pytest.mark.parametrize("answer", ["[" * 100_000, "x" * (MAX_ANSWER + 1), "\xff", "7"])
+async def test_an_answer_of_no_shape_leaves_doubt(answer: str) -> None:
+    async with whatsapp_and_number(start=False) as number:
+        number.whatsapp.fail("messages", Fault(status=200, stores=True, text=answer))
+        assert isinstance(await failed(number), AmbiguousSend)
+
+
 async def test_nothing_was_sent_when_nobody_listens() -> None:
     async with WhatsAppServer.running() as gone:
         url = gone.base_url
@@ -213,13 +221,13 @@ async def test_after_a_day_nothing_is_sent_without_a_template(hours: float | Non
         assert number.whatsapp.calls == []
 
 
-async def test_who_changed_their_number_meanwhile_gets_the_answer_there() -> None:
+async def test_whoever_has_an_old_number_now_is_answered_there() -> None:
+    """Numbers are given out again: what is said to the next one is nothing for who had it before."""
     async with whatsapp_and_number(start=False) as number:
         wrote(number.context, 1)
         await number.context.moved(ADA, ZOE)
-        number.whatsapp.business.open(ZOE)
         await number.connector.send(chunk("an answer"))
-        assert (number.whatsapp.texts(ZOE), number.whatsapp.texts(ADA)) == (["an answer"], [])
+        assert (number.whatsapp.texts(ADA), number.whatsapp.texts(ZOE)) == (["an answer"], [])
 
 
 async def test_within_a_day_it_is_sent_as_it_is() -> None:

@@ -184,6 +184,25 @@ async def test_garbage_that_is_signed_holds_up_nobody() -> None:
         assert not any(ADA in str(line) for line in logs)
 
 
+async def test_what_no_store_takes_is_replaced_and_holds_up_nobody() -> None:
+    half = "\ud83d"
+    async with whatsapp_and_number() as number:
+        broken = {**text(number, f"so {half}\0"), "context": {"id": half}}
+        status = {"id": f"wamid.{half}", "status": "sent", "biz_opaque_callback_data": "key1"}
+        body = json.dumps(number.whatsapp.postman.payload([broken, text(number, "sane")], [status], NUMBER_ID))
+        assert await posted(number, body.encode()) == 200
+        assert number.said() == ["so \ufffd\ufffd", "sane"]
+        known = [number.context.inbox[0].reply_to, number.context.reports["key1"].platform_message_id]
+        assert known == ["\ufffd", "wamid.\ufffd"]
+
+
+async def test_what_is_nested_too_deep_to_be_read_is_refused() -> None:
+    async with whatsapp_and_number() as number:
+        for depth in (100_000, 900, 700, 500, 300):
+            body = b'{"entry": ' + b"[" * depth + b"]" * depth + b"}"
+            assert await posted(number, body) in (200, 400)
+
+
 @pytest.mark.parametrize(
     "payload",
     [
