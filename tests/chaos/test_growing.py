@@ -97,7 +97,8 @@ async def test_killed_around_the_message_that_shows_it(
     maestro.arm(point)
     said = await slack.say(channel, ANN, "@helper count")
     await maestro.crash_at(point)
-    assert set(texts(slack, channel)) <= {PLACEHOLDER, WORDS}
+    assert len(texts(slack, channel)) <= 1
+    assert all(text == PLACEHOLDER or WORDS.startswith(text) for text in texts(slack, channel))
     job = await one_message(slack, evidence, channel, said)
     assert evidence.calls(job["id"])["interrupted"] == 1
 

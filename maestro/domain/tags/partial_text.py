@@ -13,7 +13,7 @@ _OPENING = re.compile(
     rf"\[/?({'|'.join(TagName)})(?=[:\]\s]|\Z)(?!(?-i:(?<=[a-z]))[^\S\n]+[^\s:\[\]])", re.IGNORECASE | re.ASCII
 )
 """A tag, but for a plain word in small letters that other words follow: people do write ``[state your name]``."""
-_CODE_OR_QUOTE = re.compile(r"`|~~~|^[^\S\n]*(?:[-*+]|\d{1,9}[.)])?[^\S\n]*>", re.MULTILINE)
+_CODE_OR_QUOTE = re.compile(r"`|~~~|^[^\S\n]*+(?:(?:[-*+]|\d{1,9}[.)])[^\S\n]*+)*+>", re.MULTILINE)
 _LONE_MARK = re.compile(r"(?:^|\n)(?:[^\S\n]*(?:[-*+>]|\d{1,9}[.)]))+\Z")
 """A line at the end on which only the mark of a list stands: it goes with a tag that may follow."""
 
