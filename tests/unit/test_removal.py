@@ -136,6 +136,18 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
         assert tx.removals.wanted_again("there-too")
 
 
+async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: StoreConversationControl) -> None:
+    job_id, conversation_id = await talk(rows)
+    with rows.store.begin() as tx:
+        ended = tx.jobs.status(job_id)
+        tx.jobs.update(job_id, status=JobStatus.RUNNING)
+        tx.drafts.write(job_id, 1, "a pelican lan")
+        tx.jobs.update(job_id, status=ended)
+    control.delete(conversation_id, "a test", facts=False)
+    with rows.store.view() as tx:
+        assert tx.drafts.find(job_id) is None
+
+
 async def test_what_the_books_need_stays(rows: JobRows, control: StoreConversationControl) -> None:
     job_id, conversation_id = await talk(rows)
     before = used(rows)
