@@ -1,8 +1,9 @@
 """The one way to Telegram's Bot API: each call is made once, and what goes wrong is told apart."""
 
+import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
@@ -45,12 +46,30 @@ Update = Mapping[str, Any]
 class Wire(HTTPXRequest):
     """Makes the requests; to be asked to wait is an error of ours, for the library warns of its own."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._under_way = 0
+        self._idle = asyncio.Event()
+
     async def do_request(self, *args: Any, **options: Any) -> tuple[int, bytes]:
         """Return the status and the body of the answer; raises ``Busy`` and what the library raises."""
-        status, body = await super().do_request(*args, **options)
+        self._under_way += 1
+        try:
+            status, body = await super().do_request(*args, **options)
+        finally:
+            self._under_way -= 1
+            self._idle.set()
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             raise Busy(_wait_in(body))
         return status, body
+
+    async def finish(self) -> None:
+        """Wait until no request is under way, but not for one that hangs: what is cut off may be there twice later."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALL_SECONDS):
+                while self._under_way:
+                    self._idle.clear()
+                    await self._idle.wait()
 
 
 class Line(Bot):
@@ -84,9 +103,11 @@ class Line(Bot):
             return [one for one in found if isinstance(one, Mapping)]
 
     async def hang_up(self) -> None:
-        """Close the connections; a later call opens new ones."""
-        for one in self._lines:
-            await one.shutdown()
+        """Ask no more, and close the connections once what is being sent has its answer."""
+        polling, calling = self._lines
+        await polling.shutdown()
+        await calling.finish()
+        await calling.shutdown()
 
     async def pick_up(self) -> None:
         """Let calls be made again after ``hang_up``."""
@@ -141,7 +162,7 @@ def _wait_in(body: bytes) -> timedelta:
     return timedelta(seconds=asked if 0 < asked < MOST_BUSY_SECONDS else BUSY_SECONDS)
 
 
-def _request(root: str, connections: int) -> HTTPXRequest:
+def _request(root: str, connections: int) -> Wire:
     """Return what makes the requests; to this machine they take no proxy, whatever the environment says."""
     own = httpx.URL(root).host in LOOPBACK
     try:
@@ -153,7 +174,7 @@ def _request(root: str, connections: int) -> HTTPXRequest:
         ) from None
 
 
-def _made(connections: int, *, use_proxy: bool) -> HTTPXRequest:
+def _made(connections: int, *, use_proxy: bool) -> Wire:
     return Wire(
         connection_pool_size=connections,
         read_timeout=CALL_SECONDS,

@@ -85,9 +85,9 @@ class Inbound:
         """Take in what a button says, and then tell Telegram that it was pressed."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
         message = said_by(press, content or "", datetime.now(UTC))
-        if content is None:
+        if content is None or not self._hears(message):
             await self._buttons.taken(press.query.id, GONE)
-        elif self._hears(message):
+        else:
             await self._accept(message)
             await self._buttons.taken(press.query.id)
 

@@ -14,6 +14,8 @@ class Fault:
     cut: bool = False
     silent: bool = False
     stores: bool = False
+    late: float = 0.0
+    """Seconds after which it does all the same what it was asked."""
 
     @classmethod
     def limited(cls, seconds: int = 1) -> "Fault":
@@ -50,3 +52,8 @@ class Fault:
     def silence(cls, *, stores: bool) -> "Fault":
         """Never answer, having done what was asked or not."""
         return cls(silent=True, stores=stores)
+
+    @classmethod
+    def slow(cls, seconds: float) -> "Fault":
+        """Take a while."""
+        return cls(late=seconds)

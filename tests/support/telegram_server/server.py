@@ -169,6 +169,9 @@ class TelegramServer:
         await self._note(call)
         queue = self._faults[method]
         fault = queue.popleft() if queue else None
+        if fault is not None and fault.late:
+            await asyncio.sleep(fault.late)
+            fault = None
         done = self._refusal("Unauthorized", 401) if token not in self.bots else None
         if done is None and (fault is None or fault.stores):
             done = await self._done(call)

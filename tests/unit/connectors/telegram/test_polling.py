@@ -235,6 +235,17 @@ async def test_a_button_that_means_nothing_any_more_says_so(bot: TelegramBot) ->
     assert ("any more" in call.arguments["text"], bot.context.inbox) == (True, [])
 
 
+async def test_a_press_where_nobody_listens_is_confirmed_all_the_same(telegram: TelegramServer) -> None:
+    buttons = (Button(label="Yes", value="yes"),)
+    async with telegram_bot(telegram, channels=(str(GROUP),)) as bot:
+        message = chunk("pick", -7, buttons=buttons)
+        receipt = await bot.connector.send(message)
+        bot.context.buttons[message.key] = buttons
+        await telegram.press(-7, ADA, int(receipt.platform_message_id), 0)
+        await telegram.until_called("answerCallbackQuery")
+        assert bot.context.inbox == []
+
+
 async def test_a_press_that_telegram_has_forgotten_holds_up_nobody(bot: TelegramBot) -> None:
     bot.telegram.fail("answerCallbackQuery", Fault.refused("Bad Request: query is too old"))
     receipt = await bot.connector.send(chunk("pick", ADA, buttons=(Button(label="Yes", value="yes"),)))

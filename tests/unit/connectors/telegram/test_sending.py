@@ -1,5 +1,6 @@
 """The way out: what Telegram is asked, and what becomes of what it says."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,28 @@ async def test_a_store_that_is_busy_before_a_message_leaves_puts_nothing_in_doub
     bot.telegram.fail("sendMessage", Fault.migrated(GROUP))
     assert isinstance(await attempt(bot.connector, chunk("hi", -5)), NotDispatched)
     assert (bot.telegram.texts(-5), bot.telegram.texts(GROUP)) == ([], [])
+
+
+async def test_what_is_being_sent_when_the_bot_is_stopped_gets_its_answer(bot: TelegramBot) -> None:
+    """Its settings may have been changed; to cut it off would put it in doubt."""
+    bot.telegram.fail("sendMessage", Fault.slow(0.3))
+    sending = asyncio.create_task(attempt(bot.connector, chunk("hi", ADA)))
+    await bot.telegram.until_called("sendMessage")
+    await bot.stop()
+    assert isinstance(await sending, Receipt)
+    assert isinstance(await attempt(bot.connector, chunk("too late", ADA)), NotDispatched)
+    assert bot.telegram.texts(ADA) == ["hi"]
+
+
+async def test_what_hangs_does_not_keep_a_bot_from_being_stopped(
+    bot: TelegramBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectors.telegram.api.CALL_SECONDS", 0.1)
+    bot.telegram.fail("sendMessage", Fault.silence(stores=False))
+    sending = asyncio.create_task(attempt(bot.connector, chunk("hi", ADA)))
+    await bot.telegram.until_called("sendMessage")
+    await bot.stop()
+    assert isinstance(await sending, AmbiguousSend)
 
 
 def test_what_makes_the_calls_shows_no_token() -> None:
