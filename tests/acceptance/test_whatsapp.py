@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from maestro.domain.jobs.replay import ReplayMode
 from tests.support.history import history_of
 from tests.support.instance import Instance, Row, running_instance, until
 from tests.support.whatsapp_server import (
@@ -278,6 +279,27 @@ async def test_an_answer_that_was_taken_and_never_brought_is_no_answer(town: Tow
     job = await town.job(said, "failed")
     [row] = town.deliveries(job)
     assert (row["state"], "not on WhatsApp" in row["error"], ada in row["error"]) == ("failed", True, False)
+
+
+async def test_what_was_never_brought_is_sent_anew_and_its_old_status_fails_it_no_more(town: Town) -> None:
+    ada = town.person()
+    town.whatsapp.tells = ()
+    said = town.whatsapp.say(ada, "please")
+    await town.job(said)
+    [sent] = town.whatsapp.sent(ada)
+    await town.whatsapp.taken(town.whatsapp.report(sent, "failed", code=131026))
+    job = await town.job(said, "failed")
+    town.whatsapp.fail("messages", Fault.late())
+    town.whatsapp.may_answer.clear()
+    with town.maestro.operator() as operator:
+        await operator.control.replay(job["id"], ReplayMode.RESUME, "ada")
+    _, anew = await town.whatsapp.posts(ada, 2)
+    await town.whatsapp.taken(town.whatsapp.report(sent, "sent", "failed", code=131026))
+    town.whatsapp.may_answer.set()
+    [row] = town.deliveries(await town.job(said))
+    assert (row["state"], row["platform_message_id"], row["standing"]) == ("sent", anew["id"], "")
+    assert len(town.maestro.llm.requests) == 1
+    assert len(town.whatsapp.sent(ada)) == 2
 
 
 async def test_what_was_in_doubt_and_failed_is_not_sent_again(town: Town) -> None:
