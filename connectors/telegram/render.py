@@ -27,7 +27,8 @@ _LINK = (
     rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{_SOME}?\")?\)"
 )
 _ANGLED = rf"<(?P<angled>{_URL}[^\s<>]+)>"
-_WEB = r"https?://[\w-]+(?:\.[\w-]+)+(?:[:/?#][^\s<>]*)?"
+_WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"
+"""What is an address to Telegram as well, to its end: in what is none, it would look for names."""
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
 _BOTH = rf"\*\*\*(?=\S)(?P<both>.{_SOME}?)(?<=\S)\*\*\*"
 _BOLD = rf"\*\*(?=\S)(?P<bold>.{_SOME}?)(?<=\S)\*\*"

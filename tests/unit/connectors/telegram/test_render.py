@@ -61,6 +61,9 @@ def test_markdown_is_shown_as_telegram_writes_it(markdown: str, shown: str) -> N
         ("http://@ada <https://@ada>", f"http://@{J}ada https://@{J}ada"),
         ("ada@example.org", "ada@example.org"),
         ("https://x.example/@ada", "https://x.example/@ada"),
+        ("https://x.example:8443/a?b=@ada.", "https://x.example:8443/a?b=@ada."),
+        ('https://x.example/"@ada «https://x.example/»@ada', f'https://x.example/"@{J}ada «https://x.example/»@{J}ada'),
+        ("https://x.y/@ada <https://x.y/@ada>", f"https://x.y/@{J}ada https://x.y/@{J}ada"),
         ("`@ada`\n```\n@ada\n```", "@ada\n@ada"),
     ],
 )
