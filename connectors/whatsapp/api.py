@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from connectors.whatsapp.errors import Unreachable, Unsure, verdict
+from maestro.domain.errors import ConfigurationError
 from maestro.domain.texts import tidied
 
 BASE_URL = "https://graph.facebook.com"
@@ -21,6 +22,10 @@ MAX_ANSWER = 1024 * 1024
 UPLOAD_SECONDS = 180.0
 """How long WhatsApp may take to get a file, and to look into it."""
 PRODUCT = {"messaging_product": "whatsapp"}
+BAD_PROXY = (
+    "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that WhatsApp can be reached through: set "
+    "an address such as http://proxy.example:3128, or name graph.facebook.com in NO_PROXY"
+)
 LOCAL = ("localhost", "127.0.0.1", "::1")
 
 Fields = Mapping[str, Any]
@@ -34,15 +39,18 @@ class Graph:
     def __init__(self, token: str, number_id: str, version: str, base_url: str = "") -> None:
         base = (base_url or BASE_URL).rstrip("/")
         self._number = number_id
-        self._http = httpx.AsyncClient(
-            base_url=f"{base}/{version}/",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
-            trust_env=urlsplit(base).hostname not in LOCAL,
-            # A connection that is kept may be closed at the other end just when we write into it, and then nobody
-            # knows whether a message was sent; so each call has one of its own.
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
+        try:
+            self._http = httpx.AsyncClient(
+                base_url=f"{base}/{version}/",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
+                trust_env=urlsplit(base).hostname not in LOCAL,
+                # A connection that is kept may be closed at the other end just when we write into it, and then nobody
+                # knows whether a message was sent; so each call has one of its own.
+                limits=httpx.Limits(max_keepalive_connections=0),
+            )
+        except (ImportError, ValueError, httpx.InvalidURL):  # its text holds the proxy's address
+            raise ConfigurationError(BAD_PROXY) from None
 
     async def number(self, fields: str) -> Fields:
         """Return what is known of the number; raises a ``GraphTrouble``."""

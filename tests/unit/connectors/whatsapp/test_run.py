@@ -8,10 +8,12 @@ import pytest
 from connectors.base import ConnectorState
 from connectors.outcomes import AccountRefused
 from connectors.platforms import platform
+from connectors.whatsapp.api import Graph
 from connectors.whatsapp.config import WhatsAppOptions
+from maestro.domain.errors import ConfigurationError
 from tests.support.instance import until
 from tests.support.whatsapp_number import instance, whatsapp_and_number
-from tests.support.whatsapp_server import SECOND_NUMBER_ID, Fault, WhatsAppServer
+from tests.support.whatsapp_server import NUMBER_ID, SECOND_NUMBER_ID, Fault, WhatsAppServer
 
 
 async def test_operators_are_told_who_we_are_and_where_meta_posts() -> None:
@@ -103,6 +105,17 @@ async def test_what_is_missing_is_named() -> None:
         assert problem is not None
         assert name in problem
     assert "phoneNumberId" in str(described.complete(type(whole)("default", whole.secrets, WhatsAppOptions())))
+
+
+@pytest.mark.parametrize(
+    "proxy", ["socks9://ada:hidden@proxy:1", "http://ada:hidden@proxy:port", "socks5://ada:hidden@x"]
+)
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigurationError, match="HTTPS_PROXY") as told:
+        Graph("token", NUMBER_ID, "v26.0")
+    assert "hidden" not in str(told.value)
+    Graph("token", NUMBER_ID, "v26.0", "http://127.0.0.1:1")
 
 
 def test_a_process_without_whatsapp_does_not_load_its_client() -> None:
