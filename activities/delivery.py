@@ -8,7 +8,7 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.parts import store_parts, text_of
+from activities.parts import Words, store_parts, words_of
 from activities.routing import Typing
 from activities.turns import Turn, Turns, after, require_delivered, undelivered
 from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
@@ -176,8 +176,8 @@ class DeliveryActivities:
             if not chunks and not _left_to_an_agent(tx, job, step):
                 if _in_doubt(tx, job):
                     return Unplaced(connector)
-                text = text_of(tx, job, step.purpose) if redacted is None else redacted
-                chunks = store_parts(tx, job, step.purpose, text, connector)
+                words = words_of(tx, job, step.purpose) if redacted is None else redacted
+                chunks = store_parts(tx, job, step.purpose, words, connector)
             first = self._turns.next(tx, chunks, connector)
             if first is None:
                 require_delivered(chunks)
@@ -186,7 +186,7 @@ class DeliveryActivities:
                 raise Stopped("stopped before its message was sent")
             return Prepared(connector, first)
 
-    def _redacted(self, step: DeliverStep) -> str | None:
+    def _redacted(self, step: DeliverStep) -> Words | None:
         """Return what is to be sent without secrets, None where nobody looks for any (decision 21).
 
         A search may take long, so it holds no transaction.
@@ -195,8 +195,8 @@ class DeliveryActivities:
         if redact is as_it_is:
             return None
         with self._store.view() as tx:
-            text = text_of(tx, tx.jobs.get(step.job_id), step.purpose)
-        return redact(text)
+            words = words_of(tx, tx.jobs.get(step.job_id), step.purpose)
+        return words.without_secrets(redact)
 
     def _prepare_when_free(self, step: DeliverStep) -> Prepared | Unplaced | None:
         """Look without writing before anything else: who waits for a long answer to be sent asks often."""

@@ -10,9 +10,28 @@ from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.notices import failure_notice
 from maestro.domain.messages import Button
+from maestro.domain.redaction import Redact
 from maestro.store.transaction import Transaction
 
 MEGABYTE = 1000**2
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a job has to say: a text, files with what is said below them, and buttons."""
+
+    text: str
+    files: Sequence[JobFile] = ()
+    buttons: Sequence[Button] = ()
+
+    def without_secrets(self, redact: Redact) -> "Words":
+        """Return it without secrets; a button that shows one is left out, for its choice stands in the text."""
+        files = [
+            JobFile(**file.model_dump() | {"filename": redact(file.filename), "caption": redact(file.caption)})
+            for file in self.files
+        ]
+        buttons = [button for button in self.buttons if redact(button.label) == button.label]
+        return Words(redact(self.text), files, buttons)
 
 
 @dataclass(frozen=True)
@@ -24,15 +43,14 @@ class Part:
     file: JobFile | None = None
 
 
-def store_parts(tx: Transaction, job: Job, purpose: Purpose, text: str, connector: Connector) -> list[Delivery]:
+def store_parts(tx: Transaction, job: Job, purpose: Purpose, words: Words, connector: Connector) -> list[Delivery]:
     """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far."""
-    files = tx.job_files.of(job.id) if purpose is Purpose.ANSWER and not job.notice else ()
     edits = _shown(tx, job, connector)
-    parts = parts_of(text, files, connector)
+    parts = parts_of(words.text, words.files, connector)
     if edits and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [Part(IN_FILES), *parts]
     said = [seq for seq, part in enumerate(parts) if part.file is None]
-    buttons = _buttons(tx, job)[: connector.capabilities.max_buttons]
+    buttons = words.buttons[: connector.capabilities.max_buttons]
     answered = reply_to(tx, job)
     return [
         tx.deliveries.add(
@@ -64,8 +82,13 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
     return [*words, *(Part(file.caption, file.filename, file) for file in taken)]
 
 
-def text_of(tx: Transaction, job: Job, purpose: Purpose) -> str:
-    """Return what a job has to say."""
+def words_of(tx: Transaction, job: Job, purpose: Purpose) -> Words:
+    """Return what a job has to say; files come with its answer alone."""
+    files = tx.job_files.of(job.id) if purpose is Purpose.ANSWER and not job.notice else ()
+    return Words(_text(tx, job, purpose), files, _buttons(tx, job))
+
+
+def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
     if purpose is Purpose.ANSWER:
         return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
     return job.notice or failure_notice(tx.steps.last_error(job.id))

@@ -20,7 +20,7 @@ from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
-from maestro.domain.redaction import as_it_is
+from maestro.domain.redaction import Redact, as_it_is
 from temporal.control import begin_again
 from tests.support.job_rows import JobRows
 
@@ -107,6 +107,7 @@ class Bench:
     def __init__(self, rows: JobRows) -> None:
         self.rows = rows
         self.purpose = Purpose.NOTICE
+        self.redact: Redact = as_it_is
         self.job_id = self.begin()
 
     def begin(self) -> str:
@@ -119,7 +120,7 @@ class Bench:
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
         steps = DeliveryActivities(
-            self.rows.store, platform, platform, lambda: None, Matter(lambda: as_it_is, Path, platform)
+            self.rows.store, platform, platform, lambda: None, Matter(lambda: self.redact, Path, platform)
         )
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         with self.rows.store.begin() as tx:
@@ -136,11 +137,11 @@ class Bench:
         with self.rows.store.begin() as tx:
             tx.jobs.update(self.job_id, notice="", said=text, kind=kind)
 
-    def file(self, name: str, size: int) -> None:
+    def file(self, name: str, size: int, caption: str = "a caption") -> None:
         """Let the agent want to send a file."""
         with self.rows.store.begin() as tx:
             file = JobFile(
-                job_id=self.job_id, digest=name, filename=name, size=size, caption="a caption", created_at=tx.now
+                job_id=self.job_id, digest=name, filename=name, size=size, caption=caption, created_at=tx.now
             )
             tx.job_files.add(file)
             tx.job_files.add(file)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.parts import store_parts
+from activities.parts import store_parts, words_of
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
@@ -111,7 +111,9 @@ class Bench:
     def deliver(self, text: str) -> list[Delivery]:
         """Let the answer be cut into chunks."""
         with self.rows.store.begin() as tx:
-            return store_parts(tx, tx.jobs.get(self.job_id), Purpose.ANSWER, text, self.screen)
+            job = tx.jobs.get(self.job_id)
+            words = replace(words_of(tx, job, Purpose.ANSWER), text=text)
+            return store_parts(tx, job, Purpose.ANSWER, words, self.screen)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when something is so of which nobody is told."""

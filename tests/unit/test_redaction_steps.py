@@ -1,6 +1,7 @@
 """Secrets in what agents remember and in what models are asked, step by step over a store (decision 21)."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
 
@@ -8,12 +9,15 @@ import pytest
 
 from activities.acting import ActingRules
 from activities.compaction import CompactionActivities, CompactionRules
+from activities.parts import Words
 from activities.tags import TagActivities
+from connectors.base import Idempotency
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.errors import ModelTimeout
 from maestro.domain.llm.prompts import KeptRequest
+from maestro.domain.messages import Button
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import REDACTED
 from maestro.llm.estimates import Estimates
@@ -21,6 +25,7 @@ from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.redaction import Redaction
 from maestro.llm.middleware.replay_guard import ReplayGuard
 from tests.support.api_client import BASIC, app_of, client
+from tests.support.delivery_bench import Bench, Platform
 from tests.support.job_rows import JobRows
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import request_of, response_of
@@ -130,3 +135,20 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
     with rows.store.view() as tx:
         (kept,) = tx.compactions.latest(tx.jobs.get(later).conversation_id or 0, 3)
     assert kept.summary == f"They spoke of {REDACTED}."
+
+
+def test_neither_a_text_nor_what_is_said_below_a_file_goes_out_with_a_secret(rows: JobRows) -> None:
+    bench, platform = Bench(rows), Platform(Idempotency.NATIVE)
+    platform.capabilities = replace(platform.capabilities, max_file_bytes=10)
+    bench.redact = without
+    bench.answer(f"use {SECRET}")
+    bench.file(f"{SECRET}.txt", 3, f"or {SECRET}")
+    assert bench.deliver(platform) is None
+    said = [(post.filename, post.content) for post in platform.posts]
+    assert said == [("", f"use {REDACTED}"), (f"{REDACTED}.txt", f"or {REDACTED}")]
+
+
+def test_a_button_that_shows_a_secret_is_left_out() -> None:
+    fine = Button(label="Blue", value="Blue #7")
+    words = Words("which?", (), (Button(label=SECRET, value=f"{SECRET} #7"), fine)).without_secrets(without)
+    assert words.buttons == [fine]
