@@ -6,11 +6,15 @@ _AROUND = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "ital
 
 
 def marked(text: str) -> str:
-    """Return the text as WhatsApp is to show it; a block of code that is not closed is closed at the end."""
+    """Return the text as WhatsApp is to show it; a block of code that is not closed is closed at the end.
+
+    Of marks around nothing nothing would be left, and WhatsApp takes no empty message: they stay as they are.
+    """
     source = [line for block in blocks(text.split("\n")) for line in block]
     written = list(lines("\n".join(source), DIALECT))
     is_open = sum(line == TICKS for line in written) % 2 == 1
-    return "\n".join([*written, TICKS] if is_open else written)
+    shown = "\n".join([*written, TICKS] if is_open else written)
+    return shown if shown.strip() else text
 
 
 def _plain(text: str) -> str:

@@ -32,6 +32,8 @@ MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=12
         ("---\n* * *", "———\n———"),
         ("2 * 3 * 4, snake_case_name", "2 * 3 * 4, snake_case_name"),
         ("", ""),
+        ("# #", "# #"),
+        ("# **", "# **"),
     ],
 )
 def test_markdown_is_shown_as_whatsapp_writes_it(markdown: str, shown: str) -> None:
@@ -51,6 +53,11 @@ def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     began = time.process_time()
     marked("a" + piece * (60_000 // len(piece)))
     assert time.process_time() - began < 5
+
+
+@given(MARKDOWN)
+def test_nothing_is_shown_of_nothing_alone(text: str) -> None:
+    assert bool(marked(text).strip()) is bool(text.strip())
 
 
 FENCED = st.lists(
