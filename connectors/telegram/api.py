@@ -89,7 +89,7 @@ class Line(Bot):
 
     def __repr__(self) -> str:
         """Say nothing of the token, unlike the library."""
-        return f"Line({self._root!r})"
+        return "Line"
 
     async def updates(self, offset: int | None, wait: int, kinds: Sequence[str]) -> Sequence[Update]:
         """Return what happened from ``offset`` on, as it came: one that cannot be read must not cost the others.

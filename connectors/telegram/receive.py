@@ -117,7 +117,8 @@ def migration(update: Update) -> tuple[str, str] | None:
 def _message(message: Message, us: Us) -> IncomingMessage | None:
     """Return a message as it is taken in; None for our own, another bot's command, and where nothing can be read."""
     answered = _answered(message)
-    text, files = _said(words_of(message), us), files_of(message)
+    is_direct = message.chat.type == Chat.PRIVATE
+    text, files = _said(words_of(message), us, alone=is_direct), files_of(message)
     author = message.from_user
     if text is None or (author is not None and author.id == us.id) or not (text.strip() or files):
         return None
@@ -130,7 +131,7 @@ def _message(message: Message, us: Us) -> IncomingMessage | None:
         content=text,
         sent_at=message.date,
         attachments=files,
-        is_direct=message.chat.type == Chat.PRIVATE,
+        is_direct=is_direct,
         from_bot=_is_from_bot(message),
         reply_to=str(answered.message_id) if answered is not None else "",
         addressing=_addressing(message, us),
@@ -156,8 +157,8 @@ def _is_from_bot(message: Message) -> bool:
     return message.from_user is not None and message.from_user.is_bot
 
 
-def _said(text: str, us: Us) -> str | None:
-    """Return what somebody says, None for a command to another bot.
+def _said(text: str, us: Us, *, alone: bool) -> str | None:
+    """Return what somebody says, None for a command to another bot, of which there is none where we are ``alone``.
 
     ``/stop@us`` is ``/stop``; so is ``@us /stop``, for that is how people address a bot in a group. The code of an
     invitation may come with ``/start``, as a link to the bot brings it.
@@ -165,7 +166,7 @@ def _said(text: str, us: Us) -> str | None:
     command = _COMMAND.match(text)
     if command is not None:
         if command[2].lower() != us.name.lower():
-            return None
+            return text if alone else None
         text = command[1] + text[command.end() :]
     lead = f"@{us.name} "
     rest = text[len(lead) :].strip() if text.lower().startswith(lead.lower()) else text

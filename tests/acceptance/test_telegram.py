@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 import pytest_asyncio
 
 from connectors.telegram.render import WORD_JOINER
+from maestro.domain.schedules.edits import NewSchedule
+from maestro.domain.schedules.schedule import Cron
 from tests.support.history import history_of
 from tests.support.instance import Instance, Row, free_port, running_instance, until
 from tests.support.telegram_server import (
@@ -293,6 +296,19 @@ async def test_an_answer_in_doubt_is_held_where_that_is_the_rule(town: Town) -> 
     said = await town.say("please", -224, token=HOLDING_TOKEN)
     job = await town.job(-224, said, account=HOLDING)
     assert town.texts(-224) == ["answer to: @helper please"]
+    assert [(row["state"], row["repeats"]) for row in town.deliveries(job)] == [("unconfirmed", 0)]
+
+
+async def test_a_scheduled_post_in_doubt_is_held(town: Town) -> None:
+    """Nobody waits for it, so that it is there once at most; an operator sees what became of it."""
+    town.maestro.llm.script("Look at the harbour.", reply="A ship came in")
+    town.telegram.fail("sendMessage", Fault.cut_after())
+    place = {"platform": "telegram", "channel": "-240"}
+    yearly = NewSchedule(agent="helper", schedule="0 9 1 1 *", prompt="Look at the harbour.", **place)
+    with town.maestro.operator() as operator, operator.store.begin() as tx:
+        job_id = tx.schedule_starts.run_now(tx.schedules.add(Cron, yearly, "test", timedelta(minutes=1)), "test")
+    [job] = await town.maestro.until("SELECT * FROM queue WHERE id = ? AND status = 'completed'", job_id)
+    assert town.texts(-240) == ["A ship came in"]
     assert [(row["state"], row["repeats"]) for row in town.deliveries(job)] == [("unconfirmed", 0)]
 
 

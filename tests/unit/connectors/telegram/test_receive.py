@@ -60,6 +60,10 @@ def test_commands_are_control_words_and_those_for_others_are_not_for_us(text: st
     assert content(text) == said
 
 
+def test_in_a_direct_chat_there_is_no_other_bot() -> None:
+    assert content("/path@somebody hello", ADA) == "/path@somebody hello"
+
+
 @pytest.mark.parametrize(
     ("text", "extra", "addressing"),
     [
