@@ -20,7 +20,7 @@ ANSWER_CHARS = 20_000
 YES = frozenset({"yes", "y", "ok", "approve"})
 NO = frozenset({"no", "n", "deny"})
 _FIRST = re.compile(r"#([0-9]{1,9})(?:[:.,]?\s+|$)")
-_LAST = re.compile(r"(.+?)\s+#([0-9]{1,9})", re.DOTALL)
+_NUMBER = re.compile(r"[0-9]{1,9}")
 
 
 class QuestionKind(StrEnum):
@@ -160,12 +160,12 @@ class Refusal:
 def said(content: str) -> Said:
     """Read a message: a number may stand before any words, as in ``#7 blue``, and after a yes or no."""
     whole = content.strip()
-    first, last = _FIRST.match(whole), _LAST.fullmatch(whole)
+    first, last = _FIRST.match(whole), _numbered(whole)
     if first is not None:
         words = whole[first.end() :].strip()
         return Said(whole, int(first[1]), words, _approves(words))
-    if last is not None and _approves(last[1]) is not None:
-        return Said(whole, int(last[2]), last[1], _approves(last[1]))
+    if last is not None and _approves(last[0]) is not None:
+        return Said(whole, last[1], last[0], _approves(last[0]))
     return Said(whole, None, whole, _approves(whole))
 
 
@@ -175,8 +175,8 @@ def choosing(content: str) -> Said | None:
     Only the question can tell whether it is one; any other text that ends in a number is an ordinary one.
     """
     whole = content.strip()
-    last = _LAST.fullmatch(whole)
-    return Said(whole, int(last[2]), last[1], None) if last is not None else None
+    last = _numbered(whole)
+    return Said(whole, last[1], last[0], None) if last is not None else None
 
 
 def may_answer(question: Question, speaker: Speaker) -> bool:
@@ -264,6 +264,14 @@ def asked_by(job_id: str) -> int | None:
     kind, _, rest = job_id.partition("-")
     number = rest.partition("-")[0]
     return int(number) if kind == "question" and number.isdecimal() else None
+
+
+def _numbered(whole: str) -> tuple[str, int] | None:
+    """Return the words of a text and the number behind them, None where there are not both."""
+    before, _, number = whole.rpartition("#")
+    words = before.rstrip()
+    # One look at its end: a pattern for all of it would try every blank of a text of thousands.
+    return (words, int(number)) if words and words != before and _NUMBER.fullmatch(number) else None
 
 
 def _approves(words: str) -> bool | None:

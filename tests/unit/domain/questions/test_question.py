@@ -296,6 +296,14 @@ def test_a_number_may_stand_behind_a_choice(content: str, number: int | None, wo
     assert (what.number, what.words) == (number, words) if what is not None else number is None
 
 
+@pytest.mark.parametrize(
+    "text", [f"a{' ' * 250_000}b", f"a{' #1' * 80_000}x", "#1" * 100_000], ids=["blanks", "numbers", "no words"]
+)
+def test_a_long_row_of_blanks_or_numbers_is_read_at_once(text: str) -> None:
+    assert choosing(text) is None
+    assert said(text).number is None
+
+
 def test_what_may_be_pressed_names_its_question() -> None:
     assert offering(7, "Red", "Blue").buttons() == (
         Button(label="Red", value="Red #7"),
