@@ -181,7 +181,7 @@ class Removals(Repository):
         """Leave of each job what it took and how it ended, and nothing that anybody said."""
         emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
             (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
-            (Delivery, {"content": "", "digest": "", "buttons": ""}),
+            (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
             (ToolRun, {"arguments": "", "result": "", "error": ""}),
             (Question, {"text": "", "context": "", "answer": "", "choices": ""}),
             (Action, {"detail": ""}),

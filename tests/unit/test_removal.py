@@ -19,6 +19,7 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageSum, UsageWish
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
+from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
 from maestro.store.files import Files
 from temporal.control import TemporalJobControl
@@ -134,6 +135,37 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
         assert (tx.job_files.of(first), len(tx.job_files.of(second))) == ([], 1)
         assert not tx.removals.wanted_again("only-here")
         assert tx.removals.wanted_again("there-too")
+
+
+async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
+    rows: JobRows, control: StoreConversationControl, tmp_path: Path
+) -> None:
+    job_id, conversation_id = await talk(rows)
+    with rows.store.begin() as tx:
+        place, name = tx.jobs.get(job_id).address, "a pelican.png"
+        chunk = Delivery(
+            job_id=job_id,
+            purpose=Purpose.ANSWER,
+            seq=1,
+            content="",
+            filename=name,
+            digest="0",
+            created_at=tx.now,
+            **place.model_dump(),
+        )
+        tx.deliveries.sent(tx.deliveries.add(chunk).id or 0, Receipt(platform_message_id="m-7"))
+    later = rows.add()
+    with rows.store.begin() as tx:
+        reply = IncomingMessage(id="r-1", address=place, user_id="u-1", sent_at=tx.now, reply_to="m-7")
+        row = tx.inbox.get(tx.inbox.add(reply, later).id)
+        quoted = tx.quotes.of(row, None)
+        assert quoted is not None
+        assert quoted.text == name
+    control.delete(conversation_id, "a test", facts=False)
+    with rows.store.view() as tx:
+        assert tx.quotes.of(row, None) is None
+        assert tx.deliveries.sent_since(place, 0, 10) == []
+    assert b"pelican" not in everything(tmp_path)
 
 
 async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: StoreConversationControl) -> None:
