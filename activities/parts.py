@@ -49,7 +49,7 @@ def store_parts(tx: Transaction, job: Job, purpose: Purpose, words: Words, conne
     parts = parts_of(words.text, words.files, connector)
     if edits and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [Part(IN_FILES), *parts]
-    said = [seq for seq, part in enumerate(parts) if part.file is None]
+    said = [seq for seq, part in enumerate(parts) if not part.filename]
     buttons = words.buttons[: connector.capabilities.max_buttons]
     answered = reply_to(tx, job)
     return [
@@ -78,7 +78,7 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
     most = connector.capabilities.max_file_bytes
     taken = [file for file in files if file.size <= most]
     refused = [_not_sent(file, most) for file in files if file.size > most]
-    words = [_part(piece) for piece in pieces("\n\n".join((text, *refused)), connector)]
+    words = [_part(piece) for piece in pieces("\n\n".join(filter(None, (text, *refused))), connector)]
     return [*words, *(Part(file.caption, file.filename, file) for file in taken)]
 
 

@@ -1,5 +1,6 @@
 """What to do about a chunk that was handed over without a word back (design section 1: nothing is answered twice)."""
 
+import asyncio
 from datetime import datetime
 from enum import StrEnum
 
@@ -52,12 +53,17 @@ def unsettled(message: OutgoingMessage, connector: Connector) -> Move:
 async def hand_over(connector: Connector, message: OutgoingMessage, move: Move) -> Receipt | SendFailure:
     """Look for the chunk if that is the move, send it unless it was found, and return how it went as a value.
 
-    One that takes the place of another message is written there.
+    One that takes the place of another message is written there. A file that is gone is gone for good: only what the
+    platform may have of it already is looked for.
     """
     if message.edits:
         return await _rewrite(connector, message)
     found = await _look(connector, message) if move is Move.LOOK else None
-    return found if found is not None else await attempt(connector, message)
+    if found is not None:
+        return found
+    if message.path is not None and not await asyncio.to_thread(message.path.is_file):
+        return PermanentSend(f"the file {message.filename} is not kept any more", Scope.MESSAGE)
+    return await attempt(connector, message)
 
 
 async def _rewrite(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:

@@ -2,7 +2,7 @@
 
 from sqlmodel import col, select, update
 
-from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.deliveries import KEY_LENGTH, Delivery, DeliveryState, Purpose
 from maestro.domain.errors import Undelivered
 from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
 from maestro.domain.messages import Address, Receipt, Report, Standing
@@ -75,10 +75,15 @@ class Reports(Repository):
         self._undo(job_id, HELD)
 
     def _find(self, place: Address, key: str) -> Delivery | None:
-        """Return the newest delivery under a key, as it is now."""
+        """Return the newest delivery under a key, as it is now; None for what can be no key of ours.
+
+        People can have a platform hand back anything as the key of a button.
+        """
+        if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
+            return None
         own = (Delivery.platform == place.platform, Delivery.account == place.account)
         wanted = select(Delivery).where(Delivery.key == key, *own).order_by(col(Delivery.id).desc()).limit(1)
-        return self._session.exec(wanted, execution_options={"populate_existing": True}).first() if key else None
+        return self._session.exec(wanted, execution_options={"populate_existing": True}).first()
 
     def _reopen(self, job_id: str, why: str) -> None:
         """Let a job that was closed as answered be one that failed at its last step."""

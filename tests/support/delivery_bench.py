@@ -102,12 +102,13 @@ class Silent(Platform):
 
 
 class Bench:
-    """A job with something to say, and its step."""
+    """A job with something to say, and its step; ``folder`` keeps the files that go with it."""
 
-    def __init__(self, rows: JobRows) -> None:
+    def __init__(self, rows: JobRows, folder: Path = Path()) -> None:
         self.rows = rows
         self.purpose = Purpose.NOTICE
         self.redact: Redact = as_it_is
+        self.folder = folder
         self.job_id = self.begin()
 
     def begin(self) -> str:
@@ -120,7 +121,11 @@ class Bench:
     def deliver(self, platform: Platform) -> SendFailure | None:
         """Run one attempt of the step; return how it failed."""
         steps = DeliveryActivities(
-            self.rows.store, platform, platform, lambda: None, Matter(lambda: self.redact, Path, platform)
+            self.rows.store,
+            platform,
+            platform,
+            lambda: None,
+            Matter(lambda: self.redact, lambda digest: self.folder / digest, platform),
         )
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         with self.rows.store.begin() as tx:
@@ -139,6 +144,7 @@ class Bench:
 
     def file(self, name: str, size: int, caption: str = "a caption") -> None:
         """Let the agent want to send a file."""
+        (self.folder / name).write_bytes(bytes(size))
         with self.rows.store.begin() as tx:
             file = JobFile(
                 job_id=self.job_id, digest=name, filename=name, size=size, caption=caption, created_at=tx.now

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from activities.parts import Words, store_parts
 from connectors.base import (
     Idempotency,
     OnAmbiguous,
     PermanentSend,
     Unsettled,
 )
+from maestro.domain.deliveries import Delivery, Purpose, kept_buttons
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.messages import OutgoingMessage, Receipt, Standing
+from maestro.domain.messages import Button, OutgoingMessage, Receipt, Standing
 from tests.support.delivery_bench import CUT, Bench, Platform, Silent
 from tests.support.job_rows import JobRows
 
@@ -129,3 +131,33 @@ def test_what_a_platform_tells_never_goes_back(bench: Bench) -> None:
     for standing in (Standing.READ, Standing.SENT, Standing.DELIVERED, Standing.FAILED):
         bench.told(key, standing)
     assert (bench.states(), bench.chunks()[0].standing, bench.status()) == (["sent"], "failed", JobStatus.COMPLETED)
+
+
+@pytest.mark.parametrize("hostile", ["", "\ud800", "\x00", "é" * 9, "%", "x" * 2_000])
+def test_only_a_key_of_ours_names_a_button(bench: Bench, hostile: str) -> None:
+    with bench.rows.store.begin() as tx:
+        place = tx.jobs.get(bench.job_id).address
+        own = kept_buttons([Button(label="Red", value="Red #7")])
+        chunk = Delivery(
+            job_id=bench.job_id,
+            purpose=Purpose.NOTICE,
+            seq=0,
+            content="?",
+            buttons=own,
+            created_at=tx.now,
+            **place.model_dump(),
+        )
+        key = tx.deliveries.add(chunk).key
+        pressed = tx.reports.pressed
+        assert [pressed(place, key, number) for number in (0, 1, -1, 10**30)] == ["Red #7", None, None, None]
+        assert pressed(place, hostile, 0) is None
+        assert pressed(place.model_copy(update={"account": "another"}), key, 0) is None
+
+
+def test_buttons_stand_below_words_and_not_below_a_file(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    platform.capabilities = replace(platform.capabilities, max_length=200, max_file_bytes=10_000, max_buttons=5)
+    words = Words("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
+    with bench.rows.store.begin() as tx:
+        chunks = store_parts(tx, tx.jobs.get(bench.job_id), Purpose.NOTICE, words, platform)
+    assert [(bool(chunk.filename), len(chunk.choices)) for chunk in chunks] == [(False, 1), (True, 0)]

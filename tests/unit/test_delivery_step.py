@@ -28,7 +28,7 @@ from tests.support.job_rows import JobRows
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     rows = JobRows.at(tmp_path)
-    yield Bench(rows)
+    yield Bench(rows, tmp_path)
     rows.store.close()
 
 
@@ -145,8 +145,29 @@ def test_files_go_after_the_words_and_what_is_too_large_is_told(bench: Bench) ->
     words, file = platform.posts
     assert "an answer" in words.content
     assert "large.bin is not sent here" in words.content
-    assert (file.filename, file.path, file.content) == ("small.txt", Path("small.txt"), "a caption")
+    assert (file.filename, file.path, file.content) == ("small.txt", bench.folder / "small.txt", "a caption")
     assert (words.path, words.filename) == (None, "")
+
+
+def test_what_is_too_large_is_told_where_nothing_else_is_said(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    platform.capabilities = replace(platform.capabilities, max_length=200)
+    bench.answer("")
+    bench.file("a.bin", 1)
+    assert bench.deliver(platform) is None
+    assert [post.content for post in platform.posts] == ["(The file a.bin is not sent here: no files are sent.)"]
+
+
+def test_a_file_that_is_gone_fails_for_good_and_says_which(bench: Bench) -> None:
+    platform = Platform(Idempotency.NATIVE)
+    platform.capabilities = replace(platform.capabilities, max_file_bytes=10)
+    bench.answer("an answer")
+    bench.file("small.txt", 3)
+    (bench.folder / "small.txt").unlink()
+    failure = bench.deliver(platform)
+    assert isinstance(failure, PermanentSend)
+    assert (failure.scope, str(failure)) == (Scope.MESSAGE, "the file small.txt is not kept any more")
+    assert [post.content for post in platform.posts] == ["an answer"]
 
 
 def test_what_the_platform_never_got_is_sent_after_a_look(bench: Bench) -> None:

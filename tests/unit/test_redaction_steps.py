@@ -137,8 +137,8 @@ async def test_a_compaction_keeps_no_secret_and_buys_nothing_twice(
     assert kept.summary == f"They spoke of {REDACTED}."
 
 
-def test_neither_a_text_nor_what_is_said_below_a_file_goes_out_with_a_secret(rows: JobRows) -> None:
-    bench, platform = Bench(rows), Platform(Idempotency.NATIVE)
+def test_neither_a_text_nor_what_is_said_below_a_file_goes_out_with_a_secret(rows: JobRows, tmp_path: Path) -> None:
+    bench, platform = Bench(rows, tmp_path), Platform(Idempotency.NATIVE)
     platform.capabilities = replace(platform.capabilities, max_file_bytes=10)
     bench.redact = without
     bench.answer(f"use {SECRET}")
