@@ -145,7 +145,7 @@ class DeliveryActivities:
         if isinstance(outcome, Unsettled):
             return await asyncio.to_thread(self._decided, step, connector, turn.chunk)
         if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is Scope.MESSAGE:
-            return await asyncio.to_thread(self._anew, turn.chunk)
+            return await asyncio.to_thread(self._anew, step.job_id, turn.chunk)
         if isinstance(outcome, SendFailure):
             await asyncio.to_thread(self._unsent, turn, outcome)
             raise outcome
@@ -217,9 +217,10 @@ class DeliveryActivities:
                 tx.drafts.forget(step.job_id)
             return self._left(tx, step, connector, chunk)
 
-    def _anew(self, chunk: OutgoingMessage) -> Left:
+    def _anew(self, job_id: str, chunk: OutgoingMessage) -> Left:
         """Return the chunk as a message of its own: the one whose place it should take cannot be changed any more."""
         with self._store.begin() as tx:
+            tx.drafts.forget(job_id)
             tx.deliveries.unplaced(chunk.id)
             tx.deliveries.sending(chunk.id)
         return Left(Turn(chunk.model_copy(update={"edits": "", "tried_at": None}), Move.SEND), awaited=True)

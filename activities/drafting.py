@@ -8,9 +8,11 @@ from connectors.base import Connector, Idempotency, PermanentSend, SendFailure, 
 from connectors.doubt import Move, hand_over, move_for
 from connectors.splitting import chunks
 from maestro.domain.drafts import STOPPED, DraftState, ending
+from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
 from maestro.store.drafts import Sheet
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
 
 
@@ -62,7 +64,7 @@ class Drafting:
             job, draft = tx.jobs.get(job_id), tx.drafts.find(job_id)
             if draft is None or (anew and not _welcome(tx.channels.why_disabled(job.address), job.stop_requested)):
                 return None
-            if anew and tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job_id):
+            if anew and _another_speaks(tx, job):
                 return None
             if draft.state is DraftState.WRITTEN and not anew:
                 return None
@@ -93,6 +95,12 @@ class Drafting:
     def _forget(self, job_id: str) -> None:
         with self._store.begin() as tx:
             tx.drafts.forget(job_id)
+
+
+def _another_speaks(tx: Transaction, job: Job) -> bool:
+    """Say whether a new message would tear apart what another job says there."""
+    holder = tx.deliveries.lane_holder(job.address.outbound_lane)
+    return holder not in (None, job.id) or tx.drafts.another_shown(job.id, job.address)
 
 
 def _welcome(disabled: str | None, stopped: bool) -> bool:

@@ -64,6 +64,7 @@ class GrowingAnswers:
         self._offers: dict[Place, float] = {}
         self._mark = ""
         self._waiting = True
+        self._left = False
 
     async def run(self) -> None:
         """Show until cancelled."""
@@ -97,7 +98,7 @@ class GrowingAnswers:
     @property
     def _looks(self) -> bool:
         """Whether there is, or may be, anything to show."""
-        return self._waiting or any(self._offers.values())
+        return self._waiting or self._left or any(self._offers.values())
 
     async def settle(self, job_id: str, connector: Connector) -> None:
         """Learn whether the platform has the message of a draft; raises ``AmbiguousSend`` while it does not say."""
@@ -117,6 +118,8 @@ class GrowingAnswers:
             return
         self._mark = mark
         sheets = await asyncio.to_thread(self._sheets, list(connectors))
+        # What was shown before answers grew no more is looked after until its job is over.
+        self._left = bool(sheets)
         known = {sheet.draft.job_id for sheet in sheets}
         self._shown = {job_id: shown for job_id, shown in self._shown.items() if job_id in known or shown.busy}
         left = [self._consider(sheet, connectors) for sheet in sheets]

@@ -33,6 +33,8 @@ class DraftState(StrEnum):
     DROPPED = "dropped"
 
 
+PLACED = (DraftState.SENDING, DraftState.SHOWN, DraftState.TAKEN)
+"""What a draft is in while its message is, or may be, on the platform."""
 GROWING = (DraftState.WRITTEN, DraftState.SENDING, DraftState.SHOWN)
 """What a draft is in while its text may still change."""
 
@@ -41,7 +43,7 @@ class Draft(SQLModel, table=True):
     """What the newest call of a job has said so far, without its tags; each call begins from nothing.
 
     ``revision`` grows with every change. ``tried_at`` is when the platform was first asked for the message, as long as
-    it has not said what it is known as.
+    it has not said what it is known as. ``begun_at`` tells it from an earlier one of its job, which became a question.
     """
 
     __tablename__ = "drafts"
@@ -53,12 +55,13 @@ class Draft(SQLModel, table=True):
     state: DraftState = Field(default=DraftState.WRITTEN, sa_type=text_of(DraftState))
     platform_message_id: str = ""
     tried_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+    begun_at: datetime = Field(sa_type=UtcDateTime)
     updated_at: datetime = Field(sa_type=UtcDateTime)
 
     @property
     def key(self) -> str:
         """Tell its message from every other one of any Maestro, the same at every attempt."""
-        return hashlib.sha256(f"{self.job_id}/draft".encode()).hexdigest()[:KEY_LENGTH]
+        return hashlib.sha256(f"{self.job_id}/draft/{self.begun_at.isoformat()}".encode()).hexdigest()[:KEY_LENGTH]
 
     def placeholder(self, address: Address, reply_to: str) -> OutgoingMessage:
         """Return the message that is asked for, with no word of the answer."""
@@ -89,7 +92,7 @@ def grows(job: Job) -> bool:
 def next_of(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> Next:
     """Say what is to be done about a draft of a job in this status, of which revision ``shown`` is on the platform.
 
-    ``free`` says that nobody else sends in its channel, whose message would be torn apart by a new one. A job that
+    ``free`` says that nobody else sends or is shown there, whose message would be torn apart by a new one. A job that
     waits goes on in the same message. What its job left behind says that nothing more comes, unless the answer had
     begun to take its place.
     """

@@ -9,7 +9,7 @@ from sqlmodel import col, delete, select, update
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.deliveries import OutboundLane
-from maestro.domain.drafts import GROWING, Draft, DraftState
+from maestro.domain.drafts import GROWING, PLACED, Draft, DraftState
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
@@ -22,7 +22,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True)
 class Sheet:
-    """A draft, where it belongs, and how its job stands; ``free`` says that nobody else sends in its channel."""
+    """A draft, where it belongs, and how its job stands; ``free`` says that nobody else sends or is shown there."""
 
     draft: Draft
     address: Address
@@ -81,10 +81,12 @@ class Drafts(Repository):
         self._session.flush()
 
     def write(self, job_id: str, number: int, text: str) -> None:
-        """Keep what a call has said so far; nothing once the answer takes its place, or its job runs no more."""
-        if self._session.get_one(Job, job_id).status is JobStatus.RUNNING:
+        """Keep what a call has said so far; nothing once the answer takes its place, or its job does not run."""
+        job = self._session.get(Job, job_id)
+        if job is not None and job.status is JobStatus.RUNNING:
             values = {"job_id": job_id, "number": number, "text": text, "revision": 1, "platform_message_id": ""}
-            self._run(self._WRITE.values(**values, state=DraftState.WRITTEN, updated_at=self._now))
+            now = self._now
+            self._run(self._WRITE.values(**values, state=DraftState.WRITTEN, begun_at=now, updated_at=now))
 
     def at(self, places: Collection[Place]) -> Sequence[Sheet]:
         """Return every draft of these accounts."""
@@ -95,7 +97,20 @@ class Drafts(Repository):
             .outerjoin(OutboundLane, col(OutboundLane.lane) == lane)
             .where(tuple_(col(Job.platform), col(Job.account)).in_(places))
         ).all()
-        return [Sheet(draft, job.address, job.status, holder in (None, job.id)) for draft, job, holder in rows]
+        shown = {job.address: job.id for draft, job, _ in rows if _is_shown(draft, job)}
+        return [
+            Sheet(draft, job.address, job.status, holder in (None, job.id) and shown.get(job.address, job.id) == job.id)
+            for draft, job, holder in rows
+        ]
+
+    def another_shown(self, job_id: str, address: Address) -> bool:
+        """Say whether the answer of another job grows there."""
+        place = (col(Job.platform), col(Job.account), col(Job.channel), col(Job.thread))
+        here = (address.platform, address.account, address.channel, address.thread)
+        rows = self._session.exec(
+            select(Draft, Job).join(Job, col(Job.id) == Draft.job_id).where(tuple_(*place) == tuple_(*here))
+        )
+        return any(job.id != job_id and _is_shown(draft, job) for draft, job in rows)
 
     def sending(self, job_id: str) -> bool:
         """Note that the platform is about to be asked for a message; false when it is not to be asked any more."""
@@ -125,3 +140,8 @@ class Drafts(Repository):
     def forget(self, job_id: str) -> None:
         """Forget it."""
         self._run(delete(Draft).where(col(Draft.job_id) == job_id))
+
+
+def _is_shown(draft: Draft, job: Job) -> bool:
+    """Say whether more of a message is to come that a new one would tear apart; nobody waits for one that waits."""
+    return draft.state in PLACED and job.status is JobStatus.RUNNING

@@ -188,6 +188,41 @@ async def test_nothing_new_is_put_between_the_messages_of_another(bench: Bench) 
         await bench.shows("one")
 
 
+async def test_of_two_answers_in_one_channel_one_grows_at_a_time(bench: Bench) -> None:
+    def begin() -> str:
+        job_id = bench.rows.add(platform="slack")
+        with bench.rows.store.begin() as tx:
+            tx.jobs.update(job_id, status=JobStatus.RUNNING)
+            tx.drafts.write(job_id, 1, "of another")
+        return job_id
+
+    async with bench.showing():
+        bench.write("one")
+        await bench.shows("one")
+        begin()
+        bench.write("one two")
+        await bench.shows("one two")
+        assert len(bench.screen.texts) == 1
+        # Nobody knows for how long a job waits, so nobody waits for it.
+        bench.now(JobStatus.WAITING)
+        await bench.shows("one two", "of another")
+
+
+async def test_a_question_in_the_middle_keeps_its_message(bench: Bench) -> None:
+    async with bench.showing():
+        bench.write("which")
+        await bench.shows("which")
+        (asked,) = bench.deliver("which one?")
+        await bench.screen.edit(asked.outgoing(more=False))
+        with bench.rows.store.begin() as tx:
+            tx.drafts.forget(bench.job_id)
+    bench.answers = GrowingAnswers(bench.rows.store, bench.screen)
+    bench.rows.clock.go(seconds=1)
+    async with bench.showing():
+        bench.write("this one")
+        await bench.shows("which one?", "this one")
+
+
 @pytest.mark.parametrize(
     "failure",
     [NotDispatched("no"), AmbiguousSend("cut"), RuntimeError("a bug")],
@@ -291,6 +326,20 @@ async def test_what_was_left_behind_is_cleaned_up_where_answers_grow_no_more(ben
     assert bench.screen.texts == {"p-7": f"one{STOPPED}"}
 
 
+async def test_what_is_shown_when_answers_grow_no_more_is_looked_after_to_its_end(bench: Bench) -> None:
+    bench.write("one")
+    with bench.rows.store.begin() as tx:
+        assert tx.drafts.sending(bench.job_id)
+        tx.drafts.placed(bench.job_id, Receipt(platform_message_id="p-7"))
+    bench.screen.capabilities = replace(ABLE, edit_interval=0)
+    async with bench.showing():
+        await bench.shows("one")
+        await asyncio.sleep(0.3)
+        bench.now(JobStatus.CANCELLED)
+        await bench.until(lambda: bench.draft is None)
+    assert bench.screen.texts == {"p-7": f"one{STOPPED}"}
+
+
 def test_an_answer_of_files_alone_leaves_no_torn_text(bench: Bench) -> None:
     bench.write("one")
     with bench.rows.store.begin() as tx:
@@ -311,7 +360,7 @@ async def test_what_was_shown_before_a_crash_is_not_written_over_the_answer(benc
     other = bench.rows.add(platform="slack")
     async with bench.showing():
         with bench.rows.store.begin() as tx:
-            tx.jobs.update(other, status=JobStatus.RUNNING)
+            tx.jobs.update(other, status=JobStatus.RUNNING, thread="another")
             tx.drafts.write(other, 1, "of another")
         await bench.shows("of another")
     assert "p-1" not in {call.edits for call in bench.screen.calls if call.content != "of another"}

@@ -1,6 +1,6 @@
 """What is to be done about an answer that is being written, and whose answers people may watch."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ RUNNING, WAITING, COMPLETED = JobStatus.RUNNING, JobStatus.WAITING, JobStatus.CO
 
 
 def draft(state: DraftState, text: str = "words", revision: int = 2) -> Draft:
-    return Draft(job_id="job", number=1, text=text, revision=revision, state=state, updated_at=NOON)
+    return Draft(job_id="job", number=1, text=text, revision=revision, state=state, begun_at=NOON, updated_at=NOON)
 
 
 def job(**fields: Any) -> Job:
@@ -71,6 +71,8 @@ def test_its_message_has_a_key_of_its_own_and_says_no_word_before_it_is_known() 
     assert len(asked.key) == 24
     shown = draft(DraftState.SHOWN).model_copy(update={"platform_message_id": "p-1"}).saying(PLACE, "words")
     assert (shown.content, shown.edits, shown.key) == ("words", "p-1", asked.key)
+    later = draft(DraftState.WRITTEN).model_copy(update={"begun_at": NOON + timedelta(seconds=1)})
+    assert later.placeholder(PLACE, "m-1").key != asked.key
 
 
 def test_what_nothing_follows_says_so() -> None:

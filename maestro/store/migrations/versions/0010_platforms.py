@@ -57,6 +57,7 @@ def upgrade() -> None:
         sa.Column("state", sa.String(), nullable=False),
         sa.Column("platform_message_id", sa.String(), nullable=False),
         sa.Column("tried_at", UtcDateTime(), nullable=True),
+        sa.Column("begun_at", UtcDateTime(), nullable=False),
         sa.Column("updated_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
         sa.PrimaryKeyConstraint("job_id"),
