@@ -67,13 +67,18 @@ class OpenAIAnswer:
         return delta.get("content") or ""
 
     def _grow_call(self, call: Json) -> None:
-        # Who sends a call whole need not number it.
-        index = call["index"] if call.get("index") is not None else len(self._calls)
+        index, function = call.get("index"), call.get("function") or {}
+        # Who sends calls whole need not number them, and some give all of them the same number.
+        if index is None or self._is_another(self._calls.get(index), call.get("id"), function):
+            index = len(self._calls)
         known = self._calls.setdefault(index, {"type": "function", "function": {"name": "", "arguments": ""}})
         known |= {name: call[name] for name in ("id", "type") if call.get(name)}
-        function = call.get("function") or {}
         for name in ("name", "arguments"):
             known["function"][name] += function.get(name) or ""
+
+    @staticmethod
+    def _is_another(known: Json | None, called: str | None, function: Json) -> bool:
+        return bool(known and function.get("name") and called and known.get("id") not in (None, called))
 
     def body(self) -> Json:
         """Return a completion."""

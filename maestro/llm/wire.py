@@ -96,8 +96,9 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             raise httpx.RemoteProtocolError("the stream broke") from None
         finally:
             await response.aclose()
-        headers = {"content-type": "application/json"}
-        return httpx.Response(response.status_code, headers=headers, json=whole, request=request)
+        # In ASCII, half of a surrogate pair stays what it was in a piece, and finds its other half in the next one.
+        headers, content = {"content-type": "application/json"}, json.dumps(whole).encode()
+        return httpx.Response(response.status_code, headers=headers, content=content, request=request)
 
     async def aclose(self) -> None:
         """Close the wrapped transport."""
@@ -114,5 +115,5 @@ def _streaming(request: httpx.Request, ending: str, dialect: Dialect) -> httpx.R
     if dialect.method:
         path = url.path.removesuffix(ending) + dialect.method
         url = url.copy_with(path=path).copy_merge_params({"alt": "sse"})
-    content = json.dumps(body, ensure_ascii=False).encode()
+    content = json.dumps(body).encode()
     return httpx.Request(request.method, url, headers=headers, content=content, extensions=request.extensions)

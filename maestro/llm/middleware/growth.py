@@ -8,6 +8,7 @@ from maestro.domain.drafts import MOST_CHARACTERS
 from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.tags.partial_text import visible_so_far
+from maestro.domain.texts import storable
 from maestro.llm.listening import heard_by
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
@@ -68,7 +69,7 @@ class Growth:
             await asyncio.sleep(request.shown_every)
 
     def _keep(self, request: LLMRequest, written: str, kept: str) -> str:
-        text = visible_so_far(written)
+        text = visible_so_far(storable(written))
         if text and text != kept:
             try:
                 with self._store.begin() as tx:

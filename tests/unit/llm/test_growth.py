@@ -81,6 +81,12 @@ async def test_what_may_be_seen_is_kept_while_it_is_said(rows: JobRows, job_id: 
     assert speaker.kept == ["one", "one two", "one two three"]
 
 
+async def test_half_a_character_and_a_zero_stop_nothing(rows: JobRows, job_id: str) -> None:
+    speaker = Speaker(rows, job_id, "one \ud83d!", " t\0wo")
+    await Growth(speaker, rows.store).complete(request_for(job_id))
+    assert speaker.kept == ["one \ufffd!", "one \ufffd! two"]
+
+
 async def test_another_attempt_begins_from_nothing(rows: JobRows, job_id: str) -> None:
     broken = Speaker(rows, job_id, "one two three")
     broken.failure = ProviderUnavailable("cut")
@@ -128,6 +134,12 @@ def test_a_job_that_ended_writes_no_more(rows: JobRows, job_id: str) -> None:
         tx.jobs.update(job_id, status=JobStatus.CANCELLED)
         tx.drafts.write(job_id, 1, "one")
         assert tx.drafts.find(job_id) is None
+
+
+def test_a_job_that_was_removed_writes_no_more(rows: JobRows) -> None:
+    with rows.store.begin() as tx:
+        tx.drafts.write("gone", 1, "words")
+    assert draft_of(rows, "gone") is None
 
 
 def test_a_draft_that_the_answer_took_is_written_no_more(rows: JobRows, job_id: str) -> None:

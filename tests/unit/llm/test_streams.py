@@ -64,6 +64,28 @@ def test_calls_without_numbers_stand_in_their_order() -> None:
     assert [one["function"]["name"] for one in body["choices"][0]["message"]["tool_calls"]] == ["a", "b"]
 
 
+def test_calls_of_one_number_are_told_apart_by_their_ids() -> None:
+    def call(name: str, **told: Any) -> Json:
+        return {"delta": {"tool_calls": [{"index": 0, "function": {"name": name, "arguments": "{}"}, **told}]}}
+
+    events = {"choices": [call("a", id="1")]}, {"choices": [{**call("b", id="2"), "finish_reason": "tool_calls"}]}
+    calls = whole(OpenAIAnswer(), *events)["choices"][0]["message"]["tool_calls"]
+    assert [(one["id"], one["function"]["name"], one["function"]["arguments"]) for one in calls] == [
+        ("1", "a", "{}"),
+        ("2", "b", "{}"),
+    ]
+
+
+def test_a_call_whose_id_changes_from_piece_to_piece_stays_one() -> None:
+    def piece(called: str, **function: str) -> Json:
+        return {"tool_calls": [{"index": 0, "id": called, "function": function}]}
+
+    pieces = piece("1", name="a", arguments="{"), piece("2", arguments="}")
+    events = [{"choices": [{"delta": one, "finish_reason": "tool_calls"}]} for one in pieces]
+    (call,) = whole(OpenAIAnswer(), *events)["choices"][0]["message"]["tool_calls"]
+    assert call["function"] == {"name": "a", "arguments": "{}"}
+
+
 def test_what_a_model_thinks_is_not_heard_and_stays() -> None:
     answer = AnthropicAnswer()
     events: list[Json] = [

@@ -1,8 +1,11 @@
 """One model call is one HTTP request, and what it met is known."""
 
+import json
+
 import httpx
 import pytest
 
+from maestro.llm.listening import heard_by
 from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, observed
 
 
@@ -39,6 +42,17 @@ async def test_a_long_error_is_cut() -> None:
     with observed() as exchange:
         await client.get("/")
     assert len(exchange.body) == BODY_LIMIT
+
+
+async def test_half_of_a_character_finds_its_other_half() -> None:
+    lines = [{"message": {"content": half}, "done": half == "\ude00"} for half in ("\ud83d", "\ude00")]
+    stream = "".join(f"{json.dumps(line)}\n" for line in lines)
+    answer = httpx.Response(200, headers={"content-type": "application/x-ndjson"}, content=stream)
+    client = client_that_gets(answer, [])
+    heard: list[str] = []
+    with heard_by(heard.append), observed():
+        response = await client.post("/api/chat", content='{"messages": ["\\ud83d"]}')
+    assert response.json()["message"]["content"] == "\U0001f600"
 
 
 async def test_a_second_request_is_refused() -> None:
