@@ -1,6 +1,6 @@
 """Step 4 of a message: who answers, or why nobody does; typing begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,10 +23,10 @@ from maestro.store.transaction import Transaction
 class Typing(Protocol):
     """Shows and hides the typing indicator in the background."""
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         """Start the indicator, unless it is shown already, if this process holds the connector; say whether it does.
 
-        ``seen`` is the platform's id of a message that is acknowledged, empty for none.
+        ``seen`` are the platform's ids of messages that are acknowledged.
         """
         ...
 
@@ -83,14 +83,13 @@ class RoutingActivities:
             mode_of(binding, rules.busy),
             lambda other: who_answers(tx, rules.access, other.message(), binding)[0] == agent,
         )
+        asked = tx.merges.asked(job) if together else ()
         return RouteOutcome(
             action=RouteAction.ANSWER,
             agent=agent.slug,
             reason=f"{reason}; {together} more messages are answered with it" if together else reason,
-            typing=self._typing.start(job.id, message.address, message.id),
-            media=any(row.attachments != "[]" for row in tx.merges.asked(job))
-            if together
-            else bool(message.attachments),
+            typing=self._typing.start(job.id, message.address, [row.message_id for row in asked] or [message.id]),
+            media=any(row.attachments != "[]" for row in asked) if together else bool(message.attachments),
             precedence=tx.jobs.precedence(priority, payer, message.address),
         )
 
@@ -137,6 +136,6 @@ class TypingActivities:
         """Start the indicator from the process that holds the connector (specification 003, step 3)."""
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
-            asked = tx.inbox.read(job.inbox_id).message_id if job.inbox_id is not None else ""
+            asked = [row.message_id for row in tx.merges.asked(job)]
         if not job.status.ended:  # the connector may have been away until the answer was sent
             self._typing.start(job.id, job.address, asked)

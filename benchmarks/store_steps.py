@@ -9,7 +9,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -40,7 +40,7 @@ Step = Callable[[StepRef], Any]
 class NoTyping:
     """Shows nobody anything."""
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:  # noqa: ARG002 - a protocol
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:  # noqa: ARG002 - a protocol
         """Do nothing."""
         return False
 

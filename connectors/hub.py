@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import structlog
 
@@ -79,11 +79,11 @@ class TypingIndicators:
         self._shown: dict[str, asyncio.Task[None]] = {}
         self._seen: set[asyncio.Task[None]] = set()
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         """Show the indicator now and again until ``stop``; false when another process holds the connector.
 
-        Where it is shown already, it goes on as it is. ``seen`` is the platform's id of a message that is acknowledged
-        at once, empty for none.
+        Where it is shown already, it goes on as it is. ``seen`` are the platform's ids of messages that are
+        acknowledged at once, in their order.
         """
         connector = self._hub.find(address)
         if connector is None:
@@ -102,8 +102,8 @@ class TypingIndicators:
         if shown is None or shown.done():
             self._shown[job_id] = self._loop.create_task(self._show(job_id, connector, address))
 
-    def _see(self, connector: Acknowledges, address: Address, message_id: str) -> None:
-        acknowledging = self._loop.create_task(_acknowledge(connector, address, message_id))
+    def _see(self, connector: Acknowledges, address: Address, seen: Collection[str]) -> None:
+        acknowledging = self._loop.create_task(_acknowledge_all(connector, address, seen))
         self._seen.add(acknowledging)
         acknowledging.add_done_callback(self._seen.discard)
 
@@ -128,6 +128,11 @@ class TypingIndicators:
         finally:
             if self._shown.get(job_id) is asyncio.current_task():
                 del self._shown[job_id]
+
+
+async def _acknowledge_all(connector: Acknowledges, address: Address, seen: Collection[str]) -> None:
+    for message_id in seen:
+        await _acknowledge(connector, address, message_id)
 
 
 async def _acknowledge(connector: Acknowledges, address: Address, message_id: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
@@ -68,7 +69,7 @@ class Platform:
         """Note that the account is refused."""
         self.refusals.append(reason)
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         """Show nothing."""
         return True
 

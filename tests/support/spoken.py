@@ -1,5 +1,6 @@
 """Messages that go through the real steps up to the model's answer, in a store without Temporal."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from activities.acting import ActingRules
@@ -37,7 +38,7 @@ class OneTool:
 class NoTyping:
     """Shows nobody anything."""
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         return False
 
     def stop(self, job_id: str) -> None:

@@ -1,5 +1,6 @@
 """Clients of the configuration: who pays for which agents and channels."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ CODE = Address(platform="web", channel="code")
 class Silent:
     """Shows no indicator."""
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         del job_id, address
         return False
 

@@ -1,6 +1,6 @@
 """Collecting and interrupting over a real store: intake and the steps, as the flow calls them (decision 15)."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,10 +31,14 @@ MODES = {"team": BusyMode.COLLECT, "hasty": BusyMode.INTERRUPT, "slow": BusyMode
 
 
 class Silent:
-    """Types nowhere."""
+    """Types nowhere, and notes what it should acknowledge."""
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         del job_id, address
+        self.seen += seen
         return True
 
     def stop(self, job_id: str) -> None:
@@ -49,6 +53,7 @@ class Room:
     clock: Clock
     channel: str = "team"
     said: int = 0
+    typing: Silent = field(default_factory=Silent)
     access: Access = field(
         default_factory=lambda: Access(AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN}), RoutingRules())
     )
@@ -70,7 +75,7 @@ class Room:
 
     def route(self, job_id: str) -> RouteOutcome:
         """Do the first step of a job."""
-        return RoutingActivities(self.store, Silent(), lambda: AnswerRules(self.access)).choose_agent(
+        return RoutingActivities(self.store, self.typing, lambda: AnswerRules(self.access)).choose_agent(
             self.begun(job_id, "route")
         )
 
@@ -128,6 +133,7 @@ def test_the_host_answers_for_what_waits_behind_it(room: Room) -> None:
     host, *others = (room.say(text) for text in ("one", "two", "three"))
     outcome = room.route(host)
     assert outcome.action is RouteAction.ANSWER
+    assert room.typing.seen == ["1", "2", "3"], "each of them is acknowledged"
     assert outcome.reason.endswith("2 more messages are answered with it")
     assert [(room.job(one).status, room.job(one).merged_into) for one in others] == [(JobStatus.MERGED, host)] * 2
     assert room.history(room.record(host)) == ["one", "two", "three"]

@@ -1,7 +1,7 @@
 """The routing step over a store: what it reads, how soon a message is answered, and whom it turns away."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -28,7 +28,7 @@ class Silent:
     def __init__(self) -> None:
         self.shown: list[str] = []
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         """Note it."""
         del address
         self.shown.append(job_id)

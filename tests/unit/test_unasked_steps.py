@@ -1,6 +1,6 @@
 """Work that no person began, over a store: what came of it shows no typing, silence holds, a restart is one."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from tests.support.spoken import NoTyping, Spoken
 class Typing(NoTyping):
     """Shows typing wherever it is asked to."""
 
-    def start(self, job_id: str, address: Address, seen: str = "") -> bool:
+    def start(self, job_id: str, address: Address, seen: Collection[str] = ()) -> bool:
         return True
 
 

@@ -12,6 +12,23 @@ from tests.support.bot import Bot
 PLACE = Address(platform="slack", account="default", channel="general")
 
 
+class Seeing(Bot):
+    """A bot that puts reactions, to all messages but one that is gone."""
+
+    def __init__(self, platform: str) -> None:
+        super().__init__(platform)
+        self.seen: list[str] = []
+        self.all_seen = asyncio.Event()
+
+    async def acknowledge(self, address: Address, message_id: str) -> None:
+        """Note it."""
+        self.seen.append(message_id)
+        if message_id == "gone":
+            raise NotDispatched("there is no such message")
+        if message_id == "2":
+            self.all_seen.set()
+
+
 async def until_typed(bot: Bot, times: int) -> None:
     """Return when the indicator was shown so many times."""
     async with asyncio.timeout(10):
@@ -40,6 +57,16 @@ async def test_an_indicator_ends_with_its_job_wherever_that_ended() -> None:
         assert typing.start("job", PLACE)
         await until_typed(bot, shown + 2)
         typing.stop("job")
+
+
+async def test_every_message_is_acknowledged_whatever_becomes_of_another() -> None:
+    hub, bot, seen = ConnectorHub(), Seeing("slack"), ["1", "gone", "2"]
+    typing = TypingIndicators(hub, asyncio.get_running_loop(), lambda _: False)
+    with hub.running(bot):
+        assert typing.start("job", PLACE, seen)
+        async with asyncio.timeout(10):
+            await bot.all_seen.wait()
+    assert bot.seen == seen
 
 
 async def test_no_indicator_is_begun_for_a_connector_elsewhere() -> None:
