@@ -4,7 +4,8 @@ A library between us and the provider retries where nobody asked it to, follows 
 headers, and reports statuses it made up. The transport sees what happened.
 
 Where somebody wants to hear an answer while it is written, the request asks for a stream, and the library is given the
-whole: its own reading of streams takes one that was cut for an answer, and loses tool calls of some providers.
+whole: its own reading of streams takes one that was cut for an answer, and loses tool calls of some providers. A model
+that may not be streamed says so before it begins, and is asked to answer at once: nothing was done twice by that.
 """
 
 import json
@@ -58,6 +59,8 @@ class ObservedTransport(httpx.AsyncBaseTransport):
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
+        self._at_once: set[tuple[str, str]] = set()
+        """What has refused to stream: addresses and models."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send the request; raises ``SecondRequestError`` for a second one in the same call."""
@@ -85,7 +88,15 @@ class ObservedTransport(httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         """Ask for a stream and return the whole answer; who cannot stream answers at once, and nobody hears it."""
         ending, dialect = found
-        response = await self._asked(exchange, _streaming(request, ending, dialect))
+        body = json.loads(request.content)
+        asked = (request.url.host + request.url.path, str(body.get("model")))
+        if asked in self._at_once:
+            return await self._asked(exchange, request)
+        response = await self._asked(exchange, _streaming(request, body | dialect.wish, ending, dialect.method))
+        if _refuses_streams(exchange):
+            self._at_once.add(asked)
+            exchange.body = ""
+            return await self._asked(exchange, request)
         kind = response.headers.get("content-type", "").partition(";")[0].strip()
         if not response.is_success or kind not in STREAMS:
             return response
@@ -105,15 +116,29 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-def _streaming(request: httpx.Request, ending: str, dialect: Dialect) -> httpx.Request:
+def _refuses_streams(exchange: Exchange) -> bool:
+    """Say whether a request was refused for no other reason than that it asks for a stream."""
+    if exchange.status not in (400, 422):
+        return False
+    try:
+        told = json.loads(exchange.body)
+    except ValueError:
+        return False
+    error = told.get("error") if isinstance(told, dict) else None
+    if isinstance(error, dict) and error.get("param") is not None:
+        return str(error["param"]).partition(".")[0] in ("stream", "stream_options")
+    # What is quoted of a person may speak of anything, but a name that we have added stands in few other texts.
+    return "stream_options" in exchange.body
+
+
+def _streaming(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
     """Return the same request, asking for a stream; packed, its pieces would wait for each other."""
     headers = httpx.Headers(request.headers)
     headers["accept-encoding"] = "identity"
     headers.pop("content-length", None)
-    body = json.loads(request.content) | dialect.wish
     url = request.url
-    if dialect.method:
-        path = url.path.removesuffix(ending) + dialect.method
+    if method:
+        path = url.path.removesuffix(ending) + method
         url = url.copy_with(path=path).copy_merge_params({"alt": "sse"})
     content = json.dumps(body).encode()
     return httpx.Request(request.method, url, headers=headers, content=content, extensions=request.extensions)

@@ -55,6 +55,48 @@ async def test_half_of_a_character_finds_its_other_half() -> None:
     assert response.json()["message"]["content"] == "\U0001f600"
 
 
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, {"error": {"message": "Your organization must be verified", "param": "stream"}}),
+        (400, {"error": {"message": "unknown", "param": "stream_options.include_usage"}}),
+        (422, {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"]}]}),
+    ],
+)
+async def test_what_may_not_be_streamed_is_asked_for_at_once(status: int, refusal: dict[str, object]) -> None:
+    streamed: list[bool] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        streamed.append("stream" in json.loads(request.content))
+        return httpx.Response(status, json=refusal) if streamed[-1] else httpx.Response(200, text="an answer")
+
+    heard: list[str] = []
+    client = httpx.AsyncClient(transport=ObservedTransport(httpx.MockTransport(respond)), base_url="http://model")
+    for _ in range(2):
+        with heard_by(heard.append), observed() as exchange:
+            assert (await client.post("/chat/completions", json={"model": "m"})).text == "an answer"
+        assert (exchange.requests, exchange.status, exchange.body) == (1, 200, "")
+    assert (streamed, heard) == ([True, False, False], [])
+
+
+@pytest.mark.parametrize(
+    ("status", "refusal"),
+    [
+        (400, '{"error": {"message": "no stream_options in: stream", "param": "messages"}}'),
+        (400, '["stream"]'),
+        (400, "stream"),
+        (500, '{"error": {"param": "stream"}}'),
+    ],
+)
+async def test_what_is_refused_for_another_reason_is_asked_for_once(status: int, refusal: str) -> None:
+    sent: list[str] = []
+    client = client_that_gets(httpx.Response(status, text=refusal), sent)
+    heard: list[str] = []
+    with heard_by(heard.append), observed() as exchange:
+        assert (await client.post("/chat/completions", json={"model": "m"})).text == refusal
+    assert (len(sent), exchange.status, exchange.body) == (1, status, refusal)
+
+
 async def test_a_second_request_is_refused() -> None:
     sent: list[str] = []
     client = client_that_gets(httpx.Response(200), sent)
