@@ -17,8 +17,29 @@ _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
 """What OpenAI's wire, and those that are like it, send piece by piece in a message."""
 
 
+_GROWING = frozenset({"text", "thinking", "signature", "partial_json"})
+"""What Anthropic sends piece by piece in a block."""
+
+
 class StreamBroken(Exception):
     """A stream told of an error, or of something that it never does."""
+
+
+class Texts:
+    """Texts that come in pieces, by name; put together once, since a long one has very many."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[str, list[str]] = {}
+
+    def add(self, name: str, piece: str) -> None:
+        """Take the next piece; raises ``TypeError`` for what is no text."""
+        if not isinstance(piece, str):
+            raise TypeError(name)
+        self._pieces.setdefault(name, []).append(piece)
+
+    def joined(self) -> dict[str, str]:
+        """Return all of them."""
+        return {name: "".join(pieces) for name, pieces in self._pieces.items()}
 
 
 class Answer(Protocol):
@@ -43,6 +64,7 @@ class OpenAIAnswer:
         self.whole = False
         self._head: Json = {}
         self._message: Json = {"role": "assistant", "content": None}
+        self._texts = Texts()
         self._calls: dict[int, Json] = {}
         self._finish = None
 
@@ -59,7 +81,7 @@ class OpenAIAnswer:
     def _grow(self, delta: Json) -> str:
         for name, value in delta.items():
             if name in _TEXTS and isinstance(value, str):
-                self._message[name] = (self._message.get(name) or "") + value
+                self._texts.add(name, value)
             elif name not in ("role", "tool_calls", *_TEXTS) and value is not None:
                 self._message[name] = value
         for call in delta.get("tool_calls") or ():
@@ -83,7 +105,8 @@ class OpenAIAnswer:
     def body(self) -> Json:
         """Return a completion."""
         calls = {"tool_calls": [self._calls[index] for index in sorted(self._calls)]} if self._calls else {}
-        choice = {"index": 0, "message": {**self._message, **calls}, "finish_reason": self._finish}
+        message = {**self._message, **self._texts.joined(), **calls}
+        choice = {"index": 0, "message": message, "finish_reason": self._finish}
         return {**self._head, "object": "chat.completion", "choices": [choice]}
 
 
@@ -94,7 +117,7 @@ class AnthropicAnswer:
         self.whole = False
         self._message: Json = {}
         self._blocks: dict[int, Json] = {}
-        self._inputs: dict[int, str] = {}
+        self._texts: dict[int, Texts] = {}
 
     def take(self, data: Json) -> str:
         """Take an event."""
@@ -102,8 +125,7 @@ class AnthropicAnswer:
             case "message_start":
                 self._message = data["message"]
             case "content_block_start":
-                self._blocks[data["index"]] = data["content_block"]
-                return str(data["content_block"].get("text") or "")
+                return self._begin(data["index"], data["content_block"])
             case "content_block_delta":
                 return self._grow(data["index"], data["delta"])
             case "message_delta":
@@ -114,24 +136,28 @@ class AnthropicAnswer:
                 self.whole = True
         return ""
 
+    def _begin(self, index: int, block: Json) -> str:
+        self._blocks[index], self._texts[index] = block, Texts()
+        for name in _GROWING & block.keys():
+            self._texts[index].add(name, block[name] or "")
+        return str(block.get("text") or "")
+
     def _grow(self, index: int, delta: Json) -> str:
-        block = self._blocks[index]
-        match delta["type"]:
-            case "input_json_delta":
-                self._inputs[index] = self._inputs.get(index, "") + delta["partial_json"]
-            case "citations_delta":
-                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
-            case _:
-                for name in ("text", "thinking", "signature"):
-                    if name in delta:
-                        block[name] = block.get(name, "") + delta[name]
+        block, texts = self._blocks[index], self._texts[index]
+        if delta["type"] == "citations_delta":
+            block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        for name in _GROWING & delta.keys():
+            texts.add(name, delta[name])
         return str(delta.get("text") or "")
 
     def body(self) -> Json:
         """Return a message."""
-        for index, written in self._inputs.items():
-            self._blocks[index]["input"] = _object(written)
-        return {**self._message, "content": [self._blocks[index] for index in sorted(self._blocks)]}
+        return {**self._message, "content": [self._block(index) for index in sorted(self._blocks)]}
+
+    def _block(self, index: int) -> Json:
+        told = self._texts[index].joined()
+        written = told.pop("partial_json", None)
+        return {**self._blocks[index], **told, **({} if written is None else {"input": _object(written)})}
 
 
 class GeminiAnswer:
@@ -177,13 +203,14 @@ class OllamaAnswer:
         self.whole = False
         self._last: Json = {}
         self._message: Json = {"role": "assistant", "content": ""}
+        self._texts = Texts()
 
     def take(self, data: Json) -> str:
         """Take a line; the last one has what it took."""
         said = data.get("message") or {}
         for name in ("content", "thinking"):
             if said.get(name):
-                self._message[name] = self._message.get(name, "") + said[name]
+                self._texts.add(name, said[name])
         if said.get("tool_calls"):
             self._message["tool_calls"] = [*self._message.get("tool_calls", ()), *said["tool_calls"]]
         self._last, self.whole = data, data.get("done") is True
@@ -191,7 +218,7 @@ class OllamaAnswer:
 
     def body(self) -> Json:
         """Return the last line with all of the message."""
-        return {**self._last, "message": self._message}
+        return {**self._last, "message": {**self._message, **self._texts.joined()}}
 
 
 @dataclass(frozen=True)
@@ -238,12 +265,14 @@ async def put_together(pieces: AsyncIterator[bytes], answer: Answer, hear: Hear)
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Cut at line feeds alone: other breaks of lines, which Python cuts at too, stand as they are in JSON texts."""
-    rest = b""
+    line: list[bytes] = []
     async for piece in pieces:
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            yield line
-    yield rest
+        end, *lines = piece.split(b"\n")
+        line.append(end)
+        for beginning in lines:
+            yield b"".join(line)
+            line = [beginning]
+    yield b"".join(line)
 
 
 def _event(line: bytes) -> Json | None:
