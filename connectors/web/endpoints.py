@@ -89,9 +89,10 @@ class Endpoints:
         """Hand out a file that was sent to a channel of this person's."""
         guest = await self._guest(request, {})
         channel, number = request.path_params["channel"], request.path_params["delivery"]
-        if not frames.CHANNEL.fullmatch(channel) or number > frames.MAX_ID:
+        named = frames.CHANNEL.fullmatch(channel) and frames.NUMBER.fullmatch(number)
+        if not named or int(number) > frames.MAX_ID:
             raise NotFound("There is no such file.")
-        message = await downloads.found(self._house, guest, channel, number)
+        message = await downloads.found(self._house, guest, channel, int(number))
         return await asyncio.to_thread(downloads.handed_out, message)
 
     async def health(self, _request: Request) -> Mapping[str, object]:

@@ -16,7 +16,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 MAX_ID = 2**63 - 1
 MAX_CREDENTIAL = 4096
 FILES = "/api/file/"
-FILE_PATH = f"{FILES}{{channel}}/{{delivery:int}}"
+FILE_PATH = f"{FILES}{{channel}}/{{delivery}}"
 
 Fields = Mapping[str, Any]
 

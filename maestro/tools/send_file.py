@@ -110,5 +110,6 @@ def _content_type(copy: Path, name: str) -> str:
 
 def _shown(name: str) -> str:
     """Return a file's name as every platform takes it, with its ending."""
-    path = PurePosixPath("".join(character for character in name if character.isprintable()))
-    return f"{path.stem[: NAME_CHARS - len(path.suffix[:20])]}{path.suffix[:20]}" or "file"
+    plain = "".join(character for character in name if character.isprintable())
+    path = PurePosixPath(plain if plain.strip(". ") else "file")
+    return f"{path.stem[: NAME_CHARS - len(path.suffix[:20])]}{path.suffix[:20]}"

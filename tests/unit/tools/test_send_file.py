@@ -132,10 +132,17 @@ def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: Files, caller:
 
 
 def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: Files, caller: Caller) -> None:
-    for name in ("a\nb.txt", "x" * 200 + ".tar", "ümläut – plan.txt"):
+    for name in ("a\nb.txt", "x" * 200 + ".tar", "ümläut – plan.txt", ".\u200b.", "a\u202etxt.exe", ".env"):
         (caller.folder / name).write_bytes(name.encode())
         send(rows, files, caller, path=name)
-    assert [file.filename for file in kept(rows, caller)] == ["ab.txt", "x" * 96 + ".tar", "ümläut – plan.txt"]
+    assert [file.filename for file in kept(rows, caller)] == [
+        "ab.txt",
+        "x" * 96 + ".tar",
+        "ümläut – plan.txt",
+        "file",
+        "atxt.exe",
+        ".env",
+    ]
 
 
 @pytest.mark.parametrize(
