@@ -144,7 +144,7 @@ class ToolActivities:
 
     def _judge(self, tx: Transaction, case: Case) -> Begun:
         """Decide whether the call can be made, and ask a person where one has to be asked."""
-        wanted, caller = case.wanted, self._caller(tx, case.job)
+        wanted, caller = case.wanted, self._caller(tx, case.job, case.step)
         if isinstance(wanted, Said):
             return Begun(caller, verdict=_verdict(wanted))
         needs_a_yes = case.call.name in self._rules().asking.approval
@@ -190,7 +190,7 @@ class ToolActivities:
         limit = self._rules().max_result_chars
         return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
 
-    def _caller(self, tx: Transaction, job: Job) -> Caller:
+    def _caller(self, tx: Transaction, job: Job, step: ToolStep) -> Caller:
         conversation = job.conversation_id or 0
         return Caller(
             job_id=job.id,
@@ -198,6 +198,7 @@ class ToolActivities:
             conversation_id=conversation,
             folder=self._rules().folder / (str(conversation) if conversation else job.id),
             place=memory_place(tx, job, self._rules().memory_scope),
+            turn=(step.number, step.place),
         )
 
 

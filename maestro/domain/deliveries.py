@@ -147,13 +147,18 @@ def kept_buttons(buttons: Sequence[Button]) -> str:
 
 
 class JobFile(SQLModel, table=True):
-    """A file that an agent wants to be sent with its answer; the bytes are kept under ``digest``, ``size`` in bytes."""
+    """A file that an agent wants to be sent with its answer; the bytes are kept under ``digest``, ``size`` in bytes.
+
+    ``number`` and ``place`` are of the tool call that wants it: files go out in the order in which they were asked for.
+    """
 
     __tablename__ = "job_files"
     __table_args__ = (UniqueConstraint("job_id", "digest", "filename"), Index("ix_job_files_digest", "digest"))
 
     id: int | None = Field(default=None, primary_key=True)
     job_id: str = Field(foreign_key="queue.id")
+    number: int = 0
+    place: int = 0
     digest: str
     filename: str
     content_type: str = ""

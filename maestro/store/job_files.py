@@ -17,5 +17,6 @@ class JobFiles(Repository):
         self._run(insert(JobFile).values(**file.model_dump(exclude={"id"})).on_conflict_do_nothing())
 
     def of(self, job_id: str) -> Sequence[JobFile]:
-        """Return the files of a job in the order in which they were added."""
-        return self._session.exec(select(JobFile).where(JobFile.job_id == job_id).order_by(col(JobFile.id))).all()
+        """Return the files of a job in the order in which they were asked for."""
+        order = (col(JobFile.number), col(JobFile.place), col(JobFile.id))
+        return self._session.exec(select(JobFile).where(JobFile.job_id == job_id).order_by(*order)).all()

@@ -24,14 +24,9 @@ class AskQuestion:
                 "type": "array",
                 "minItems": LEAST,
                 "maxItems": MOST,
-                "items": {
-                    "type": "string",
-                    "minLength": 1,
-                    "maxLength": CHOICE_CHARS,
-                    "description": "one answer, as it stands on its button",
-                },
-                "description": "answers to choose from with one press, if you can name them; the person may still "
-                "answer in other words",
+                "items": {"type": "string", "minLength": 1, "maxLength": CHOICE_CHARS},
+                "description": "answers to choose from with one press, if you can name them, each as it stands on its "
+                "button; the person may still answer in other words",
             },
         },
         ["question"],

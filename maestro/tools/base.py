@@ -18,7 +18,7 @@ Arguments = Mapping[str, Any]
 class Caller:
     """On whose behalf a tool acts; ``folder`` is the conversation's own, which need not exist yet.
 
-    ``place`` is where the agent remembers things, empty for everywhere.
+    ``place`` is where the agent remembers things, empty for everywhere. ``turn`` is which call of which round this is.
     """
 
     job_id: str
@@ -26,6 +26,7 @@ class Caller:
     conversation_id: int
     folder: Path
     place: str = ""
+    turn: tuple[int, int] = (0, 0)
 
 
 class ToolFailure(MaestroError):

@@ -63,7 +63,8 @@ class SendFile:
 
     def act(self, tx: Transaction, arguments: Arguments, caller: Caller) -> str:
         """Keep that the file is to be sent, once, within the limits of a job."""
-        file = JobFile(job_id=caller.job_id, created_at=tx.now, **arguments)
+        number, place = caller.turn
+        file = JobFile(job_id=caller.job_id, number=number, place=place, created_at=tx.now, **arguments)
         others = [one for one in tx.job_files.of(caller.job_id) if (one.digest, one.filename) != _key(file)]
         if len(others) >= MOST_FILES:
             raise ToolFailure(f"{MOST_FILES} files are to be sent already, which is as many as go out at once.")

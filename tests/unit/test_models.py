@@ -32,6 +32,7 @@ ORDER = [
     "Recorder",
     "RefuseEmpty",
     "Deadline",
+    "Growth",
     "Transport",
 ]
 """As issue and specification write it, the outermost first."""

@@ -72,6 +72,14 @@ def test_a_file_is_kept_as_it_is_now(
     assert files.read(file.digest) == content
 
 
+def test_files_go_out_in_the_order_in_which_they_were_asked_for(rows: JobRows, files: Files, caller: Caller) -> None:
+    """The calls of one round are made side by side."""
+    for name, turn in (("last.txt", (2, 0)), ("second.txt", (1, 1)), ("first.txt", (1, 0))):
+        (caller.folder / name).write_text(name)
+        send(rows, files, replace(caller, turn=turn), path=name)
+    assert [file.filename for file in kept(rows, caller)] == ["first.txt", "second.txt", "last.txt"]
+
+
 def test_the_same_file_is_sent_once_and_another_version_of_it_too(rows: JobRows, files: Files, caller: Caller) -> None:
     for content in (b"one", b"one", b"two"):
         (caller.folder / "a.txt").write_bytes(content)

@@ -39,7 +39,7 @@ def upgrade() -> None:
         "job_files",
         sa.Column("id", sa.Integer(), nullable=False),
         *(sa.Column(name, sa.String(), nullable=False) for name in ("job_id", "digest", "filename", "content_type")),
-        sa.Column("size", sa.Integer(), nullable=False),
+        *(sa.Column(name, sa.Integer(), nullable=False) for name in ("number", "place", "size")),
         sa.Column("caption", sa.String(), nullable=False),
         sa.Column("created_at", UtcDateTime(), nullable=False),
         sa.ForeignKeyConstraint(["job_id"], ["queue.id"]),
