@@ -13,23 +13,26 @@ BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
 QUOTE = re.compile(r" {0,3}>[> \t]*")
 RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 
-_SOME = "{1,400}"
+SOME = "{1,400}"
 """How many characters two marks that belong together may enclose: each search for one must stay short."""
-_CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{_SOME}?)(?<!`)(?P=ticks)(?!`)"
+_CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{SOME}?)(?<!`)(?P=ticks)(?!`)"
 _URL = r"(?:https?://|mailto:)"
 _LINK = (
-    rf"!?\[(?P<label>[^\[\]\n]{_SOME}?)\]"
-    rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{_SOME}?\")?\)"
+    rf"!?\[(?P<label>[^\[\]\n]{SOME}?)\]"
+    rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{SOME}?\")?\)"
 )
 _ANGLED = rf"<(?P<angled>{_URL}[^\s<>]+)>"
-_BOTH = rf"\*\*\*(?=\S)(?P<both>.{_SOME}?)(?<=\S)\*\*\*"
-_BOLD = rf"\*\*(?=\S)(?P<bold>.{_SOME}?)(?<=\S)\*\*"
-_BOLD_TOO = rf"(?<!\w)__(?=\S)(?P<bold2>.{_SOME}?)(?<=\S)__(?!\w)"
-_STRUCK = rf"~~(?=\S)(?P<struck>.{_SOME}?)(?<=\S)~~"
-_ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{_SOME}?)(?<=[^\s*])\*(?![\w*])"
+_BOTH = rf"\*\*\*(?=\S)(?P<both>.{SOME}?)(?<=\S)\*\*\*"
+_BOLD = rf"\*\*(?=\S)(?P<bold>.{SOME}?)(?<=\S)\*\*"
+_BOLD_TOO = rf"(?<!\w)__(?=\S)(?P<bold2>.{SOME}?)(?<=\S)__(?!\w)"
+_STRUCK = rf"~~(?=\S)(?P<struck>.{SOME}?)(?<=\S)~~"
+_ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{SOME}?)(?<=[^\s*])\*(?![\w*])"
 _ESCAPED = r"\\(?P<literal>[!-/:-@\[-`{-~])"
-_KINDS = (_ESCAPED, _CODE, _LINK, _ANGLED, _BOTH, _BOLD, _BOLD_TOO, _STRUCK, _ITALIC)
-INLINE = re.compile("|".join(_KINDS))
+PIECES = (_ESCAPED, _CODE, _LINK, _ANGLED)
+"""What stands in a line and holds no marks."""
+MARKS = (_BOTH, _BOLD, _BOLD_TOO, _STRUCK, _ITALIC)
+"""What stands around words, which may hold others."""
+INLINE = re.compile("|".join((*PIECES, *MARKS)))
 
 TICKS = "```"
 ZERO_WIDTH = "\u200b"

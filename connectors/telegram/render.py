@@ -9,36 +9,17 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)$")
+from connectors.markdown import BULLET, FENCE, HEADING, MARKS, PIECES, QUOTE, RULE, SOME
+
 LANGUAGE = re.compile(r"[A-Za-z0-9_+#.-]{1,32}")
-HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
-BULLET = re.compile(r"([ \t]*)[-*+][ \t]+(?=\S)")
-QUOTE = re.compile(r" {0,3}>[> \t]*")
-RULE = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}$")
 ROW = re.compile(r"[ \t]*\|.*\|[ \t]*$")
 DIVIDER = re.compile(r"[ \t]*\|(?:[ \t]*:?-+:?[ \t]*\|)+[ \t]*$")
 
-_SOME = "{1,400}"
-"""How many characters two marks that belong together may enclose: each search for one must stay short."""
-_CODE = rf"(?<!`)(?P<ticks>`++)(?P<code>.{_SOME}?)(?<!`)(?P=ticks)(?!`)"
-_URL = r"(?:https?://|mailto:)"
-_LINK = (
-    rf"!?\[(?P<label>[^\[\]\n]{_SOME}?)\]"
-    rf"\((?P<url>{_URL}[^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*)(?:[ \t]+\"[^\"\n]{_SOME}?\")?\)"
-)
-_ANGLED = rf"<(?P<angled>{_URL}[^\s<>]+)>"
 _WEB = r"https?://(?:[\w-]+\.)+[^\W\d_]{2,}(?![\w-])(?:[:/?#][^\s<>\"«»\u2000-\u206f]*)?"
 """What is an address to Telegram as well, to its end: in what is none, it would look for names."""
 _BARE = rf"(?<!\w)(?P<bare>{_WEB})"
-_BOTH = rf"\*\*\*(?=\S)(?P<both>.{_SOME}?)(?<=\S)\*\*\*"
-_BOLD = rf"\*\*(?=\S)(?P<bold>.{_SOME}?)(?<=\S)\*\*"
-_BOLD_TOO = rf"(?<!\w)__(?=\S)(?P<bold2>.{_SOME}?)(?<=\S)__(?!\w)"
-_STRUCK = rf"~~(?=\S)(?P<struck>.{_SOME}?)(?<=\S)~~"
-_ITALIC = rf"(?<![\w*])\*(?=[^\s*])(?P<italic>[^*\n]{_SOME}?)(?<=[^\s*])\*(?![\w*])"
-_ITALIC_TOO = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{_SOME}?)(?<=[^\s_])_(?!\w)"
-_ESCAPED = r"\\(?P<literal>[!-/:-@\[-`{-~])"
-_KINDS = (_ESCAPED, _CODE, _LINK, _ANGLED, _BARE, _BOTH, _BOLD, _BOLD_TOO, _STRUCK, _ITALIC, _ITALIC_TOO)
-INLINE = re.compile("|".join(_KINDS))
+_ITALIC_TOO = rf"(?<!\w)_(?=[^\s_])(?P<italic2>[^_\n]{SOME}?)(?<=[^\s_])_(?!\w)"
+INLINE = re.compile("|".join((*PIECES, _BARE, *MARKS, _ITALIC_TOO)))
 ADDRESS = re.compile(_WEB)
 """What Telegram makes a link of, in which an ``@`` is no name."""
 
