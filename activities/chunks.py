@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from connectors.base import Connector, Renders
-from connectors.splitting import Measure, chunks, length
+from connectors.splitting import MINIMUM, Measure, chunks, length
 
 MOST_CHUNKS = 6
 """Messages in a row after which a file is easier to read."""
@@ -24,14 +24,16 @@ class Piece:
 def pieces(text: str, connector: Connector) -> Sequence[Piece]:
     """Cut a text for a platform, measured as it is shown there.
 
-    More than six messages become the first one and a file with everything, where the platform takes one that large.
+    More than six messages become the first one and a file with everything, where the platform takes one that large and
+    a message has room to say so.
     """
     able, measure = connector.capabilities, measure_of(connector)
+    room = able.max_length - measure(IN_FILE)
     cut = chunks(text, able.max_length, measure)
     first = list(islice(cut, MOST_CHUNKS + 1))
-    if len(first) <= MOST_CHUNKS or len(text.encode()) > able.max_file_bytes:
+    if len(first) <= MOST_CHUNKS or room < MINIMUM or len(text.encode()) > able.max_file_bytes:
         return [Piece(chunk) for chunk in (*first, *cut)]
-    beginning = next(chunks(text, able.max_length - measure(IN_FILE), measure))
+    beginning = next(chunks(text, room, measure))
     return [Piece(beginning + IN_FILE), Piece(text, FILENAME)]
 
 

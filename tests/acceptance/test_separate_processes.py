@@ -251,7 +251,7 @@ async def test_without_an_address_there_is_nothing_to_share(tmp_path: Path, comm
 async def test_a_platform_that_is_not_enabled_is_named(maestro: Separate) -> None:
     ended = await run("connect", "pigeon", "--config", str(maestro.config), folder=maestro.folder)
     assert ended.code == 1
-    assert "no enabled connector for pigeon (there are: discord, slack, web)" in ended.errors
+    assert "no enabled connector for pigeon (there are: discord, slack, telegram, web, whatsapp)" in ended.errors
 
 
 async def test_one_that_wants_the_data_folder_alone_is_refused(maestro: Separate, tmp_path: Path) -> None:

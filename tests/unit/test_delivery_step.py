@@ -239,6 +239,12 @@ def test_more_than_six_messages_become_a_beginning_and_a_file() -> None:
     assert len(pieces(text + "!", platform)) > 2, "too large for a file"
 
 
+def test_messages_without_room_to_tell_of_a_file_stay_messages() -> None:
+    platform = Platform(Idempotency.NATIVE)
+    platform.capabilities = replace(platform.capabilities, max_length=100, max_file_bytes=10**6)
+    assert len(pieces("A sentence of some words. " * 40, platform)) > 6
+
+
 def test_of_what_goes_as_a_file_only_the_beginning_is_cut() -> None:
     asked = [renders(of_words) for of_words in (1_000, 10_000)]
     assert asked[0] == asked[1]
