@@ -36,13 +36,16 @@ class TelegramOptions(Groups, Streams, Reacts, Quotes, InDoubt):
     )
 
 
+def is_token(text: str) -> bool:
+    """Say whether a text can be a token: who keeps a bot may know only where its token is, so it is asked later."""
+    return _TOKEN.fullmatch(text) is not None
+
+
 def complete(instance: Instance) -> str | None:
     """Say what is missing."""
     options = instance.options
     if not instance.secret(TOKEN):
         return "token is missing; ask @BotFather for one"
-    if not _TOKEN.fullmatch(instance.secret(TOKEN)):
-        return "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"
     if not isinstance(options, TelegramOptions) or options.mode == "polling":
         return None
     if not options.webhook_url:

@@ -15,7 +15,7 @@ from connectors.pace import Pace
 from connectors.platforms import Instance
 from connectors.telegram import media, send
 from connectors.telegram.api import Line, translated
-from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions
+from connectors.telegram.config import PLATFORM, TOKEN, WEBHOOK_SECRET, TelegramOptions, is_token
 from connectors.telegram.errors import (
     NO_REACTION,
     Moved,
@@ -35,6 +35,7 @@ from maestro.domain.control import PAIR, ControlWord
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 
+NO_TOKEN = "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"  # noqa: S105
 TYPING_SECONDS = 4.0
 """Telegram shows it for five seconds, or until a message comes."""
 MAX_BUTTONS = 100
@@ -69,6 +70,7 @@ class TelegramConnector:
         self.capabilities = _capabilities(self.transport, options)
         self._context = context
         self._options = options
+        self._has_token = is_token(instance.secret(TOKEN))
         self._line = Line(instance.secret(TOKEN), options.base_url)
         self._moves = Moves(context)
         self._pace = Pace(lambda chat: options.group_pace_seconds if is_group(chat) else options.pace_seconds)
@@ -81,6 +83,7 @@ class TelegramConnector:
         try:
             self._state = ConnectorState.STARTING
             await self._context.report(self._state)
+            self._require_token()
             await self._line.pick_up()
             inbound = Inbound(self._context, await persist(self._introduced, self), self._moves, self)
             await inbound.listen_to(self._options.channels)
@@ -91,6 +94,10 @@ class TelegramConnector:
             raise
         finally:
             await self._line.hang_up()
+
+    def _require_token(self) -> None:
+        if not self._has_token:
+            raise AccountRefused(NO_TOKEN)
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Post a chunk, or a file, once; raises a ``SendFailure``."""

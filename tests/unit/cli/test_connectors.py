@@ -42,6 +42,7 @@ def test_every_secret_of_a_platform_is_asked_for(maestro: Maestro, monkeypatch: 
     assert maestro("connectors", "add", "whatsapp", "--set", "phoneNumberId=100").code == 0
     shown = maestro("connectors", "show", "whatsapp", "--json").json
     assert [secret["name"] for secret in shown["secrets"]] == ["accessToken", "appSecret", "verifyToken"]
+    assert maestro("connectors", "add", "telegram", "--secret", "token=env:NOT_SET_HERE").code == 0
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{TOKEN}\n"))
     refused = maestro("connectors", "add", "slack")
     assert (refused.code, "appToken is missing" in refused.err) == (1, True)

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from connectors.base import AccountRefused, ConnectorState
 from connectors.platforms import Instance, platform
 from connectors.telegram.config import TelegramOptions
+from tests.support.memory_context import MemoryContext
 from tests.support.telegram_server import SECRET, TOKEN
 
 HOOKED: dict[str, Any] = {"mode": "webhook", "webhook_url": "https://maestro.example/platforms/telegram/default"}
@@ -29,8 +31,6 @@ def test_what_is_complete(options: dict[str, Any]) -> None:
     ("token", "secret", "options", "fix"),
     [
         ("", SECRET, {}, "ask @BotFather"),
-        ("a word of mine", SECRET, {}, "copy it anew from @BotFather"),
-        (TOKEN + " ", SECRET, {}, "copy it anew from @BotFather"),
         (TOKEN, SECRET, {"mode": "webhook"}, "webhookUrl is missing"),
         (TOKEN, SECRET, {**HOOKED, "webhook_url": "http://maestro.example/x"}, "must begin with https://"),
         (TOKEN, "", HOOKED, "webhookSecret is missing"),
@@ -49,3 +49,15 @@ def test_what_is_missing_is_named_and_no_secret_shown(
 def test_what_does_not_fit_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         TelegramOptions.model_validate(options)
+
+
+@pytest.mark.parametrize("token", ["a word of mine", TOKEN + " "])
+async def test_what_can_be_no_token_is_told_when_it_is_read(token: str) -> None:
+    """Who keeps a bot may know only where its token is."""
+    assert problem("env:A_VARIABLE") is None
+    context = MemoryContext()
+    made = platform("telegram").connect(Instance("default", {"token": SecretStr(token)}, TelegramOptions()), context)
+    with pytest.raises(AccountRefused, match="copy it anew from @BotFather"):
+        await made.run()
+    assert [state for state, _ in context.states] == [ConnectorState.STARTING, ConnectorState.FAILED]
+    assert token not in str(context.states)
