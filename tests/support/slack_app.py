@@ -1,29 +1,27 @@
 """The Slack connector beside a local Slack, with the real slack-sdk between them and no Maestro around it."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import SecretStr
 
-from connectors.base import ConnectorState
 from connectors.platforms import Instance
 from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
 from connectors.slack.connector import SlackConnector, SlackEvents, connect
-from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage
+from maestro.domain.messages import Address, OutgoingMessage
 from tests.support import slack_server
+from tests.support.listening import Listening
 from tests.support.memory_context import MemoryContext
 from tests.support.slack_server import SlackServer
 
-PATIENCE = 20.0
 FAST = {"pace_seconds": 0, "history_seconds": 0}
 
 
 @dataclass
-class SlackApp:
+class SlackApp(Listening):
     """A connector, what it may ask of Maestro, and the Slack it is connected to."""
 
     slack: SlackServer
@@ -35,37 +33,9 @@ class SlackApp:
         """Let it run; returns at once."""
         self.running = asyncio.create_task(self.connector.run())
 
-    async def stop(self) -> None:
-        """Let it run no more."""
-        if self.running is not None:
-            self.running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.running
-
-    async def heard(self, count: int) -> list[IncomingMessage]:
-        """Return the inbox once there is so much in it."""
-        await until(lambda: len(self.context.inbox) >= count)
-        return self.context.inbox
-
-    async def told(self, state: ConnectorState, words: str = "") -> str:
-        """Return what the connector reported with a state, once it has."""
-
-        def reports() -> list[str]:
-            return [detail for reported, detail in self.context.states if reported is state and words in detail]
-
-        await until(lambda: bool(reports()))
-        return reports()[-1]
-
     def said(self, channel: str) -> list[str]:
         """Return what is in the inbox from a channel."""
         return [one.content for one in self.context.inbox if one.address.channel == channel]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when something is so of which nobody is told."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.01)
 
 
 def instance(slack: SlackServer, **options: Any) -> Instance:

@@ -1,8 +1,7 @@
 """The Telegram connector beside a local Telegram, with the real library between them and no Maestro around it."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,16 +13,17 @@ from connectors.platforms import Instance
 from connectors.telegram.config import TOKEN as TOKEN_NAME
 from connectors.telegram.config import WEBHOOK_SECRET, TelegramOptions
 from connectors.telegram.connector import TelegramConnector, connect
-from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage
+from maestro.domain.messages import Address, OutgoingMessage
+from tests.support.instance import until
+from tests.support.listening import Listening
 from tests.support.memory_context import MemoryContext
 from tests.support.telegram_server import SECRET, TOKEN, TelegramServer
 
-PATIENCE = 20.0
 FAST = {"pace_seconds": 0, "group_pace_seconds": 0}
 
 
 @dataclass
-class TelegramBot:
+class TelegramBot(Listening):
     """A connector, what it may ask of Maestro, and the Telegram it is connected to."""
 
     telegram: TelegramServer
@@ -34,34 +34,6 @@ class TelegramBot:
     def start(self) -> None:
         """Let it run."""
         self.running = asyncio.create_task(self.connector.run())
-
-    async def stop(self) -> None:
-        """Let it run no more."""
-        if self.running is not None:
-            self.running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.running
-
-    async def heard(self, count: int) -> list[IncomingMessage]:
-        """Return the inbox once there is so much in it."""
-        await until(lambda: len(self.context.inbox) >= count)
-        return self.context.inbox
-
-    async def told(self, state: ConnectorState, words: str = "") -> str:
-        """Return what the connector reported with a state, once it has."""
-
-        def reports() -> list[str]:
-            return [detail for reported, detail in self.context.states if reported is state and words in detail]
-
-        await until(lambda: bool(reports()))
-        return reports()[-1]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Return when something is so of which nobody is told."""
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - see above
-            await asyncio.sleep(0.01)
 
 
 def instance(telegram: TelegramServer, **options: Any) -> Instance:

@@ -1,7 +1,6 @@
 """The WhatsApp connector beside a local WhatsApp, with no Maestro around it: Meta's requests reach its own routes."""
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,9 +16,10 @@ from connectors.base import ConnectorState
 from connectors.platforms import Instance
 from connectors.whatsapp.config import ACCESS_TOKEN, APP_SECRET, VERIFY_TOKEN, WhatsAppOptions
 from connectors.whatsapp.connector import WhatsAppConnector
-from maestro.domain.messages import Address, IncomingMessage, OutgoingMessage
+from maestro.domain.messages import Address, OutgoingMessage
 from tests.support import whatsapp_server
 from tests.support.instance import until
+from tests.support.listening import Listening
 from tests.support.memory_context import MemoryContext
 from tests.support.whatsapp_server import NUMBER_ID, WhatsAppServer
 
@@ -40,7 +40,7 @@ class OpenContext(MemoryContext):
 
 
 @dataclass
-class WhatsAppNumber:
+class WhatsAppNumber(Listening):
     """A connector, what it may ask of Maestro, and the WhatsApp it is connected to."""
 
     whatsapp: WhatsAppServer
@@ -58,27 +58,6 @@ class WhatsAppNumber:
     @property
     def _ended(self) -> bool:
         return self.running is not None and self.running.done()
-
-    async def stop(self) -> None:
-        """Let it run no more."""
-        if self.running is not None:
-            self.running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self.running
-
-    async def heard(self, count: int) -> list[IncomingMessage]:
-        """Return the inbox once there is so much in it."""
-        await until(lambda: len(self.context.inbox) >= count)
-        return self.context.inbox
-
-    async def told(self, state: ConnectorState, words: str = "") -> str:
-        """Return what the connector reported with a state, once it has."""
-
-        def reports() -> list[str]:
-            return [detail for reported, detail in self.context.states if reported is state and words in detail]
-
-        await until(lambda: bool(reports()))
-        return reports()[-1]
 
     def said(self, channel: str = ADA) -> list[str]:
         """Return what is in the inbox from a chat."""

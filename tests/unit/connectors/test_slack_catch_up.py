@@ -3,8 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
-from tests.support.slack_app import SlackApp, slack_and_app, slack_app, until
+from tests.support.slack_app import SlackApp, slack_and_app, slack_app
 from tests.support.slack_server import Fault, SlackServer
 
 

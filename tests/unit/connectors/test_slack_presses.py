@@ -6,7 +6,8 @@ from connectors.slack.presses import MOST, blocks_of, pressed
 from connectors.slack.receive import Us
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Addressing, Button
-from tests.support.slack_app import SlackApp, chunk, slack_and_app, until
+from tests.support.instance import until
+from tests.support.slack_app import SlackApp, chunk, slack_and_app
 from tests.support.slack_server.interactions import pressed as told
 from tests.support.slack_server.workspace import Json, Workspace
 

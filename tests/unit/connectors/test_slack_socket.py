@@ -7,7 +7,8 @@ import pytest
 from connectors.base import ConnectorState
 from connectors.outcomes import AccountRefused
 from maestro.domain.errors import Backlogged
-from tests.support.slack_app import slack_and_app, until
+from tests.support.instance import until
+from tests.support.slack_app import slack_and_app
 from tests.support.slack_server import BOT_TOKEN, Fault
 
 

@@ -10,8 +10,9 @@ from connectors.telegram.albums import OpenAlbums, groups, settled
 from connectors.telegram.polling import WAIT_SECONDS
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import Button
+from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
-from tests.support.telegram_bot import TelegramBot, chunk, telegram_bot, until
+from tests.support.telegram_bot import TelegramBot, chunk, telegram_bot
 from tests.support.telegram_server import ADA, TOKEN, ZOE, Fault, TelegramServer
 
 GROUP = -100200

@@ -13,8 +13,9 @@ from connectors.base import ConnectorState
 from connectors.telegram.connector import TelegramWebhook
 from connectors.webhooks import Webhooks
 from maestro.domain.errors import StoreBusy
+from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
-from tests.support.telegram_bot import TelegramBot, telegram_bot, until
+from tests.support.telegram_bot import TelegramBot, telegram_bot
 from tests.support.telegram_server import ADA, SECRET, TOKEN, Fault, TelegramServer
 from tests.support.telegram_server.bots import FIRST_UPDATE
 
