@@ -12,6 +12,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from yarl import URL
 
 from connectors.slack.errors import SlackTrouble, Unreachable, Unsure, verdict
+from maestro.domain.hosts import LOCAL_NAMES
 
 BASE_URL = AsyncWebClient.BASE_URL
 CALL_SECONDS = 20
@@ -35,7 +36,7 @@ def client(token: str, base_url: str = "") -> AsyncWebClient:
     the caller's business, who may have better to do (design invariant 6).
     """
     made = AsyncWebClient(token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=quiet())
-    if URL(made.base_url).host in ("localhost", "127.0.0.1", "::1"):
+    if URL(made.base_url).host in LOCAL_NAMES:
         made.proxy = None  # the library takes one from the environment without asking for whom it is
     return made
 

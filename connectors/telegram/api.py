@@ -22,6 +22,7 @@ from telegram.request import HTTPXRequest
 
 from connectors.telegram.errors import Busy, Contested, Denied, Moved, Refused, TelegramTrouble, Unreachable, Unsure
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.hosts import LOCAL_NAMES
 
 ROOT = "https://api.telegram.org"
 CALL_SECONDS = 20.0
@@ -32,7 +33,6 @@ CALLS_AT_ONCE = 32
 BUSY_SECONDS = 5.0
 """How long Telegram is left alone that asks for it without a number."""
 MOST_BUSY_SECONDS = 86_400.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 NOT_DISPATCHED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 """What is raised before a request is on its way."""
@@ -164,7 +164,7 @@ def _wait_in(body: bytes) -> timedelta:
 
 def _request(root: str, connections: int) -> Wire:
     """Return what makes the requests; to this machine they take no proxy, whatever the environment says."""
-    own = httpx.URL(root).host in LOOPBACK
+    own = httpx.URL(root).host in LOCAL_NAMES
     try:
         return _made(connections, use_proxy=not own)
     except (RuntimeError, ValueError):  # its text holds the proxy's address, and so perhaps a password

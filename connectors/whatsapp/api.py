@@ -11,6 +11,7 @@ import httpx
 
 from connectors.whatsapp.errors import Unreachable, Unsure, verdict
 from maestro.domain.errors import ConfigurationError
+from maestro.domain.hosts import LOCAL_NAMES
 from maestro.domain.texts import tidied
 
 BASE_URL = "https://graph.facebook.com"
@@ -26,7 +27,6 @@ BAD_PROXY = (
     "the proxy that the environment names (HTTPS_PROXY or ALL_PROXY) is none that WhatsApp can be reached through: set "
     "an address such as http://proxy.example:3128, or name graph.facebook.com in NO_PROXY"
 )
-LOCAL = ("localhost", "127.0.0.1", "::1")
 
 Fields = Mapping[str, Any]
 
@@ -44,7 +44,7 @@ class Graph:
                 base_url=f"{base}/{version}/",
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=httpx.Timeout(CALL_SECONDS, connect=CONNECT_SECONDS),
-                trust_env=urlsplit(base).hostname not in LOCAL,
+                trust_env=urlsplit(base).hostname not in LOCAL_NAMES,
                 # A connection that is kept may be closed at the other end just when we write into it, and then nobody
                 # knows whether a message was sent; so each call has one of its own.
                 limits=httpx.Limits(max_keepalive_connections=0),
