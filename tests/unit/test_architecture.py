@@ -61,8 +61,8 @@ def test_files_are_short() -> None:
 
 
 def test_a_long_file_is_found() -> None:
-    assert breaches(sizes.files_are_short, "x = 1\n" * 301) == 1
-    assert breaches(sizes.files_are_short, "x = 1\n" * 300) == 0
+    assert breaches(sizes.files_are_short, "x = 1\n" * 401) == 1
+    assert breaches(sizes.files_are_short, "x = 1\n" * 400) == 0
     assert breaches(sizes.files_are_short, "x = 1\n" * 500, "tests/unit/test_x.py") == 0
     assert breaches(sizes.files_are_short, "x = 1\n" * 501, "tests/unit/test_x.py") == 1
 
