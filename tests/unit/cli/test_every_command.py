@@ -37,8 +37,7 @@ def leaves(words: Words, command: click.Command) -> Iterator[tuple[Words, click.
 
 
 EVERY = dict(leaf for name in COMMANDS for leaf in leaves((name,), load(name)))
-ALL = [pytest.param(words, id=" ".join(words)) for words in EVERY]
-CONFIGURED = [pytest.param(words, id=" ".join(words)) for words in EVERY if words not in NEEDS_NO_CONFIGURATION]
+CONFIGURED = [words for words in EVERY if words not in NEEDS_NO_CONFIGURATION]
 
 
 def options(words: Words) -> set[str]:
@@ -58,60 +57,61 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-@pytest.mark.parametrize("words", ALL)
-def test_it_writes_json_for_programs(words: Words) -> None:
-    assert ("--json" in options(words)) == (words not in WITHOUT_JSON)
+# A loop in each test: one test for each command and promise would be 800, and most of their time their own overhead.
 
 
-@pytest.mark.parametrize("words", CONFIGURED)
-def test_it_takes_the_common_options(words: Words) -> None:
-    assert {"--config", "--data-dir", "--debug"} <= options(words)
+def test_every_command_writes_json_for_programs() -> None:
+    assert {words for words in EVERY if "--json" not in options(words)} == WITHOUT_JSON
 
 
-@pytest.mark.parametrize("words", ALL)
-def test_it_explains_itself_and_says_how_it_is_used(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words, "--help"]) == 0
-    written = capsys.readouterr()
-    assert written.err == ""
-    assert written.out.startswith(f"Usage: maestro {' '.join(words)}")
-    assert "--install-completion" not in written.out
+def test_every_command_takes_the_common_options() -> None:
+    assert not [words for words in CONFIGURED if not {"--config", "--data-dir", "--debug"} <= options(words)]
 
 
-@pytest.mark.parametrize("words", ALL)
-def test_wrong_usage_ends_with_2(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words, *arguments(words), "--no-such-option"]) == 2
-    written = capsys.readouterr()
-    assert written.out == ""
-    assert "--no-such-option" in written.err
-    assert "Traceback" not in written.err
+def test_every_command_explains_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in EVERY:
+        assert run([*words, "--help"]) == 0, words
+        written = capsys.readouterr()
+        assert written.err == "", words
+        assert written.out.startswith(f"Usage: maestro {' '.join(words)}")
+        assert "--install-completion" not in written.out, words
 
 
-@pytest.mark.parametrize("words", [param for param in ALL if arguments(param.values[0])])  # type: ignore[arg-type]
-def test_a_missing_argument_ends_with_2(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words]) == 2
-    assert "Missing argument" in capsys.readouterr().err
+def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in EVERY:
+        assert run([*words, *arguments(words), "--no-such-option"]) == 2, words
+        written = capsys.readouterr()
+        assert written.out == "", words
+        assert "--no-such-option" in written.err, words
+        assert "Traceback" not in written.err, words
 
 
-SAID: Mapping[Words, Sequence[str]] = {
+def test_a_missing_argument_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in filter(arguments, EVERY):
+        assert run([*words]) == 2, words
+        assert "Missing argument" in capsys.readouterr().err, words
+
+
+SAMPLE_ARGUMENTS: Mapping[Words, Sequence[str]] = {
     ("chat",): ["hello"],
     ("connectors", "add"): ["discord"],
     ("schedules", "add"): ["cron", "--agent", "ada", "--when", "every 1h", "--channel", "here", "--prompt", "Look."],
     ("schedules", "backfill"): ["cron-1", "--from", "2026-11-01 09:00"],
 }
-"""What a command is told that asks for more than any word."""
+"""Arguments of the commands that do not take any word."""
 
 
-@pytest.mark.parametrize("words", CONFIGURED)
 @pytest.mark.parametrize("debug", [False, True], ids=["quiet", "debug"])
-def test_a_failure_ends_with_1_and_one_line(words: Words, debug: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--config", "gone.json", *(["--debug"] if debug else [])]
-    assert run([*words, *SAID.get(words, arguments(words)), *given]) == 1
-    written = capsys.readouterr()
-    assert written.out == ""
-    *above, line = written.err.splitlines()
-    assert line.startswith("maestro: ")
-    assert "gone.json" in line
-    assert any("Traceback" in before for before in above) if debug else above == []
+def test_a_failure_ends_with_1_and_one_line(debug: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    for words in CONFIGURED:
+        given = ["--config", "gone.json", *(["--debug"] if debug else [])]
+        assert run([*words, *SAMPLE_ARGUMENTS.get(words, arguments(words)), *given]) == 1, words
+        written = capsys.readouterr()
+        assert written.out == "", words
+        *above, line = written.err.splitlines()
+        assert line.startswith("maestro: "), words
+        assert "gone.json" in line, words
+        assert any("Traceback" in before for before in above) if debug else above == [], words
 
 
 # Completion
