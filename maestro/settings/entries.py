@@ -2,7 +2,8 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticKnownError
 
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.words import (
@@ -121,11 +122,19 @@ class AccountSettings(Section):
     type: Literal["api_key", "cli"] = Field(
         default="api_key", description="`api_key`: over HTTP; `cli`: through the command `claude` of a subscription"
     )
+    # Validators of fields, not one of the whole before its fields: that one would hand Python objects on, and the
+    # strict reading of the file takes no list for a tuple there, so ``models`` could not be set.
     provider: Word = Field(
+        default="",
+        validate_default=True,
         description="`anthropic`, `openai`, `gemini`, `openrouter`, `ollama`, another litellm provider, "
-        "or `demo`, the built-in model that works offline; a `cli` account needs none",
+        "or `demo`, the built-in model that works offline; only a `cli` account needs none",
     )
-    model: str = Field(default="", description="the model; empty: the provider's default, where Maestro knows one")
+    model: str = Field(
+        default="",
+        validate_default=True,
+        description="the model; empty: the provider's default, where Maestro knows one",
+    )
     models: tuple[ModelName, ...] = Field(
         default=(), description="other models it may be asked for; empty: any of its provider"
     )
@@ -143,25 +152,24 @@ class AccountSettings(Section):
     )
     concurrency: int = Field(default=0, ge=0, le=MOST, description="calls at once and worker; 0: `llm.concurrency`")
 
-    @model_validator(mode="before")
+    @field_validator("provider", mode="before")
     @classmethod
-    def _default_model(cls, data: object) -> object:
-        """Fill in the provider's default, so that ``model`` always names one."""
-        if not isinstance(data, dict):
-            return data
-        defaults = {"model": DEFAULT_MODELS.get(str(data.get("provider")), "")}
-        if data.get("type") == "cli":
-            defaults = {"provider": "anthropic", "model": DEFAULT_CLI_MODEL}
-        return {**data, **{name: text for name, text in defaults.items() if data.get(name, "") == ""}}
+    def _default_provider(cls, provider: object, info: ValidationInfo) -> object:
+        """Fill in the provider of a subscription, which needs not be named; every other account names its own."""
+        if provider != "":
+            return provider
+        if info.data.get("type") != "cli":
+            raise PydanticKnownError("missing")
+        return "anthropic"
 
-    @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        """A key or an address that would silently not be used is a mistake."""
-        if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
-            raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
-        if self.type == "api_key" and self.home_dir:
-            raise ValueError('homeDir belongs to an account of type "cli"; leave it out')
-        return self
+    @field_validator("model")
+    @classmethod
+    def _default_model(cls, model: str, info: ValidationInfo) -> str:
+        """Fill in the provider's default, so that ``model`` always names one."""
+        if model or "provider" not in info.data:
+            return model
+        by_provider = DEFAULT_MODELS.get(info.data["provider"], "")
+        return DEFAULT_CLI_MODEL if info.data.get("type") == "cli" else by_provider
 
     @model_validator(mode="after")
     def _model_named(self) -> Self:

@@ -109,10 +109,12 @@ class Draft:
         references = References(environment, Path())
         for path, value in overrides.items():
             location = tuple(path.split("."))
+            if path in self.origins and value is None:  # not given: what is wrong there, another layer said
+                continue
             self._sources[location] = "command line"
             if path not in self.origins:
                 self._report(location, unknown_key(location))
-            elif value is not None:
+            else:
                 plain = str(value) if isinstance(value, Path) else value
                 self._place(KEYS[path], resolve(plain, location, references, self._report), "command line")
 

@@ -32,6 +32,7 @@ _SENTENCES = {
     "greater_than_equal": "must be at least {ge:.15g}",
     "less_than_equal": "must be at most {le:.15g}",
     "literal_error": "expected {expected}",
+    "too_short": "must have {min_length} or more entries",
     "too_long": "must have at most {max_length} entries",
     "string_too_long": "must have at most {max_length} characters",
     "value_error": "{error}",
