@@ -10,7 +10,9 @@ from maestro.scanner.tokens import latin_pattern
 _SCHEME = rb"[A-Za-z][A-Za-z0-9+.\-]{1,24}://"
 _RUN = re.compile(rb"[^\s\"'`\x01]{0,2048}")
 _STOP = re.compile(rb"[:@/?#\\]")
-_PORT = re.compile(rb"[0-9]{1,5}(?:[/?#,;)\]}>|.]|$)")
+_PORT = re.compile(rb"[0-9]{1,5}(?:([/?#])|[,;)\]}>|.]|$)")
+_HOST_NAME = re.compile(rb"(?i)localhost|[^.]+(?:\.[^.]+)+|\[.*")
+_LAST_OF_PASSWORD = re.compile(rb"[^/?#=&@]{2,64}(?=@)")
 _HOST = re.compile(rb"@(?=[A-Za-z0-9.\-_\[\xff%$<{]{1,253})")
 _HOSTED = re.compile(
     rb"(?i)@(?:localhost|[a-z0-9\-]+(?:\.[a-z0-9\-]+)+|\[[0-9a-f:.]+\]|[a-z0-9\-]+(?=:[0-9]))(?::[0-9]{1,5})?"
@@ -93,7 +95,7 @@ def _login(data: bytes, at: int) -> Place | None:
     if stop[0] == b"@":
         return (at, at + stop.start()) if _is_token(run[: stop.start()]) else None
     password = stop.end()
-    if _PORT.match(run, password):
+    if _is_port(run, password, run[: stop.start()]):
         return None
     end = _end_of_password(run, password)
     value = run[password:end]
@@ -101,6 +103,24 @@ def _login(data: bytes, at: int) -> Place | None:
     if end <= password or _is_sham(value, user):
         return (at, at + stop.start()) if end > password and _is_token(user) else None
     return (at if _is_token(user) else at + password, at + end)
+
+
+def _is_port(run: bytes, start: int, before: bytes) -> bool:
+    """Say whether digits behind a colon are a port: a password may begin with digits too, such as ``2024.Winter!x``.
+
+    Behind a port there is no host any more. Where a path begins behind the digits, the rest needs to look chosen and
+    what stands before the colon must be the name of a user.
+    """
+    port = _PORT.match(run, start)
+    if port is None:
+        return False
+    if port[1] is None:
+        path = _PATH.search(run, start)
+        return b"@" not in run[start : path.start() if path else len(run)]
+    rest = _LAST_OF_PASSWORD.match(run, port.end())
+    if rest is None or _HOST_NAME.fullmatch(before):
+        return True
+    return _HOSTED.match(run, rest.end()) is None or classes(rest[0]) < 3
 
 
 def _end_of_password(run: bytes, start: int) -> int:

@@ -36,7 +36,9 @@ _WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
 _SAID_AT_ONCE = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
 _TYPES = ("string", "str", "var", "let", "const", "val", "auto", "char", "final", "static", "def", "text", "varchar")
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
-_RESOURCE = re.compile(rb"arn:[a-z-]{3,10}:[^\s\"']{0,100}$|::$|(?:projects|secrets|vaults?)/[^\s\"']{0,100}$")
+_RESOURCE = re.compile(
+    rb"arn:[a-z-]{3,10}:[^\s\"']{0,100}$|::$|(?:projects|secrets|vaults?)/[^\s\"']{0,100}$|://[^\s\"'/?#&;,]{0,100}$"
+)
 
 
 class AssignmentPlugin(SpanPlugin):

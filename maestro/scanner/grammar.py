@@ -13,9 +13,9 @@ _SIGN = rb"(?::=|=>|->|\+=|\?=|={1,3}|!=|<<<|::?|\|)"
 ASSIGNED = re.compile(
     _CLOSE
     + _GAP
-    + rb"(?::[ \t]{0,2}[&'?]?[A-Za-z_][A-Za-z0-9_<>\[\].|? ]{0,32}[ \t]{0,3}=(?![=>])|"
+    + rb"(?::[ \t]{0,2}[&'?]?[A-Za-z_][A-Za-z0-9_<>\[\].|? ]{0,32}(?:[ \t]{1,3}=(?![=>])|=(?=[ \t\"'`]))|"
     + _SIGN
-    + rb")[*_]{0,3}"
+    + rb")(?:[*_]{1,3}(?=[ \t]))?"
     + _GAP
 )
 DECLARED = re.compile(rb"[ \t]{1,4}(?:\*?[A-Za-z\[\]]{2,12}[ \t]{0,4}:?=|by[ \t]lazy[ \t]{0,2}\{)[ \t]{0,4}(?=[\"'`])")
@@ -32,10 +32,10 @@ PASSED = re.compile(
 OPTION = re.compile(rb"[ \t]{1,4}")
 SQL = re.compile(rb"(?i)[ \t]{1,4}(?:by[ \t]{1,4})?(?=[\"'])")
 SAID = re.compile(
-    _CLOSE + rb"(?:[ \t][A-Za-z0-9 \t()'/,@.\-]{0,60}?)?"
+    _CLOSE + rb"(?:[ \t][A-Za-z0-9 \t()'/,@.\-]{0,60}?)??"
     rb"(?:[ \t](?:is|was|are|to|as|equals?|ist|sind|lautet|lauten|est|sont|es|son|e|jest|je|zijn|ar|er|on"
     rb"|reads|will be|now)"
-    rb"(?:[ \t](?:now|still|just|set to|currently))?(?:[ \t]{0,2}[:=]|(?=\s))|[:=]"
+    rb"(?:[ \t](?:now|still|just|set to|currently))?(?:[ \t]{0,2}[:=]|(?=\s))|[ \t][:=]|[:=](?=\s)|:"
     rb"|[ \t]{0,2}(?:\xff{1,2}|-{1,2}>?|\xff>)[ \t])"
     rb"\s{0,4}"
     rb"(?:```[a-z]{0,12}\s)?(?:\r?\n){0,2}[ \t]{0,8}"

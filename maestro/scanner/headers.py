@@ -30,7 +30,7 @@ _COOKIE = rb"(?i)\bcookie[\"'`]{0,2}\s{0,2}[:=]\s{0,2}[\"'`]?([^\r\n\"\x01]{8,})
 _CRUMB = re.compile(rb"(?i)([\w.\-]*(?:sess|auth|token|sid|jwt|remember|csrf|xsrf|login|key)[\w.\-]*)=([^;\s\"']{12,})")
 _USER = (
     rb"(?:\s(?:-u|-U|--user|--proxy-user|--creds?|--username|--auth|-a)[= ]?[\"']?)"
-    rb"(?:[A-Za-z0-9._@\\+\-]{0,64})[:%]([^\s\"'`\x01]{3,256})"
+    rb"(?:[A-Za-z0-9._@\\+\-]{0,64})[:%][\"']?([^\s\"'`\x01]{3,256})"
 )
 _SHORT = (
     rb"(?i)\b(?:mysql|mysqldump|mysqladmin|mariadb|sshpass|docker login|podman login|helm registry login|oc login"

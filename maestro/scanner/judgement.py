@@ -11,6 +11,7 @@ from maestro.scanner.shapes import (
     has_sign,
     is_harmless,
     is_hex,
+    is_joined,
     is_mixed,
     is_placeholder,
     is_random,
@@ -26,6 +27,8 @@ _CODE = re.compile(
 _PROGRAM = re.compile(
     rb"=>|\}\)|\)\{|\);|&&|\|\||\(\)|\]\.|\)\.|\)\]|\?[\"']|[\"'][+:]|\+[\"']|^[A-Za-z_][A-Za-z0-9_]{0,40}=[\"'\[A-Za-z]"
 )
+_UUID_WITHIN = re.compile(rb"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+_NUMBER = re.compile(rb"[0-9]{3}")
 _STRUCTURE = re.compile(rb"\.|->|::|[(\[{<]")
 _CONSTANT = re.compile(rb"[A-Z]{2,}(?:_[A-Z]{2,})+")
 _WORDS = re.compile(rb"[A-Za-z]{2,12}(?:[ \-_.][A-Za-z]{2,12}){2,23}")
@@ -73,7 +76,7 @@ def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
         return _is_password(value, literal=literal, quoted=found.quoted)
     if kind is Kind.SECRET:
         return _is_key(value, literal=literal)
-    return len(value) >= 16 and (is_random(value) or is_hex(value)) and not is_uuid(value)
+    return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row(value)
 
 
 def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool) -> bool:
@@ -88,6 +91,11 @@ def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool
     if kind is Kind.SECRET:
         return _is_key_said(value, words, said=said)
     return _is_password_said(value, said=said, quoted=found.quoted)
+
+
+def _is_row(value: bytes) -> bool:
+    """Say whether it names a row, a message or a cached value: with a UUID, a number, or a short hash."""
+    return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
 
 
 def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
@@ -115,7 +123,8 @@ def _is_key_said(value: bytes, words: list[str], *, said: bool) -> bool:
 def is_code(value: bytes, *, literal: bool = False) -> bool:
     """Say whether an unquoted value is an expression: a name, a path of names, a call."""
     if _CODE.fullmatch(value) is None:
-        return _PROGRAM.search(value) is not None
+        # Signs of a program stand in passwords too; what has all kinds of characters in no order is none.
+        return _PROGRAM.search(value) is not None and not (classes(value) == 4 and is_random(value))
     if _STRUCTURE.search(value) is None:
         return not has_digit(value) and worded(value) > 0.6 and (not literal or not value.isalnum())
     return worded(_STRUCTURE.split(value.replace(b".", b"_"))[0]) > 0.5 or worded(value) > 0.6
@@ -158,7 +167,9 @@ def _is_name(value: bytes) -> bool:
     """Say whether it is itself the name of a secret, as in ``getenv("DB_PASSWORD")``, or of a way to make one."""
     if _CONSTANT.fullmatch(value):
         return True
-    return not has_sign(value) and kind_of(words_of(value)) is not None and worded(value) > 0.7
+    if has_sign(value) or _NUMBER.search(value):
+        return False
+    return kind_of(words_of(value)) is not None and worded(value) > 0.7
 
 
 def _is_password(value: bytes, *, literal: bool, quoted: bool) -> bool:

@@ -65,7 +65,7 @@ _KEY_OF = _words(
 _NO_KEY = _words(
     """
     cache primary foreign sort partition public row idempotency lookup i18n map dict index object s3 redis hash
-    dedupe routing group unique registry config feature composite natural surrogate candidate hot enter return
+    dedupe dedup deduplication routing group grouping partitioning sorting sharding kafka memcache memcached unique registry config feature composite natural surrogate candidate hot enter return
     shift ctrl alt esc arrow tab space backspace delete function home end page the a an each this that same
     which any no every turn low high piano musical rate limit limiter order range pub publishable message event
     item translation localization storage-name state query-cache memo metric label tag param header json column

@@ -102,7 +102,7 @@ glpat- [A-Za-z0-9_\\-.]{16,}
 gldt- [A-Za-z0-9_\\-.]{16,}
 glrt- [A-Za-z0-9_\\-.]{16,}
 glrtr- [A-Za-z0-9_\\-.]{16,}
-glptt- [a-f0-9]{16,}
+glptt- [A-Za-z0-9_\\-.]{16,}
 glft- [A-Za-z0-9_\\-.]{16,}
 glsoat- [A-Za-z0-9_\\-.]{16,}
 glcbt- [A-Za-z0-9_\\-.]{16,}

@@ -33,6 +33,7 @@ _TURN = re.compile(rb"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _SEPARATOR = re.compile(rb"[_\-. :/]")
 _CASE_TURN = re.compile(rb"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[a-z])")
 _UUID = re.compile(rb"\{?[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\}?")
+_JOINTS = re.compile(rb"[_\-./:#]+")
 _HEX = re.compile(rb"(?:[0-9a-f]{16,}|[0-9A-F]{16,})")
 
 _PLACEHOLDER = re.compile(
@@ -124,6 +125,14 @@ def _is_word(part: bytes) -> bool:
         return False
     strange = sum(pair not in _PAIRS for pair in pairwise(small))
     return strange <= size // 7
+
+
+def is_joined(value: bytes) -> bool:
+    """Say whether it is words and numbers joined by signs, as names of branches, topics and rows are."""
+    parts = [part for part in _JOINTS.split(value) if len(part) > 3 and not part.isdigit()]
+    if _JOINTS.search(value) is None or not all(part.isalpha() for part in parts):
+        return False
+    return sum(len(part) for part in parts if worded(part) > 0.7) >= 0.6 * sum(map(len, parts))
 
 
 def is_mixed(value: bytes) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import re2  # type: ignore[import-untyped]  # it comes without types
 
 from maestro.scanner.plugin import Place, SpanPlugin
-from maestro.scanner.shapes import LOOKED_AT, has_digit, is_random
+from maestro.scanner.shapes import LOOKED_AT, has_digit, is_joined, is_random
 
 _WORD = re.compile(rb"[A-Za-z0-9]")
 _TAIL = re.compile(rb"[A-Za-z0-9_\-]*={0,2}")
@@ -99,7 +99,7 @@ def _end_of(match: "re.Match[bytes] | None", otherwise: int) -> int:
 
 
 def _is_drawn(body: bytes, token: Token) -> bool:
-    """Say whether a machine drew it, and nobody wrote it down as an example."""
+    """Say whether a machine drew it: nobody wrote it down as an example, and it is no name, such as of a branch."""
     if token.digits and not has_digit(body) and not is_random(body):
         return False
-    return len(set(body)) >= _FEW and SHAM.search(body) is None
+    return len(set(body)) >= _FEW and SHAM.search(body) is None and not is_joined(body)

@@ -15,9 +15,9 @@ _QUOTE = re.compile(rb"(?:[bBrRuUfF@$]{1,2}(?=[\"']))?(\"\"\"|'''|```[a-z]{0,12}
 _RUN = re.compile(rb"[^\s`\x01]{1,%d}" % LONGEST)
 _CUT = re.compile(
     rb"\\{0,2}[\"'](?=[,;)\]}:\s\\]|$)|[,;](?=\s|[\"'{}]|[A-Za-z_][A-Za-z0-9_.\- ]{0,30}[=:])"
-    rb"|&(?=[A-Za-z_][A-Za-z0-9_.\-]{0,30}=)"
     rb"|&(?:amp|quot|lt|gt);|<(?=[/A-Za-z!])|\\[nrt](?=[A-Z_]{3,}=|\\|$)|[|](?=$)"
 )
+_NEXT_FIELD = re.compile(rb"&(?=[A-Za-z_][A-Za-z0-9_.\-]{0,30}=)")
 _LONGEST_QUOTED = 4096
 _REST = re.compile(rb"[^\s\"'`<>,;\x01]*")
 _CLOSING = {b")": b"(", b"]": b"[", b"}": b"{", b">": b"<"}
@@ -41,6 +41,7 @@ class Found:
 
 def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
     """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
+    in_form = data[at - 1 : at] == b"="  # only name=value pairs are joined by &; a password may have one in it
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
     bold = data[at - 1 : at] == b"*"
     quote = _QUOTE.match(data, at)
@@ -51,8 +52,8 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
         return None
     end = run.end()
     if not whole_line:
-        cut = _CUT.search(data, at, end)
-        end = _without_punctuation(data, at, cut.start() if cut else end)
+        cuts = (pattern.search(data, at, end) for pattern in ((_CUT, _NEXT_FIELD) if in_form else (_CUT,)))
+        end = _without_punctuation(data, at, min((cut.start() for cut in cuts if cut), default=end))
         end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
     return Found(at, end, False, data) if end > at else None
 
