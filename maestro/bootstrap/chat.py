@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from maestro.bootstrap.live import LiveSettings
 from maestro.chat import ChatRules, ChatService
-from maestro.domain.scanning import ScanRules, SecretScanner
+from maestro.domain.scanning import AllowList, ScanRules, SecretScanner
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from maestro.settings import Settings
 from maestro.store.store import Store
@@ -28,4 +28,5 @@ def chat_rules(settings: Settings) -> ChatRules:
 def scan_rules(settings: Settings) -> ScanRules:
     """Return how secrets are looked for."""
     scanner = settings.chat.scanner
-    return ScanRules(scanner.enabled, scanner.timeout_ms, scanner.fail_mode, scanner.patterns)
+    allow = AllowList(scanner.allow)
+    return ScanRules(scanner.enabled, scanner.timeout_ms, scanner.fail_mode, scanner.patterns, allow)

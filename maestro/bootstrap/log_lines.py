@@ -41,7 +41,7 @@ def _are_scanned(settings: Settings) -> bool:
 def _without_secrets(rules: Rules, text: str, how: ScanRules) -> str:
     """Return a line without what was found; one that could not be searched whole is not told of in another line."""
     try:
-        spans = rules.spans(text, time.monotonic() + how.timeout_ms / 1000)
+        spans = rules.spans(text, time.monotonic() + how.timeout_ms / 1000, how.allow)
     except OutOfTime as error:
         spans = error.found if how.fail_mode == "open" else _all_of(text)
     except Exception:  # noqa: BLE001 - the log would write what was said with the error, as it is

@@ -1,8 +1,11 @@
 """What a search for secrets is asked and what it answers (specification 002, 8)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, Protocol
+
+import re2  # type: ignore[import-untyped]  # it comes without types
 
 REDACTED = "[redacted]"
 """What stands in the place of a secret."""
@@ -11,11 +14,75 @@ LOOK_AHEAD = 16_384
 """Characters beyond a limit that are scanned: a secret that is cut by it must be seen as a whole to be known."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """A part of a text, in characters (code points): from ``start`` up to, but without, ``end``."""
+
+    start: int
+    end: int
+
+
+ALLOW_PATTERN = "re:"
+"""What an entry of the allow-list begins with that is a pattern; every other entry is the text itself."""
+_PROGRAM_SIZE = 4_000
+_ANY_FINDING = "Aa0-_/+=.:@#$!? é" * 4
+
+
+@dataclass(frozen=True)
+class AllowList:
+    """What an operator knows to be no secret: texts in which nothing is one, and patterns of whole findings.
+
+    Patterns are those of RE2, which takes time in proportion to the text, whatever the pattern says.
+    """
+
+    entries: tuple[str, ...] = ()
+
+    def covers(self, text: str, finding: Span) -> bool:
+        """Say whether a finding may stay: it lies within an allowed text, or a pattern matches all of it."""
+        if not self.entries:
+            return False
+        start, end = finding.start, finding.end
+        if any(text.find(one, max(0, end - len(one)), start + len(one)) >= 0 for one in self._texts):
+            return True
+        return any(pattern.fullmatch(text[start:end]) for pattern in self._patterns)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(entry for entry in self.entries if not entry.startswith(ALLOW_PATTERN))
+
+    @cached_property
+    def _patterns(self) -> tuple[Any, ...]:
+        return tuple(_compiled(entry) for entry in self.entries if entry.startswith(ALLOW_PATTERN))
+
+
+def problem_of_allowed(entry: str) -> str | None:
+    """Return why an entry cannot stand in an allow-list, or None."""
+    if not entry.startswith(ALLOW_PATTERN):
+        return None
+    try:
+        pattern = _compiled(entry)
+    except re2.error:
+        return "expected a regular expression as RE2 reads it behind re: (no lookaround, no backreferences)"
+    if pattern.programsize > _PROGRAM_SIZE:
+        return "is too large a pattern; use fewer or smaller repetitions"
+    if pattern.fullmatch(_ANY_FINDING):
+        return "matches every finding; to search for no secrets, set chat.scanner.enabled to false"
+    return None
+
+
+def _compiled(entry: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    return re2.compile(entry.removeprefix(ALLOW_PATTERN), options)
+
+
 @dataclass(frozen=True, slots=True)
 class ScanRules:
     """How to scan; read from the settings for every call, because they may change while Maestro runs.
 
-    ``patterns`` are regular expressions of the operator's own. ``fail_mode`` says what becomes of a text that could
+    ``patterns`` are regular expressions of the operator's own, ``allow`` what stays although it was found.
+    ``fail_mode`` says what becomes of a text that could
     not be scanned whole within ``timeout_ms``: ``open`` keeps what no finding covers, ``closed`` redacts all of it.
     """
 
@@ -23,14 +90,7 @@ class ScanRules:
     timeout_ms: int = 800
     fail_mode: Literal["open", "closed"] = "open"
     patterns: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
-    """A part of a text, in characters (code points): from ``start`` up to, but without, ``end``."""
-
-    start: int
-    end: int
+    allow: AllowList = field(default_factory=AllowList)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,15 +108,16 @@ def _login(data: bytes, at: int) -> Place | None:
 def _is_port(run: bytes, start: int, before: bytes) -> bool:
     """Say whether digits behind a colon are a port: a password may begin with digits too, such as ``2024.Winter!x``.
 
-    Behind a port there is no host any more. Where a path begins behind the digits, the rest needs to look chosen and
-    what stands before the colon must be the name of a user.
+    Behind a port there is no host any more, but in a list of hosts. Where a path begins behind the digits, the rest
+    needs to look chosen, and what stands before the colon must be no host.
     """
     port = _PORT.match(run, start)
     if port is None:
         return False
     if port[1] is None:
         path = _PATH.search(run, start)
-        return b"@" not in run[start : path.start() if path else len(run)]
+        value, at, _ = run[start : path.start() if path else len(run)].rpartition(b"@")
+        return not at or (_HOST_NAME.fullmatch(before) is not None and classes(value) < 3)
     rest = _LAST_OF_PASSWORD.match(run, port.end())
     if rest is None or _HOST_NAME.fullmatch(before):
         return True

@@ -25,17 +25,23 @@ from maestro.scanner.judgement import is_phrase, is_secret, is_secret_in_prose
 from maestro.scanner.keywords import Kind, kind_of, stems, words_of
 from maestro.scanner.plugin import Place, SpanPlugin
 from maestro.scanner.shapes import is_random
+from maestro.scanner.tokens import latin_pattern
 from maestro.scanner.values import Found, value_at, whole
 
 _LONGEST_NAME = 48
 _NAME_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.$"
 _NAME_GOES_ON = re.compile(rb"[A-Za-z0-9_\-]{0,48}(?:\.[A-Za-z_][A-Za-z0-9_\-]{0,30}){0,2}")
-_WORD_BEFORE = re.compile(rb"([A-Za-z]{2,20})[ \t\-]$")
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_PLAIN_WORD = re.compile(rb"(?:[a-z]{1,11}|[A-Z][a-z]{0,6})[.,;:!?)]{0,2}(?:\s|$)")
+"""A short word without quotes: no sentence gives it as a secret, and most words behind a name are such ones."""
 
 _WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
 _SAID_AT_ONCE = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
 _TYPES = ("string", "str", "var", "let", "const", "val", "auto", "char", "final", "static", "def", "text", "varchar")
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
+_PAIRS = rb"(?i)(?:value|val|content|default|data|plaintext)\\?[\"']?\s{0,4}(?:=>|[:=])|<(?:value|string)>"
+"""What is in every text in which ``PAIRED`` finds a value."""
+_PORT_AND_PATH = re.compile(rb":[0-9]{1,5}/")
 _RESOURCE = re.compile(
     rb"arn:[a-z-]{3,10}:[^\s\"']{0,100}$|::$|(?:projects|secrets|vaults?)/[^\s\"']{0,100}$|://[^\s\"'/?#&;,]{0,100}$"
 )
@@ -49,29 +55,39 @@ class AssignmentPlugin(SpanPlugin):
     def __init__(self) -> None:
         """Prepare to look for every name."""
         self._stems = stems()
+        self._pairs = latin_pattern(_PAIRS)
 
     def places(self, data: bytes) -> Iterator[Place]:
         """Return the values alone; a name is read once, whatever part of it was found."""
         over = 0
+        paired = self._pairs.search(data) is not None
+        read: dict[tuple[bytes, bytes], tuple[list[str], Kind | None]] = {}
         for match in self._stems.finditer(data):  # type: ignore[attr-defined]
             if match.start() < over:
                 continue
             start, over = _name_around(data, match.start(), match.end())
-            words = _words(data, start, over)
-            kind = kind_of(words)
-            if kind is None or _is_resource(data, start, kind):
+            name = (_word_before(data, start), data[start:over])
+            if name not in read:
+                words = _words(*name)
+                read[name] = (words, kind_of(words))
+            words, kind = read[name]
+            if kind is None or _is_resource(data, (start, over), kind):
                 continue
-            found = _found(data, (start, over), kind, words)
+            found = _found(data, (start, over), (kind, words), paired=paired)
             if found is not None:
                 yield found
                 over = max(over, found[1])
 
 
-def _is_resource(data: bytes, start: int, kind: Kind) -> bool:
-    """Say whether a name is part of a longer one: of a resource in a cloud, of an image, of a type."""
+def _is_resource(data: bytes, name: Place, kind: Kind) -> bool:
+    """Say whether a name is part of a longer one: of a resource in a cloud, of an image, of a type, of a host."""
+    start, end = name
+    if data[end : end + 1] == b":" and b"." in data[start:end] and _PORT_AND_PATH.match(data, end):
+        return True
     if kind is not Kind.PASSWORD and data[start - 1 : start] == b"/" and data[max(start - 2, 0) : start - 1].isalnum():
         return True
-    return _RESOURCE.search(data, max(0, start - 120), start) is not None
+    before = data[max(0, start - 120) : start]
+    return (b"/" in before or b":" in before) and _RESOURCE.search(before) is not None
 
 
 def _name_around(data: bytes, start: int, end: int) -> Place:
@@ -83,32 +99,40 @@ def _name_around(data: bytes, start: int, end: int) -> Place:
     return begin, finish if phrase is None else phrase.end()
 
 
-def _words(data: bytes, start: int, end: int) -> list[str]:
-    """Return the words of a name, and the one that stands before it, as in "API key"."""
-    before = _WORD_BEFORE.search(data, max(0, start - 24), start)
-    words = words_of(data[start:end])
-    if before is None or data[start : start + 1] in b"-." or before[1].decode().lower() in _TYPES:
-        return words
-    return [before[1].decode().lower(), *words]
+def _word_before(data: bytes, start: int) -> bytes:
+    """Return the word that stands before a name, as in "API key"; empty where there is none."""
+    if data[start - 1 : start] not in (b" ", b"\t", b"-"):
+        return b""
+    before = data[max(0, start - 22) : start - 1]
+    word = before[len(before.rstrip(_LETTERS)) :][-20:]
+    return word if len(word) > 1 else b""
 
 
-def _found(data: bytes, name: Place, kind: Kind, words: list[str]) -> Place | None:
+def _words(before: bytes, name: bytes) -> list[str]:
+    """Return the words of a name with the one before it, unless that is the type of a variable."""
+    words, first = words_of(name), before.decode().lower()
+    return words if not first or name[:1] in (b"-", b".") or first in _TYPES else [first, *words]
+
+
+def _found(data: bytes, name: Place, meaning: tuple[Kind, list[str]], *, paired: bool) -> Place | None:
+    kind, words = meaning
     if kind is Kind.PHRASE:
         wallet = WALLET.match(data, name[1])
         if wallet is not None and "passphrase" not in words:
             return wallet.span(1)
     tried: set[int] = set()
-    return _assigned(data, name, kind, tried) or _told(data, name, kind, words, tried)
+    return _assigned(data, name, (kind, paired), tried) or _told(data, name, kind, words, tried)
 
 
-def _assigned(data: bytes, name: Place, kind: Kind, tried: set[int]) -> Place | None:
+def _assigned(data: bytes, name: Place, how: tuple[Kind, bool], tried: set[int]) -> Place | None:
     """Return the value that an assignment gives to a name; ``tried`` is told where no value begins that is a secret."""
+    kind, paired = how
     if data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
         element = ELEMENT.match(data, name[1])
         if element is not None:
             found = Found(*element.span(1), True, data)
             return whole(found) if is_secret(kind, found, literal=True) else None
-    for pattern in _patterns(data, name, kind):
+    for pattern in _patterns(data, name, kind, paired=paired):
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
@@ -134,9 +158,11 @@ def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> Found | None:
     return value_at(data, at, whole_line=alone)
 
 
-def _patterns(data: bytes, name: Place, kind: Kind) -> Iterator["re.Pattern[bytes]"]:
+def _patterns(data: bytes, name: Place, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
     """Return the ways in which a name of this form may be given a value."""
-    yield from (PAIRED, PASSED, ASSIGNED, DECLARED)
+    if paired:
+        yield PAIRED
+    yield from (PASSED, ASSIGNED, DECLARED)
     if data[name[0] : name[0] + 1] == b"-" and data[max(0, name[0] - 1) : name[0]] in b" \t\n\"'`":
         yield OPTION
     if kind is Kind.PASSWORD:
@@ -145,23 +171,28 @@ def _patterns(data: bytes, name: Place, kind: Kind) -> Iterator["re.Pattern[byte
 
 def _told(data: bytes, name: Place, kind: Kind, words: list[str], tried: set[int]) -> Place | None:
     """Return the value that a sentence gives to a name."""
-    written = data[name[0] : name[1]]
-    if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
-        return None
-    if is_random(written):
-        return None
-    if name[0] and data[name[0] - 1 : name[0]] in b"+/=":  # a piece of Base64 reads like anything
+    if not _is_spoken_of(data, name, words):
         return None
     for pattern, said in _WAYS_TO_SAY:
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
+            if _PLAIN_WORD.match(data, match.end()):
+                continue
             value = value_at(data, match.end())
             if value is None or (pattern is BELOW and ALONE.match(data, value.end) is None):
                 continue
             if is_secret_in_prose(kind, value, words, said=said) and not _closes(data, name, match.end(), value):
                 return whole(value)
     return None
+
+
+def _is_spoken_of(data: bytes, name: Place, words: list[str]) -> bool:
+    """Say whether a name stands in a sentence as one: it is no verb, and no piece of something random or of Base64."""
+    written = data[name[0] : name[1]]
+    if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
+        return False
+    return not is_random(written) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
 
 
 def _closes(data: bytes, name: Place, at: int, value: Found) -> bool:

@@ -23,6 +23,9 @@ OTHER = "\xff"
 _MARK = REDACTED.encode()
 _UNSEEN = ("Mn", "Me", "Cf")
 _FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
+_FOREIGN_STARTS = re.compile(f"[{''.join({one for word in FOREIGN_WORDS for one in word[0] + word[0].upper()})}]")
+"""How a foreign word begins: most texts that are not ASCII have only a dash or an accent, and no such letter."""
+_NOT_ASCII = re.compile("[^\x00-\x7f]+(?:[\x00-\x7f]{1,4}[^\x00-\x7f]+)*")
 _ESCAPE = re.compile(
     rb"\\(?:u00[0-7][0-9A-Fa-f]|x[0-7][0-9A-Fa-f]|[nrt]|[!-/:-@\[-`{-~])"
     rb"|%[2-7][0-9A-Fa-f]|&(?:#\d{2,3}|#[xX][2-7][0-9A-Fa-f]|amp|quot|apos|lt|gt);"
@@ -65,12 +68,16 @@ class Folder(dict[int, str | None]):
     def _plain(self, text: str) -> Folded:
         if text.isascii():
             return Folded(text.encode().replace(_MARK, BLANKED * len(_MARK)))
-        folded = _FOREIGN.sub(_known, text).translate(self)
+        known = _FOREIGN.sub(_known, text) if _FOREIGN_STARTS.search(text) else text
+        folded = _NOT_ASCII.sub(self._look_alike, known)
         data = folded.encode("latin-1").replace(_MARK, BLANKED * len(_MARK))
         if len(folded) == len(text):
             return Folded(data)
         starts = [place for place, character in enumerate(text) if self[ord(character)] is not None]
         return Folded(data, starts, [start + 1 for start in starts])
+
+    def _look_alike(self, run: "re.Match[str]") -> str:
+        return run[0].translate(self)
 
 
 def _look(character: str) -> str | None:

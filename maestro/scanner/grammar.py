@@ -36,6 +36,7 @@ SAID = re.compile(
     rb"(?:[ \t](?:is|was|are|to|as|equals?|ist|sind|lautet|lauten|est|sont|es|son|e|jest|je|zijn|ar|er|on"
     rb"|reads|will be|now)"
     rb"(?:[ \t](?:now|still|just|set to|currently))?(?:[ \t]{0,2}[:=]|(?=\s))|[ \t][:=]|[:=](?=\s)|:"
+    rb"|[ \t]{1,2}(?:(?:for|of|on|at|in)[ \t][A-Za-z0-9_.\-]{1,30}|\([^()\n]{1,30}\))="
     rb"|[ \t]{0,2}(?:\xff{1,2}|-{1,2}>?|\xff>)[ \t])"
     rb"\s{0,4}"
     rb"(?:```[a-z]{0,12}\s)?(?:\r?\n){0,2}[ \t]{0,8}"

@@ -64,14 +64,15 @@ _KEY_OF = _words(
 )
 _NO_KEY = _words(
     """
-    cache primary foreign sort partition public row idempotency lookup i18n map dict index object s3 redis hash
-    dedupe dedup deduplication routing group grouping partitioning sorting sharding kafka memcache memcached unique registry config feature composite natural surrogate candidate hot enter return
-    shift ctrl alt esc arrow tab space backspace delete function home end page the a an each this that same
-    which any no every turn low high piano musical rate limit limiter order range pub publishable message event
-    item translation localization storage-name state query-cache memo metric label tag param header json column
-    field attribute property dictionary answer session-name trace span correlation lock mutex semaphore job
-    queue topic shard bucket file path blob etag react component node parent child prev next first last new old
-    keyboard up down left right f1 scan virtual hard soft is has by of to in for and or not get set
+    cache primary foreign sort partition public row idempotency lookup i18n map dict index object s3 redis hash dedupe
+    dedup deduplication routing group grouping partitioning sorting sharding kafka memcache memcached unique registry
+    config feature composite natural surrogate candidate hot enter return shift ctrl alt esc arrow tab space backspace
+    delete function home end page the a an each this that same which any no every turn low high piano musical rate limit
+    limiter order range pub publishable message event item translation localization storage-name state query-cache memo
+    metric label tag param header json column field attribute property dictionary answer session-name trace span
+    correlation lock mutex semaphore job queue topic shard bucket file path blob etag react component node parent child
+    prev next first last new old keyboard up down left right f1 scan virtual hard soft is has by of to in for and or not
+    get set from site
     """
 )
 _NO_TOKEN = _words(

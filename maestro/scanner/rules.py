@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from maestro.domain.scanning import Span, apart
+from maestro.domain.scanning import AllowList, Span, apart
 from maestro.scanner.addresses import AddressPlugin
 from maestro.scanner.assignments import AssignmentPlugin
 from maestro.scanner.blocks import BlockPlugin
@@ -22,6 +22,7 @@ WINDOW = 16_384
 OVERLAP = 4_096
 """Characters that two windows share: longer secrets are found by how they begin."""
 _ROUNDS = 2
+ALLOW_NOTHING = AllowList()
 
 
 class OutOfTime(Exception):
@@ -50,12 +51,14 @@ class Rules:
             TablePlugin(),
         )
 
-    def spans(self, text: str, deadline: float) -> tuple[Span, ...]:
-        """Return where secrets are; raises OutOfTime when the clock passes the deadline."""
+    def spans(self, text: str, deadline: float, allow: AllowList = ALLOW_NOTHING) -> tuple[Span, ...]:
+        """Return where secrets are that are not allowed; raises OutOfTime when the clock passes the deadline."""
         found: list[Span] = []
         for start in range(0, max(len(text) - OVERLAP, 1), WINDOW - OVERLAP):
             for span in self._in_window(text[start : start + WINDOW], deadline, found):
-                found.append(Span(span.start + start, span.end + start))
+                place = Span(span.start + start, span.end + start)
+                if not allow.covers(text, place):
+                    found.append(place)
         return apart(found)
 
     def _in_window(self, text: str, deadline: float, before: list[Span]) -> Iterator[Span]:

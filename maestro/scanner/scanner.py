@@ -32,13 +32,16 @@ class DetectSecretsScanner:
         deadline = time.monotonic() + rules.timeout_ms / 1000
         found: tuple[Span, ...] = ()
         try:
-            found = self._rules.spans(text, deadline)
+            found = self._rules.spans(text, deadline, rules.allow)
             if rules.patterns:
-                found = (*found, *_outside_marks(text, self._children.spans(text, rules.patterns, deadline)))
+                matched = self._children.spans(text, rules.patterns, deadline)
+                found = (*found, *_outside_marks(text, _not_allowed(text, matched, rules)))
         except OutOfTime as error:
             return ScanResult(text, error.found, "the text took too long")
         except PatternsFailed as error:
-            return ScanResult(text, apart((*found, *_outside_marks(text, error.found))), str(error))
+            return ScanResult(
+                text, apart((*found, *_outside_marks(text, _not_allowed(text, error.found, rules)))), str(error)
+            )
         return ScanResult(text, apart(found))
 
     def close(self) -> None:
@@ -68,6 +71,10 @@ class GuardedScanner:
         log.error("scanner.failed", scannerError=True, problem=result.error, fail_mode=rules.fail_mode)
         self._failed()
         return result if rules.fail_mode == "open" else ScanResult(text, (Span(0, len(text)),), result.error)
+
+
+def _not_allowed(text: str, spans: tuple[Span, ...], rules: ScanRules) -> tuple[Span, ...]:
+    return tuple(span for span in spans if not rules.allow.covers(text, span))
 
 
 def _outside_marks(text: str, spans: tuple[Span, ...]) -> Iterator[Span]:

@@ -149,9 +149,11 @@ def is_random(value: bytes) -> bool:
     The bounds lie between what 2,000 identifiers and 3,000 random values of each length and alphabet show.
     """
     value = value[:LOOKED_AT]
-    size, kinds = len(value), len(set(value))
+    size = len(value)
     if has_digit(value):
-        turns = len(_TURN.findall(value))
+        kinds, turns = len(set(value)), len(_TURN.findall(value))
         return has_letter(value) and kinds > 5 and (turns >= max(3, size / 6) or worded(value) < 0.6)
+    if size < 12:
+        return False
     words = 0.25 if _SEPARATOR.search(value) else 0.5
-    return size >= 12 and kinds > 7 and worded(value) < words
+    return len(set(value)) > 7 and worded(value) < words

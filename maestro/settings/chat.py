@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from maestro.domain.scanning import problem_of_allowed
 from maestro.domain.words import OptionalIdentifier
 from maestro.settings.section import LIVE, Section
 
@@ -18,6 +19,16 @@ def _compiled(pattern: str) -> str:
 
 
 Pattern = Annotated[str, Field(max_length=2_000), AfterValidator(_compiled)]
+
+
+def _allowable(entry: str) -> str:
+    problem = problem_of_allowed(entry)
+    if problem is not None:
+        raise ValueError(problem)
+    return entry
+
+
+Allowed = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_allowable)]
 
 
 class ChatLimits(Section):
@@ -51,6 +62,12 @@ class ScannerSettings(Section):
         default=(),
         max_length=100,
         description="your own regular expressions for what must not be kept",
+        json_schema_extra=LIVE,
+    )
+    allow: tuple[Allowed, ...] = Field(
+        default=(),
+        max_length=100,
+        description="what is no secret and stays: texts, or `re:` and a pattern that matches all of a finding",
         json_schema_extra=LIVE,
     )
     scope: tuple[Literal["memory", "tools", "logs", "prompts", "outgoing"], ...] = Field(

@@ -34,6 +34,7 @@ _SENTENCES = {
     "literal_error": "expected {expected}",
     "too_short": "must have {min_length} or more entries",
     "too_long": "must have at most {max_length} entries",
+    "string_too_short": "must have {min_length} or more characters",
     "string_too_long": "must have at most {max_length} characters",
     "value_error": "{error}",
     "json_invalid": "a text in it is not UTF-8, or it is nested too deeply; correct it",

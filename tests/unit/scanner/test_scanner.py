@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-from maestro.domain.scanning import ScanResult, ScanRules
+from maestro.domain.scanning import AllowList, ScanResult, ScanRules, problem_of_allowed
 from maestro.scanner import child
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from tests.support.secret_corpus import draw
@@ -28,15 +28,15 @@ def scanner() -> Iterator[DetectSecretsScanner]:
     made.close()
 
 
+def token() -> str:
+    return draw(random.Random(1), "ghp_{A36}")
+
+
 class Broken:
     """A scanner that cannot go on."""
 
     def scan(self, text: str, rules: ScanRules) -> ScanResult:
         raise RuntimeError(text)
-
-
-def token() -> str:
-    return draw(random.Random(1), "ghp_{A36}")
 
 
 def test_a_pattern_of_ones_own_is_found_beside_the_rules(scanner: DetectSecretsScanner) -> None:
@@ -53,6 +53,36 @@ def test_a_group_named_secret_is_all_that_goes(scanner: DetectSecretsScanner) ->
 def test_a_pattern_does_not_match_marks(scanner: DetectSecretsScanner) -> None:
     rules = ScanRules(patterns=("redacted|x",))
     assert scanner.scan("[redacted] x", rules).text == "[redacted] [redacted]"
+
+
+@pytest.mark.parametrize("allowed", [token(), f"here is {token()}", "re:ghp_[A-Za-z0-9]{36}"])
+def test_what_is_allowed_stays_and_nothing_else(scanner: DetectSecretsScanner, allowed: str) -> None:
+    other = draw(random.Random(2), "AKIA{U16}")
+    rules = ScanRules(patterns=(STAFF,), allow=AllowList((allowed, "EMP-000001")))
+    text = f"here is {token()}, not {other}, of EMP-000001 and EMP-123456"
+    assert scanner.scan(text, rules).text == f"here is {token()}, not [redacted], of EMP-000001 and [redacted]"
+
+
+@pytest.mark.parametrize("allowed", [token()[:-1], token() + "x", "re:ghp_", "re:ghp_.{35}"])
+def test_what_is_allowed_in_part_does_not_stay(scanner: DetectSecretsScanner, allowed: str) -> None:
+    assert scanner.scan(token(), ScanRules(allow=AllowList((allowed,)))).text == "[redacted]"
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("msg-1234", None),
+        ("(", None),
+        ("re:msg-[0-9]+", None),
+        ("re:(", "RE2"),
+        ("re:(?!a)b", "RE2"),
+        ("re:.*", "every finding"),
+        ("re:[a-z]{1000}{5}", "RE2"),
+    ],
+)
+def test_an_entry_of_the_allow_list_is_checked(entry: str, problem: str | None) -> None:
+    found = problem_of_allowed(entry)
+    assert found is None if problem is None else problem in str(found)
 
 
 def test_a_pattern_that_is_none_is_named_and_the_others_count(scanner: DetectSecretsScanner) -> None:

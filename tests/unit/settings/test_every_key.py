@@ -30,6 +30,7 @@ TEXTS: Mapping[str, object] = {
     "connectors.whatsapp.phoneNumberId": "1234567890",
     "connectors.whatsapp.apiVersion": "v25.0",
     "tools.mcp[].command": "",
+    "chat.scanner.allow": ["re:msg-[0-9]+"],
     "llm.cooldownMinutes": [2.0],
     "routing.conductorChannels": ["slack:C024BE91L"],
     "skills.folder": "/srv/skills",
