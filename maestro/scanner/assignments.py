@@ -38,6 +38,12 @@ _PLAIN_WORD = re.compile(rb"(?:[a-z]{1,11}|[A-Z][a-z]{0,6})[.,;:!?)]{0,2}(?:\s|$
 _WAYS_TO_SAY = ((SAID, True), (BELOW, True), (PARTICLE, True), (NEXT, False))
 _SAID_AT_ONCE = re.compile(rb"[ \t]{1,2}(?:is|was)[ \t]|[ \t]{0,2}[:=][ \t]")
 _TYPES = ("string", "str", "var", "let", "const", "val", "auto", "char", "final", "static", "def", "text", "varchar")
+_ELSEWHERE = re.compile(
+    rb"(?i)[.,;][ \t]+(?=\S+[ \t]*[:=])|[.;][ \t]"
+    rb"|(?:^|[ \t\"'\-_.])(?:checksum|digest|etag|hash|sha[0-9]*|md5|crc[0-9a-z]*|cursor|ids?|codes?|commit|version"
+    rb"|image|arn|colou?r|size|status|session|parent|key|token)[\"'`]{0,2}[ \t]{0,2}[:=]"
+)
+"""Between a name and what is said of it: the end of the sentence, or a label of its own, which is judged by itself."""
 _VERBS = ("pass", "pwd", "auth", "keys", "tokens")
 _PAIRS = rb"(?i)(?:value|val|content|default|data|plaintext)\\?[\"']?\s{0,4}(?:=>|[:=])|<(?:value|string)>"
 """What is in every text in which ``PAIRED`` finds a value."""
@@ -109,9 +115,10 @@ def _word_before(data: bytes, start: int) -> bytes:
 
 
 def _words(before: bytes, name: bytes) -> list[str]:
-    """Return the words of a name with the one before it, unless that is the type of a variable."""
+    """Return the words of a name; that of one word belongs to the one before it, unless that is a variable's type."""
     words, first = words_of(name), before.decode().lower()
-    return words if not first or name[:1] in (b"-", b".") or first in _TYPES else [first, *words]
+    alone = not first or name[:1] in (b"-", b".") or first in _TYPES or b"_" in name
+    return words if alone else [first, *words]
 
 
 def _found(data: bytes, name: Place, meaning: tuple[Kind, list[str]], *, paired: bool) -> Place | None:
@@ -177,14 +184,19 @@ def _told(data: bytes, name: Place, kind: Kind, words: list[str], tried: set[int
         match = pattern.match(data, name[1])
         if match is not None and match.end() not in tried:
             tried.add(match.end())
-            if _PLAIN_WORD.match(data, match.end()):
+            if _PLAIN_WORD.match(data, match.end()) or _ELSEWHERE.search(data, name[1], match.end()):
                 continue
             value = value_at(data, match.end())
-            if value is None or (pattern is BELOW and ALONE.match(data, value.end) is None):
+            if value is None or (pattern is BELOW and not _stands_below(data, name, value)):
                 continue
             if is_secret_in_prose(kind, value, words, said=said) and not _closes(data, name, match.end(), value):
                 return whole(value)
     return None
+
+
+def _stands_below(data: bytes, name: Place, value: Found) -> bool:
+    """Say whether a value has its line for itself, below a name that is not quoted, as in ``KeyError: 'password'``."""
+    return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
 
 def _is_spoken_of(data: bytes, name: Place, words: list[str]) -> bool:

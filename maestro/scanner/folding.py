@@ -23,7 +23,7 @@ OTHER = "\xff"
 _MARK = REDACTED.encode()
 _UNSEEN = ("Mn", "Me", "Cf")
 _FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
-_FOREIGN_STARTS = re.compile(f"[{''.join({one for word in FOREIGN_WORDS for one in word[0] + word[0].upper()})}]")
+_FOREIGN_STARTS = re.compile("[" + "".join(word[0] for word in FOREIGN_WORDS) + "]", re.IGNORECASE)
 """How a foreign word begins: most texts that are not ASCII have only a dash or an accent, and no such letter."""
 _NOT_ASCII = re.compile("[^\x00-\x7f]+(?:[\x00-\x7f]{1,4}[^\x00-\x7f]+)*")
 _ESCAPE = re.compile(

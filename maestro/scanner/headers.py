@@ -28,6 +28,7 @@ _HEADER = (
 )
 _COOKIE = rb"(?i)\bcookie[\"'`]{0,2}\s{0,2}[:=]\s{0,2}[\"'`]?([^\r\n\"\x01]{8,})"
 _CRUMB = re.compile(rb"(?i)([\w.\-]*(?:sess|auth|token|sid|jwt|remember|csrf|xsrf|login|key)[\w.\-]*)=([^;\s\"']{12,})")
+_ASSIGNMENT = re.compile(rb"[A-Za-z_]{2,40}=")
 _USER = (
     rb"(?:\s(?:-u|-U|--user|--proxy-user|--creds?|--username|--auth|-a)[= ]?[\"']?)"
     rb"(?:[A-Za-z0-9._@\\+\-]{0,64})[:%][\"']?([^\s\"'`\x01]{3,256})"
@@ -53,7 +54,7 @@ _QUOTED = (
 _PGPASS = rb"(?m)^\s{0,4}[A-Za-z0-9.*_\-]+:(?:[0-9]{2,5}|\*):[A-Za-z0-9*_\-]+:[A-Za-z0-9*._\-]+:([^\s\x01]{3,256})$"
 _NAME_AND_PASSWORD = (
     rb"(?i)\b(?:(?:user(?:name)?|uname|login|account) ?[/&+] ?(?:pw|pwd|pass(?:word)?)|log[io]n|log in|sign in|creds?"
-    rb"|credentials|zugangsdaten|logindaten|identifiants|credenciales|credenciais|credenziali)(?:\s(?:are|is|as|with|for))?[^\n:/|,]{0,24}?(?:\s|[:=])\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?"
+    rb"|credentials|zugangsdaten|logindaten|identifiants|credenciales|credenciais|credenziali)(?:\s(?:are|is|as|with|for))?(?:\s[^\n:/|,]{0,23}?)?(?:\s|[:=])\s{0,2}[\"'`]?[A-Za-z0-9._@\-]{1,40}[\"'`]?"
     rb"(?:\s?[:/|]\s?|\s(?:and|with|pw|pass|und|et|y|e)\s)[\"'`]?([^\s\"'`\x01]{6,128})"
 )
 _OF_COMMAND = (
@@ -101,6 +102,8 @@ def is_chosen(value: bytes) -> bool:
 def is_strong(value: bytes) -> bool:
     """Say whether it looks like a password although nothing calls it one."""
     value = value.rstrip(b",;.)")
+    if _ASSIGNMENT.match(value):  # a name with its value beside it, which other rules judge
+        return False
     return is_chosen(value) and len(value) >= 6 and (classes(value) >= 3 or is_random(value) or is_mixed(value))
 
 

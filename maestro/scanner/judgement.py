@@ -28,6 +28,7 @@ _PROGRAM = re.compile(
     rb"=>|\}\)|\)\{|\);|&&|\|\||\(\)|\]\.|\)\.|\)\]|\?[\"']|[\"'][+:]|\+[\"']|^[A-Za-z_][A-Za-z0-9_]{0,40}=[\"'\[A-Za-z]"
 )
 _UUID_WITHIN = re.compile(rb"(?<![0-9A-Za-z])[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}(?![0-9A-Za-z])")
+_FIELD = re.compile(rb"([a-z][A-Za-z0-9_.\-]{4,40}|[A-Z][A-Z0-9_]{4,40})=")
 _NUMBER = re.compile(rb"[0-9]{3}")
 _STRUCTURE = re.compile(rb"\.|->|::|[(\[{<]")
 _CONSTANT = re.compile(rb"[A-Z]{2,}(?:_[A-Z]{2,})+")
@@ -122,6 +123,9 @@ def _is_key_said(value: bytes, words: list[str], *, said: bool) -> bool:
 
 def is_code(value: bytes, *, literal: bool = False) -> bool:
     """Say whether an unquoted value is an expression: a name, a path of names, a call."""
+    field = _FIELD.match(value)
+    if field is not None and worded(field[1]) > 0.5:
+        return True
     if _CODE.fullmatch(value) is None:
         # Signs of a program stand in passwords too; what has all kinds of characters in no order is none.
         return _PROGRAM.search(value) is not None and not (classes(value) == 4 and is_random(value))

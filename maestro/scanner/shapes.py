@@ -57,7 +57,7 @@ _NO_VALUE = re.compile(
     rb"|will|can|may|for|from|with|and|or|but|stored|sent|changed|set|kept|needed|used|created|deleted|updated|lost)"
 )
 _HARMLESS = re.compile(
-    rb"(?i)\d{4}-\d\d?-\d\d?(?:[T ].*)?|\d{1,2}:\d\d.*|v?\d+(?:\.\d+)+(?:[-+][\w.]+)?"
+    rb"(?i)\d{4}-\d\d?-\d\d?(?:[T ].*)?|\d{1,2}:\d\d.*|v?\d+(?:\.\d+)+(?:[-+][\w.]+){0,2}"
     rb"|\d+(?:\.\d+)?(?:[kmgt]i?b?|[smhdwy]|ms|px|em|rem|chars?|bytes?|bits?|x|%|st|nd|rd|th|fa)|\d+-\d+|0x[0-9a-f]{40}|(?:sha\d+|md5|blake\w+)[:\-].*"
     rb"|arn:.*|[a-z][a-z0-9+.\-]*://.*|[a-z]:\\.*|(?:file|env|vault|ssm|op|secret|keyring|data):[^\s]*"
     rb"|[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+"

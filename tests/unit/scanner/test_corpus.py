@@ -118,6 +118,8 @@ def test_a_trigger_token_has_more_than_one_shape(rules: Rules, body: str) -> Non
             "registration key: reg-2026-000123456",
             "map key: a1b2c3d4e5f60718",
         ),
+        *("fix-the-login-page dedup key: msg-705227538790", "KeyError: 'password'\nrelease/2026.11.22-with-new-pages"),
+        "the secret lives in the vault. idempotency-key: 4a2c69ae-f272-440c-885f-11a27b6d8337",
         *("message key = 01JD8XV3N5Q2W7R9T4Y6Z8A1B2", "object key: 8f14e45f-ceea-467f-ab5b-1b2c3d4e5f60/photo.jpg"),
     ],
 )
