@@ -108,6 +108,13 @@ class ConnectorContext(Protocol):
         """Return what was sent to this channel after the given delivery, oldest first, at most ``limit`` of it."""
         ...
 
+    async def newest_delivery(self) -> int:
+        """Return an id that no delivery exceeds by now, and every later one will: a larger cursor is of another store.
+
+        It is the highest id ever given in this store, or where its ids began at the last start.
+        """
+        ...
+
     async def last_heard(self, channel: str) -> datetime | None:
         """Return when the newest message of a channel that is in the inbox was written; None for one without any."""
         ...

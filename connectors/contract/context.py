@@ -111,6 +111,12 @@ class MemoryContext:
         self.largest_page = max(self.largest_page, len(page))
         return page
 
+    async def newest_delivery(self) -> int:
+        """Return the highest id in ``sent``."""
+        if self.failure is not None:
+            raise self.failure
+        return max((message.id for message in self.sent), default=0)
+
     async def last_heard(self, channel: str) -> datetime | None:
         """Return when the newest message of a channel was written."""
         return max((one.sent_at for one in self.inbox if one.address.channel == channel), default=None)

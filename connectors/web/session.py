@@ -110,6 +110,13 @@ class Session:
         if last_id is None:
             line.catch_up(())
             return
+        newest = await self._newest()
+        if last_id > newest:
+            # It saw deliveries of a store that was replaced by an older one: of ours it has none.
+            line.cursor = 0
+            line.catch_up(self._house.hub.recent(address.channel, 0))
+            line.say({"type": "resumed", "lastId": max(line.cursor, newest)})
+            return
         page = await self._missed(address, line.cursor)
         while len(page) == REPLAY_PAGE:
             await line.replay(page)
@@ -117,6 +124,13 @@ class Session:
         # The last page, what is not on record yet and what came meanwhile meet in one go.
         line.catch_up((*page, *self._house.hub.recent(address.channel, line.cursor)))
         line.say({"type": "resumed", "lastId": line.cursor})
+
+    async def _newest(self) -> int:
+        try:
+            return await self._house.context.newest_delivery()
+        # As in ``_missed``: the client is told why it is sent away.
+        except Exception as error:
+            raise presentable(error) from error
 
     async def _missed(self, address: Address, after_id: int) -> Sequence[OutgoingMessage]:
         try:

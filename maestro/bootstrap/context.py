@@ -67,6 +67,10 @@ class StoreContext:
         """Return what was sent to this channel after the given delivery, oldest first, up to the limit."""
         return await asyncio.to_thread(self._sent_since, address, after_id, limit)
 
+    async def newest_delivery(self) -> int:
+        """Return the highest id of a delivery."""
+        return await asyncio.to_thread(self._newest_delivery)
+
     async def last_heard(self, channel: str) -> datetime | None:
         """Return when the newest message of a channel was written."""
         return await asyncio.to_thread(self._last_heard, self._place(channel))
@@ -167,6 +171,10 @@ class StoreContext:
             found = tx.deliveries.sent_since(address, after_id, limit)
         path = self._files.path
         return [row.outgoing(more=more, path=path(row.digest) if row.digest else None) for row, more in found]
+
+    def _newest_delivery(self) -> int:
+        with self._store.view() as tx:
+            return tx.deliveries.newest_id()
 
     def _last_heard(self, place: Address) -> datetime | None:
         with self._store.view() as tx:

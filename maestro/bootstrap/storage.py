@@ -17,6 +17,7 @@ from maestro.settings import Settings
 from maestro.store.files import Files
 from maestro.store.schema import check
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
 
 KEY_BYTES = 32
 
@@ -33,8 +34,20 @@ def open_store(settings: Settings) -> Store:
             _key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
         with store.begin() as tx:
+            _renew_ids(tx)
             enter(tx, settings)
     return store
+
+
+def _renew_ids(tx: Transaction) -> None:
+    """Begin the ids that clients remember after the present time, in milliseconds since 1970.
+
+    After an older backup was restored, the store would give ids again that clients have seen with other messages; a web
+    client would take new answers for old ones. JavaScript counts exactly up to 2**53, which is the year 287396.
+    """
+    floor = int(tx.now.timestamp() * 1000)
+    tx.deliveries.begin_ids_after(floor)
+    tx.chat.begin_ids_after(floor)
 
 
 def open_existing_store(settings: Settings) -> Store:

@@ -175,7 +175,8 @@ class ChatClient:
             case "message":
                 return self._see(frame["id"]) and not self._history
             case "resumed":
-                self._see(frame["lastId"])
+                # Lower than ours where the store was replaced by an older one: what comes now is new all the same.
+                self._update(last_id=frame["lastId"])
                 self._history = False
                 await self._say_again(socket)
             case "ack":

@@ -80,6 +80,10 @@ class Chat(ChatSessions):
         """Return the id of the last post of the open session, 0 when there is none."""
         return int(self._value(self._NEWEST) or 0)
 
+    def begin_ids_after(self, floor: int) -> None:
+        """Give no id up to the floor from now on."""
+        self._begin_ids_after(ChatMessage, floor)
+
     def count(self) -> int:
         """Return how many posts the open session has."""
         return int(self._value(self._COUNT))

@@ -167,6 +167,14 @@ class Deliveries(Repository):
             key = key_of(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
             self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
 
+    def newest_id(self) -> int:
+        """Return the highest id ever given: no delivery has a higher one, and every later one will."""
+        return self._highest_id(Delivery)
+
+    def begin_ids_after(self, floor: int) -> None:
+        """Give no id up to the floor from now on."""
+        self._begin_ids_after(Delivery, floor)
+
     def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
         """Return what was sent to a channel after the given delivery, oldest first; true where more of it follows."""
         rows = self._session.exec(

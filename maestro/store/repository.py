@@ -88,6 +88,21 @@ class Repository:
         """Return every row of a ``select`` of a whole table as a value, as ``_read`` does."""
         return [prepared.made(model, row) for row in self._rows(prepared, **values)]
 
+    def _highest_id(self, table: type[SQLModel]) -> int:
+        """Return the highest id that a table without reuse of ids has ever given, or was told to begin after."""
+        found = self._link.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.__tablename__,))
+        row = found.fetchone()
+        return int(row[0]) if row else 0
+
+    def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
+        """Let a table without reuse of ids give only ids above the floor from now on; it never goes back."""
+        name, driver = table.__tablename__, self._link.driver
+        if self._highest_id(table) >= floor:
+            return
+        changed = driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount
+        if not changed:  # SQLite makes the row with the first one of the table
+            driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
+
     def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement that is not prepared on the transaction's connection, with the values of its parameters.
 

@@ -64,3 +64,14 @@ async def test_a_long_absence_is_made_up_for_page_by_page() -> None:
             assert await again.next() == {"type": "resumed", "lastId": total + 1}
     assert [frame["id"] for frame in client.frames if frame["type"] == "message"] == list(range(4, total + 1))
     assert context.largest_page == REPLAY_PAGE
+
+
+async def test_a_cursor_above_the_highest_id_counts_as_none() -> None:
+    async with web_server() as server:
+        async with web_client(server.port, channelId="c", lastId=500) as client:
+            assert await client.next() == {"type": "resumed", "lastId": 0}
+            await server.answer("c", "live")
+            assert (await client.wait_for("message"))["id"] == 1
+        async with web_client(server.port, channelId="c", lastId=500) as again:
+            assert (await again.next())["id"] == 1  # of the last moments: nobody knows what it heard of them
+            assert await again.next() == {"type": "resumed", "lastId": 1}

@@ -1,6 +1,8 @@
 """The store of a data folder: it says what the configuration says, and an operator's command leaves it as it is."""
 
+import shutil
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from maestro.bootstrap.storage import open_existing_store, open_store
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus, MemoryScope
 from maestro.domain.agents.edits import AgentChange
 from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT
+from maestro.domain.chat.message import HUMAN
 from maestro.domain.errors import ConfigurationError, OlderDatabase
 from maestro.domain.messages import Address
 from maestro.settings import Settings
@@ -220,3 +223,27 @@ def test_a_command_does_not_migrate_the_store_of_a_maestro_that_may_be_running(t
         open_existing_store(settings)
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
         assert database.execute("SELECT * FROM alembic_version").fetchall() == []
+
+
+# Ids that clients remember
+
+
+def test_ids_of_deliveries_and_posts_begin_after_the_clock_at_each_start(tmp_path: Path) -> None:
+    """So they never come again, also when an older copy of the store takes its place."""
+    began = time.time() * 1000
+    store = started(tmp_path, [CONDUCTOR], [])
+    with store.begin() as tx:
+        first, newest = tx.chat.post(HUMAN, "before the backup"), tx.deliveries.newest_id()
+    assert began <= newest < first <= began + 60_000
+    store.close()
+    shutil.copy(tmp_path / "maestro.db", tmp_path / "copy.db")
+    store = started(tmp_path, [CONDUCTOR], [])
+    with store.begin() as tx:
+        lost = [tx.chat.post(HUMAN, "lost") for _ in range(3)]
+    store.close()
+    shutil.copy(tmp_path / "copy.db", tmp_path / "maestro.db")
+    store = started(tmp_path, [CONDUCTOR], [])
+    with store.begin() as tx:
+        assert tx.chat.post(HUMAN, "after the restore") > max(lost)
+        assert tx.deliveries.newest_id() > newest
+    store.close()

@@ -34,8 +34,13 @@ else state("refused", "Off");
 // ---- in ----
 
 function frame(message) {
-  const receive = { auth_ok: resend, ack, message: answer, typing, error: refused }[message.type];
+  const receive = { auth_ok: resend, resumed, ack, message: answer, typing, error: refused }[message.type];
   if (receive) receive(message);
+}
+
+// Lower than ours where Maestro's store was replaced by an older one.
+function resumed({ lastId }) {
+  memory.change((kept) => { kept.lastId = lastId; });
 }
 
 function answer({ id, content, replyTo, notice: byMaestro, buttons, file }) {
