@@ -15,7 +15,7 @@ from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsett
 from connectors.doubt import Move, hand_over
 from maestro.domain.deliveries import UNSENT, Delivery
 from maestro.domain.drafts import DraftState
-from maestro.domain.errors import JobEnded, Stopped
+from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
@@ -83,11 +83,13 @@ class Left:
     """What is left after a receipt: the next chunk, else whether anybody waits for the lane.
 
     ``status`` is the job's before the receipt; an ended one is somebody else's doing. ``stopped`` says that a person
-    wants the rest not to be sent, ``undelivered`` why the platform could not bring a part of it to its receiver.
+    wants the rest not to be sent, ``undelivered`` why the platform could not bring a part of it to its receiver, and
+    ``taken`` that another process sends the rest: this one stalled, and Temporal gave its step to that one.
     """
 
     following: Turn | None
     stopped: bool = False
+    taken: bool = False
     undelivered: str | None = None
     status: JobStatus = JobStatus.RUNNING
     awaited: bool = False
@@ -123,6 +125,8 @@ class DeliveryActivities:
             # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
             left = await uninterrupted(self._send(step, prepared.connector, left.following))
             sent += 1
+        if left.taken:
+            raise StepTaken(f"another process sends the rest of the message of job {step.job_id}")
         if left.awaited:
             self._released()
         return DeliverOutcome(chunks=sent)
@@ -234,7 +238,9 @@ class DeliveryActivities:
             known = tx.reports.receipt(chunk.address, chunk.key)
             if known is not None:
                 tx.deliveries.sent(chunk.id, known)
-            elif self._turns.rule(tx, chunk, connector) is Move.RESEND:
+                return self._left(tx, step, connector, chunk)
+            tx.steps.require_newest()
+            if self._turns.rule(tx, chunk, connector) is Move.RESEND:
                 tx.deliveries.sending(chunk.id)
                 return Left(Turn(chunk, Move.RESEND), awaited=True)
             return self._left(tx, step, connector, chunk)
@@ -244,6 +250,8 @@ class DeliveryActivities:
         job = tx.jobs.standing(step.job_id)
         if job.status.ended:
             return Left(None, status=job.status)
+        if tx.steps.overtaken:
+            return Left(None, taken=True)  # not raised here: the receipt is to be kept
         chunks = tx.deliveries.chunks(step.job_id, step.purpose)
         rest = after(done, chunks)
         if job.stop_requested and any(other.state in UNSENT for other in rest):
@@ -264,6 +272,7 @@ class DeliveryActivities:
         """
         chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
+            tx.steps.require_newest()  # what became of the chunk since is known to the attempt that took the step
             if turn.move is Move.RESEND and failure.surely_unsent:
                 tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None

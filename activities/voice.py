@@ -63,6 +63,7 @@ class _Books:
         """Keep a transcript with what it took, so that neither is lost nor bought again."""
         with self._store.begin() as tx:
             if attempt.state is CallState.SENT:
+                tx.steps.require_newest()
                 self._row_id = tx.usage.add(self._row(attempt.site, tx.now))
                 return
             tx.usage.end(self._row_id, attempt.state, attempt.duration_ms, attempt.error)

@@ -4,17 +4,19 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import ExitStack
 from typing import Any, get_type_hints
 
 from pydantic import BaseModel
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, Stopped, Suspension
+from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
 from maestro.domain.jobs.job import JobStatus, StepRef, StepState, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs import Standing
+from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
@@ -63,27 +65,32 @@ class Journal:
         self._store = store
         self._rules = rules
 
-    def begin(self, ref: StepRef, name: str) -> str | None:
-        """Return what the finished step returned, or note that an attempt begins and return None.
+    def begin(self, ref: StepRef, name: str, tried: TemporalAttempt = UNKNOWN) -> str | OwnAttempt:
+        """Return what the finished step returned, or note that an attempt begins and return it.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
-        in it too often (decision 9). Raises ``LaneTaken`` while another job of its lane runs.
+        in it too often (decision 9). Raises ``LaneTaken`` while another job of its lane runs, and ``StepTaken`` when
+        Temporal has given the step to another process, or the job to another run, since it gave it to this one.
         """
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
-            past = tx.steps.past(ref)
+            past = tx.steps.past(ref, tried)
             if past.result is not None and ref.step.startswith("park"):
                 return past.result  # the job may wait for its next run already
+            if tx.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
+                raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
             if job.status is JobStatus.PENDING:
                 _take_lane(tx, ref.job_id, job)
             if past.result is not None:
                 return past.result
+            if past.overtaken:
+                raise StepTaken(f"a newer attempt at step {ref.step} of job {ref.job_id} has begun")
             _refuse(job, ref)
-            tx.steps.start(ref, name, job.run, past)
+            attempt = OwnAttempt(ref, tx.steps.start(ref, name, job.run, past))
             crashes = past.crashes(job.run)
         if crashes >= self._rules().crashes:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
-        return None
+        return attempt
 
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
@@ -99,7 +106,8 @@ class Journal:
             if waits is not None:
                 _suspend(tx, ref, waits)
                 return StepFailure(waits, None)
-            if tx.steps.failed(ref, type(error).__name__, _detail(error)):
+            # Who took the step has the row: an attempt that came too late leaves no trace.
+            if not isinstance(error, StepTaken) and tx.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
         return StepFailure(error, again_in)
 
@@ -147,12 +155,16 @@ class _Journaled(ActivityInboundInterceptor):
 def _journaled(function: Callable[[StepRef], BaseModel], journal: Journal, result: type[BaseModel]) -> Activity:
     @functools.wraps(function)
     def attempt(ref: StepRef) -> BaseModel:
-        try:
-            held = journal.begin(ref, activity.info().activity_type)
-            return result.model_validate_json(held) if held is not None else function(ref)
-        # Design invariant 1: whatever a step raises, its row says so and the history gets a type and a fixed sentence.
-        except Exception as error:  # noqa: BLE001 - see above
-            raise journal.failed(ref, error) from None
+        with ExitStack() as scope:
+            try:
+                begun = journal.begin(ref, activity.info().activity_type, _tried())
+                if isinstance(begun, str):
+                    return result.model_validate_json(begun)
+                scope.enter_context(acting_for(begun))
+                return function(ref)
+            # Design invariant 1: whatever a step raises, its row says so; the history gets a type and a fixed sentence.
+            except Exception as error:  # noqa: BLE001 - see above
+                raise journal.failed(ref, error) from None
 
     return attempt
 
@@ -162,14 +174,24 @@ def _journaled_async(
 ) -> Activity:
     @functools.wraps(function)
     async def attempt(ref: StepRef) -> BaseModel:
-        try:
-            held = await asyncio.to_thread(journal.begin, ref, activity.info().activity_type)
-            return result.model_validate_json(held) if held is not None else await function(ref)
-        # The same sentence of the design as above.
-        except Exception as error:  # noqa: BLE001 - see above
-            raise await asyncio.to_thread(journal.failed, ref, error) from None
+        with ExitStack() as scope:
+            try:
+                begun = await asyncio.to_thread(journal.begin, ref, activity.info().activity_type, _tried())
+                if isinstance(begun, str):
+                    return result.model_validate_json(begun)
+                scope.enter_context(acting_for(begun))
+                return await function(ref)
+            # The same sentence of the design as above.
+            except Exception as error:  # noqa: BLE001 - see above
+                raise await asyncio.to_thread(journal.failed, ref, error) from None
 
     return attempt
+
+
+def _tried() -> TemporalAttempt:
+    """Return which attempt of Temporal's this is; a local step's number begins anew where its task is repeated."""
+    info = activity.info()
+    return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 
 
 def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: UnderWay) -> Activity:

@@ -1,7 +1,7 @@
 """Builds the worker and keeps it running."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,11 +39,16 @@ STICKY_TIMEOUT = timedelta(seconds=1)
 """How long a workflow task waits for a process that may be dead (measured: recovery 17.6 s with the default)."""
 
 
+async def at_once() -> None:
+    """Wait for nothing."""
+
+
 @dataclass(frozen=True)
 class WorkerParts:
     """What a worker of one queue runs, all ``workflows`` or none of them.
 
-    ``drain`` is how long running activities may finish at a shutdown.
+    ``drain`` is how long running activities may finish at a shutdown. ``ready`` returns when the process can do the
+    work: importing a library for it holds the interpreter for seconds, in which no activity could send its heartbeats.
     """
 
     task_queue: str
@@ -51,6 +56,7 @@ class WorkerParts:
     interceptors: Interceptors
     drain: timedelta
     workflows: bool = True
+    ready: Callable[[], Awaitable[None]] = at_once
 
 
 def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor) -> Worker:
@@ -88,6 +94,7 @@ class WorkerLoop:
 
     async def run(self, begun: Callable[[], None]) -> None:
         """Poll until ``stop``; ``begun`` is called whenever polling begins, as Temporal sees it."""
+        await self._parts.ready()
         with ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step") as threads:
             while not self._stopping:
                 refused = await self._poll(threads, begun)

@@ -62,7 +62,7 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         *(tell if chat else ()),
         lambda inner: Recorder(inner, store, estimates, keep_heard if chat else nothing_more),
         RefuseEmpty,
-        deadline(request_time),
+        deadline(request_time, models.ready),
         lambda inner: Growth(inner, store),
     )
 

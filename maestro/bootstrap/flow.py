@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -102,13 +102,19 @@ class Brains:
 
 
 def worker_parts(flow: FlowParts, live: LiveSettings, brains: Brains) -> list[WorkerParts]:
-    """Return the workers of a process that calls models; beside an embedded server one of them does everything."""
+    """Return the workers of a process that calls models; beside an embedded server one of them does everything.
+
+    The one that calls models takes work when what it needs for that is imported.
+    """
     settings = live.start
     names = queues(settings)
     local, calls = _local_steps(flow, live, brains), _model_steps(flow, live, brains)
+    imported = brains.models.library.settled
     if not names.llm:
-        return [_parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])]
-    return [_parts(flow, settings, names.main, local), _parts(flow, settings, names.llm, calls, workflows=False)]
+        everything = _parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
+        return [replace(everything, ready=imported)]
+    calling = replace(_parts(flow, settings, names.llm, calls, workflows=False), ready=imported)
+    return [_parts(flow, settings, names.main, local), calling]
 
 
 def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -> WorkerParts:

@@ -16,6 +16,7 @@ from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.litellm_library import Library
+from maestro.llm.middleware.deadline import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, LLMClient
 from maestro.llm.transport import Clients, Transport
@@ -38,10 +39,12 @@ _SOURCES = {
 class Models:
     """Who answers: the end of the chain, the accounts, what is known of models, and a sentence for people.
 
-    ``demo`` says that there was no account when the process started (decision 23).
+    ``ready`` returns when a request can be sent at once. ``demo`` says that there was no account when the process
+    started (decision 23).
     """
 
     transport: LLMClient
+    ready: Ready
     book: AccountBook
     table: ModelTable
     library: Library
@@ -62,8 +65,10 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     table, library = model_table(settings.llm.models), Library()
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
+    transport = Transport(book, _clients(settings, environment, table, library), library)
     return Models(
-        transport=Transport(book, _clients(settings, environment, table, library)),
+        transport=transport,
+        ready=transport.ready,
         book=book,
         table=table,
         library=library,

@@ -85,9 +85,14 @@ class Up(Process):
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Run everything until the event is set."""
-        async with self._temporal(stop) as endpoint:
-            if not stop.is_set():
-                await self._run(store, endpoint, stop)
+        # Before the server, which takes a second to start: what models need is imported meanwhile.
+        models = await asyncio.to_thread(self.build_models, store)
+        try:
+            async with self._temporal(stop) as endpoint:
+                if not stop.is_set():
+                    await self._run(store, models, endpoint, stop)
+        finally:
+            await models.close()
         # Whatever else ends this leaves the session open: it goes on at the next start.
         await asyncio.to_thread(end_session, store, self.settings)
 
@@ -106,8 +111,7 @@ class Up(Process):
             await end([starting])
             await server.stop()
 
-    async def _run(self, store: Store, endpoint: Endpoint, stop: asyncio.Event) -> None:
-        models = await asyncio.to_thread(self.build_models, store)
+    async def _run(self, store: Store, models: Models, endpoint: Endpoint, stop: asyncio.Event) -> None:
         skills = await load_skills(self.settings, store)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
@@ -140,10 +144,7 @@ class Up(Process):
             dispatcher.pause()
             await engine.drain()
 
-        try:
-            await services.until_stopped(self._announce(begun, connectors, models), drain)
-        finally:
-            await models.close()
+        await services.until_stopped(self._announce(begun, connectors, models), drain)
 
     async def _announce(self, begun: Beginnings, connectors: Sequence[Connector], models: Models) -> None:
         """Tell people where everything is, as soon as it takes messages."""
@@ -152,7 +153,8 @@ class Up(Process):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 await begun.wait()
         except TimeoutError:
-            self.say("Messages are taken in and wait in the store until Temporal is reachable.")
+            missing = "the library that calls models is loaded" if models.library.loading else "Temporal is reachable"
+            self.say(f"Messages are taken in and wait in the store until {missing}.")
             self._tell(models)
             await begun.wait()
             self.say(READY)

@@ -56,6 +56,20 @@ class Library:
             self._imported = importer.submit(_import_litellm)
             importer.shutdown(wait=False)
 
+    @property
+    def loading(self) -> bool:
+        """Whether the import was begun and is not over."""
+        return self._imported is not None and not self._imported.done()
+
+    async def loaded(self) -> None:
+        """Return when the library is imported, which this begins."""
+        await self._loaded()
+
+    async def settled(self) -> None:
+        """Return when the import is over, at once where none was begun."""
+        if self._imported is not None:
+            await self._loaded()
+
     async def call(
         self, site: CallSite, function: str, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
     ) -> Answer:

@@ -38,7 +38,7 @@ from maestro.settings.section import LIVE, NO_SECRET, Section
 from maestro.settings.tools import QuestionSettings, ToolSettings
 from maestro.settings.webhooks import WebhookSettings
 
-HEARTBEAT_EMBEDDED = timedelta(seconds=3)
+HEARTBEAT_EMBEDDED = timedelta(seconds=10)  # a loaded machine is silent for several seconds
 HEARTBEAT_REMOTE = timedelta(seconds=30)  # each heartbeat is a billable action in a cloud
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -88,7 +88,7 @@ class TemporalSettings(Section):
         ge=0,
         le=3600,
         description="seconds without a sign of life after which an activity is repeated; "
-        "0: 3 when embedded, 30 with an `address`",
+        "0: 10 when embedded, 30 with an `address`",
     )
 
     @model_validator(mode="after")

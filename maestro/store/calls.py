@@ -14,6 +14,7 @@ from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResp
 from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
 from maestro.store.repository import Repository
+from maestro.store.steps import Steps
 from maestro.store.usage import UsageLog
 
 FREE = Expense()
@@ -94,9 +95,11 @@ class Calls(Repository):
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.
 
         The estimate stays in the row should the process die before the answer says what it really took. An earlier
-        attempt still marked as sent belonged to a process that died: it is marked as interrupted. ``told`` says after
+        attempt still marked as sent belonged to a process that died, or stalled so long that Temporal gave its step to
+        this one: it is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` says after
         which post of #maestro, and up to which, the request tells.
         """
+        Steps(self._link, self._now).require_newest()
         last = self._last(key)
         if last is not None and last.state is CallState.SENT:
             self.interrupted(key, last.attempt)

@@ -12,6 +12,7 @@ from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, Outboun
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Receipt, Standing
 from maestro.store.repository import Repository
+from maestro.store.steps import Steps
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
 """What becomes of a chunk without a receipt when its job ends."""
@@ -111,7 +112,8 @@ class Deliveries(Repository):
         return chunk
 
     def sending(self, delivery_id: int) -> None:
-        """Note that the platform is about to be called."""
+        """Note that the platform is about to be called; raises ``StepTaken`` where a newer attempt calls it."""
+        Steps(self._link, self._now).require_newest()
         self._run(self._SENDING, of_id=delivery_id, at=self._now)
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:

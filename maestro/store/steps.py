@@ -1,6 +1,8 @@
 """The journal of steps: what each job did, attempt by attempt (design invariant 3)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +22,17 @@ CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
 
 
 @dataclass(frozen=True, slots=True)
+class TemporalAttempt:
+    """Which attempt Temporal says an attempt is: its workflow run's id, and its number there, 0 for none that rises."""
+
+    workflow_run: str = ""
+    number: int = 0
+
+
+UNKNOWN = TemporalAttempt()
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One attempt at a step, in one run of its job."""
 
@@ -27,13 +40,41 @@ class Attempt:
     run: int
     state: StepState
     result: str
+    workflow_run: str = ""
+    activity_attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAttempt:
+    """The attempt at a step that the running code belongs to."""
+
+    ref: StepRef
+    number: int
+
+
+_OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
+
+
+@contextmanager
+def acting_for(attempt: OwnAttempt) -> Iterator[None]:
+    """Have everything that is written within the block count as the work of this attempt.
+
+    What an attempt does is written deep inside, by code that knows nothing of attempts. Tasks and threads that are
+    begun within the block (``asyncio.create_task``, ``asyncio.to_thread``) know the attempt as well.
+    """
+    token = _OWN.set(attempt)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
 
 
 @dataclass(frozen=True)
 class Past:
-    """The attempts at a step so far, oldest first."""
+    """The attempts at a step so far, oldest first, and which one of Temporal's is about to begin."""
 
     attempts: Sequence[Attempt]
+    tried: TemporalAttempt = UNKNOWN
 
     @property
     def result(self) -> str | None:
@@ -50,6 +91,14 @@ class Past:
         """Whether an attempt never said how it ended: its process died."""
         return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
 
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer attempt has begun than the one that is about to: a stalled process comes too late."""
+        return any(
+            attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
+            for attempt in self.attempts
+        )
+
     def crashes(self, run: int) -> int:
         """Count the attempts of this run of the job whose process died."""
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
@@ -60,7 +109,12 @@ class Steps(Repository):
 
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
     _PAST = Prepared(
-        select(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result).where(*_OF_STEP).order_by(col(JobStep.id))
+        select(
+            *(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result),
+            *(JobStep.workflow_run, JobStep.activity_attempt),
+        )
+        .where(*_OF_STEP)
+        .order_by(col(JobStep.id))
     )
     _BEGUN = Prepared(insert(JobStep))
     _INTERRUPTED = (
@@ -71,15 +125,52 @@ class Steps(Repository):
     _CUT_OFF = Prepared(_INTERRUPTED.where(col(JobStep.step) == bindparam("of_step")))
     _LEFT_RUNNING = Prepared(_INTERRUPTED.where(col(JobStep.step) != bindparam("of_step")))
     _ALL = Prepared(_INTERRUPTED)
-    _ENDED = Prepared(
+    _END = (
         update(JobStep)
         .where(*_OF_STEP, col(JobStep.state) == StepState.RUNNING)
         .values({name: bindparam(f"its_{name}") for name in ("state", "finished_at", "result", "error", "detail")})
     )
+    _ENDED = Prepared(_END)
+    _OWN_ENDED = Prepared(_END.where(col(JobStep.attempt) == bindparam("its_attempt")))
+    _OWN_STATE = Prepared(select(JobStep.state).where(*_OF_STEP, col(JobStep.attempt) == bindparam("its_attempt")))
+    _EARLIER = Prepared(
+        select(JobStep.id)
+        .where(
+            col(JobStep.job_id) == bindparam("of_job"),
+            col(JobStep.workflow_run) == bindparam("its_workflow_run"),
+            col(JobStep.run) < bindparam("its_run"),
+        )
+        .limit(1)
+    )
 
-    def past(self, ref: StepRef) -> Past:
-        """Return what is known of a step."""
-        return Past([Attempt(*row) for row in self._rows(self._PAST, of_job=ref.job_id, of_step=ref.step)])
+    def past(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> Past:
+        """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
+        attempts = [Attempt(*row) for row in self._rows(self._PAST, of_job=ref.job_id, of_step=ref.step)]
+        return Past(attempts, tried)
+
+    def is_of_earlier_run(self, job_id: str, run: int, workflow_run: str) -> bool:
+        """Whether this workflow run made an earlier run of the job than the given one."""
+        if run == 1 or not workflow_run:
+            return False
+        return self._row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run) is not None
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer attempt at the running code's step has begun, or the job went on without it."""
+        own = _OWN.get()
+        if own is None:
+            return False
+        state = self._value(self._OWN_STATE, of_job=own.ref.job_id, of_step=own.ref.step, its_attempt=own.number)
+        return state is not StepState.RUNNING
+
+    def require_newest(self) -> None:
+        """Raise ``StepTaken`` before the running code begins an effect that a newer attempt at its step answers for.
+
+        A process that stalled finds out only here that Temporal gave its step to another one.
+        """
+        own = _OWN.get()
+        if own is not None and self.overtaken:
+            raise StepTaken(f"a newer attempt at step {own.ref.step} of job {own.ref.job_id} has begun")
 
     def start(self, ref: StepRef, activity: str, run: int, past: Past | None = None) -> int:
         """Note that an attempt begins and return its number; one left running before it was cut off by a crash.
@@ -98,6 +189,8 @@ class Steps(Repository):
             activity=activity,
             run=run,
             attempt=attempt,
+            workflow_run=past.tried.workflow_run,
+            activity_attempt=past.tried.number,
             state=StepState.RUNNING,
             started_at=self._now,
             finished_at=None,
@@ -125,13 +218,14 @@ class Steps(Repository):
     def failed(self, ref: StepRef, error: str, detail: str) -> bool:
         """Note that the attempt ended with an error; ``detail`` is for operators.
 
-        False for an attempt that was refused before it began, as after a stop: it has no row and leaves none.
+        False for an attempt that was refused before it began, as after a stop: it has no row and leaves none. An
+        attempt that a newer one took over from leaves the newer one's row alone.
         """
-        return self._close(ref, state=StepState.FAILED, error=error, detail=detail)
+        return self._close(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
 
     def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
         """Note that the attempt cannot go on before something happens outside."""
-        self._close(ref, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
+        self._close(ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
 
     def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
         """Return what these steps of a job wait for, by their newest attempts."""
@@ -160,15 +254,11 @@ class Steps(Repository):
         """Return the journal of a job in the order it was written."""
         return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
 
-    def _close(self, ref: StepRef, state: StepState, result: str = "", error: str = "", detail: str = "") -> bool:
-        closed = self._change(
-            self._ENDED,
-            of_job=ref.job_id,
-            of_step=ref.step,
-            its_state=state,
-            its_finished_at=self._now,
-            its_result=result,
-            its_error=error,
-            its_detail=detail,
-        )
-        return closed > 0
+    def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
+        """End the attempt that runs; with ``own`` only if it is that of the running code."""
+        values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
+        values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
+        attempt = _OWN.get()
+        if own and attempt is not None and (attempt.ref.job_id, attempt.ref.step) == (ref.job_id, ref.step):
+            return self._change(self._OWN_ENDED, **values, its_attempt=attempt.number) > 0
+        return self._change(self._ENDED, **values) > 0

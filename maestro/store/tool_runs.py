@@ -7,6 +7,7 @@ from sqlmodel import col, select
 from maestro.domain.errors import NotFound
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.store.repository import Repository
+from maestro.store.steps import Steps
 
 
 class ToolRuns(Repository):
@@ -35,7 +36,8 @@ class ToolRuns(Repository):
         return run
 
     def begin(self, run: ToolRun) -> ToolRun:
-        """Note that the call is made now."""
+        """Note that the call is made now; raises ``StepTaken`` where a newer attempt at its step makes it."""
+        Steps(self._link, self._now).require_newest()
         run.state = ToolState.STARTED
         run.attempts += 1
         return self.put(run)

@@ -65,6 +65,11 @@ class Part:
         await self._reading
         return code
 
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, as one that stops it or lets it go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
     async def _start(self) -> Started:
         return await asyncio.create_subprocess_exec(
             *self._command, cwd=self._folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -171,10 +176,10 @@ class Separate:
 
 
 @asynccontextmanager
-async def separate(folder: Path, llm: LLMServer, **sections: Any) -> AsyncIterator[Separate]:
+async def separate(folder: Path, server: LLMServer, /, **sections: Any) -> AsyncIterator[Separate]:
     """Run everything for the length of a block."""
     assert not {name for name in os.environ if name.startswith("MAESTRO_") and not name.startswith("MAESTRO_TEST_")}
-    maestro = Separate(folder, llm, sections)
+    maestro = Separate(folder, server, sections)
     try:
         await maestro.start()
         yield maestro

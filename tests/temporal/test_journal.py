@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Stopped, WaitReason
+from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, WaitReason
+from maestro.domain.jobs.flow import VoiceOutcome
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules
+from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
+from maestro.domain.llm.prompts import CallKey, LLMResponse
 from maestro.domain.messages import LaneKey
+from maestro.domain.tools import ToolRun, ToolState
+from maestro.store.steps import OwnAttempt, TemporalAttempt, acting_for
 from maestro.store.store import Store
 from temporal.journal import Journal
 from tests.support.fresh_store import fresh_store
@@ -69,13 +74,13 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
     with store.begin() as tx:
         tx.jobs.go_on()
         assert "old" in [job.id for job in tx.jobs.claim(10, tx.now)], "it has the earlier turn"
-    assert journal.begin(new, "choose_agent") is None
+    assert isinstance(journal.begin(new, "choose_agent"), OwnAttempt)
     with pytest.raises(LaneTaken) as refusal:
         journal.begin(old, "choose_agent")
     assert not journal.failed(old, refusal.value).non_retryable
     with store.begin() as tx:
         tx.close_job("new", Ending(status=JobStatus.COMPLETED))
-    assert journal.begin(old, "choose_agent") is None
+    assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
 
 
 def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(store: Store) -> None:
@@ -95,3 +100,100 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
     ]
     with store.view() as tx:
         assert tx.steps.waits("job", ["model-1"]) == [Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)]
+
+
+# Two processes that hold the same step: one stalled, and Temporal gave the step to the other
+
+
+MODEL = StepRef(job_id="job", step="model-1")
+KEY = CallKey(job_id="job", number=1)
+ESTIMATE = CallEstimate("openai", "gpt", input_tokens=10, cost_usd=0.5)
+FIRST, SECOND = TemporalAttempt("run", 1), TemporalAttempt("run", 2)
+
+
+def begun(journal: Journal, tried: TemporalAttempt) -> OwnAttempt:
+    """Begin an attempt at a model call."""
+    attempt = journal.begin(MODEL, "call_model", tried)
+    assert isinstance(attempt, OwnAttempt)
+    return attempt
+
+
+def answer(text: str) -> LLMResponse:
+    """Return what a model said."""
+    return LLMResponse(content=text, model="gpt", provider="openai", account="main", duration_ms=5)
+
+
+def states(store: Store) -> tuple[list[str], list[str]]:
+    """Return how the attempts at the step stand, and the requests to the model."""
+    with store.view() as tx:
+        return [step.state.value for step in tx.steps.of("job")], [call.state.value for call in tx.calls.of("job")]
+
+
+def send(store: Store, attempt: OwnAttempt) -> int:
+    """Note a request as this attempt."""
+    with acting_for(attempt), store.begin() as tx:
+        return tx.calls.sent(KEY, "digest", ESTIMATE)
+
+
+def test_a_stalled_attempt_neither_calls_nor_ends_what_the_newer_one_does(store: Store) -> None:
+    journal = Journal(store, lambda: RULES)
+    stalled, newer = begun(journal, FIRST), begun(journal, SECOND)
+    assert send(store, newer) == 1
+    with pytest.raises(StepTaken) as refusal:
+        send(store, stalled)
+    with acting_for(stalled):
+        assert not journal.failed(MODEL, refusal.value).non_retryable
+        journal.failed(MODEL, ProviderUnavailable("down"))
+    assert states(store) == (["interrupted", "running"], ["sent"])
+    with acting_for(newer), store.begin() as tx:
+        tx.calls.keep_answer(KEY, 1, answer("once"))
+
+
+def test_a_newer_attempt_takes_over_the_call_of_a_stalled_one_whose_answer_still_counts(store: Store) -> None:
+    journal = Journal(store, lambda: RULES)
+    stalled = begun(journal, FIRST)
+    assert send(store, stalled) == 1
+    newer = begun(journal, SECOND)
+    assert send(store, newer) == 2
+    with acting_for(stalled), store.begin() as tx:
+        tx.calls.keep_answer(KEY, 1, answer("late"))
+        tx.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
+    assert states(store) == (["interrupted", "done"], ["answered", "sent"])
+    with acting_for(newer), store.begin() as tx, pytest.raises(StepTaken):
+        tx.steps.done(MODEL, VoiceOutcome(voices=0, transcribed=0))
+    assert isinstance(journal.begin(MODEL, "call_model", SECOND), str), "a repeat finds the result"
+
+
+def test_an_attempt_that_begins_too_late_is_refused(store: Store) -> None:
+    journal = Journal(store, lambda: RULES)
+    begun(journal, SECOND)
+    with pytest.raises(StepTaken) as refusal:
+        begun(journal, FIRST)
+    assert not journal.failed(MODEL, refusal.value).non_retryable
+    assert states(store)[0] == ["running"]
+    begun(journal, TemporalAttempt("run", 3))
+    begun(journal, TemporalAttempt("after a reset", 1))
+    assert states(store)[0] == ["interrupted", "interrupted", "running"]
+
+
+def test_an_attempt_of_an_earlier_run_of_the_job_is_refused(store: Store) -> None:
+    journal = Journal(store, lambda: RULES)
+    journal.begin(REF, "build_context", FIRST)
+    with store.begin() as tx:
+        tx.jobs.rerun(tx.jobs.get("job"))
+    resumed = begun(journal, TemporalAttempt("resumed", 1))
+    assert send(store, resumed) == 1
+    with pytest.raises(StepTaken):
+        begun(journal, TemporalAttempt("run", 9))
+    assert states(store)[0] == ["running", "running"]
+
+
+def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -> None:
+    journal = Journal(store, lambda: RULES)
+    stalled = begun(journal, FIRST)
+    begun(journal, SECOND)
+    call = ToolRun(job_id="job", number=1, place=0, tool="note", arguments="", state=ToolState.WAITING)
+    with acting_for(stalled), store.begin() as tx, pytest.raises(StepTaken):
+        tx.deliveries.sending(1)
+    with acting_for(stalled), store.begin() as tx, pytest.raises(StepTaken):
+        tx.tool_runs.begin(call)

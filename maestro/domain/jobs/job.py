@@ -191,7 +191,11 @@ class StepState(StrEnum):
 
 
 class JobStep(SQLModel, table=True):
-    """One attempt at one step; ``result`` is the JSON of references it returned."""
+    """One attempt at one step; ``result`` is the JSON of references it returned.
+
+    ``workflow_run`` and ``activity_attempt`` are Temporal's run id and its number of the attempt: they tell the older
+    of two attempts. The number is 0 for local steps, whose numbers begin again when their workflow task is repeated.
+    """
 
     __tablename__ = "job_steps"
     __table_args__ = (
@@ -212,6 +216,8 @@ class JobStep(SQLModel, table=True):
     activity: str
     run: int
     attempt: int
+    workflow_run: str = ""
+    activity_attempt: int = 0
     state: StepState = Field(sa_type=text_of(StepState))
     started_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)

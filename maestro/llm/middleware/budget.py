@@ -115,6 +115,7 @@ class Budget:
         if not (plan.usd or plan.cheaper_usd):
             return plan.used_up
         with self._store.begin() as tx:
+            tx.steps.require_newest()
             tx.budgets.release(request.key)
             used_up = tx.budgets.exceeded(plan.limits)
             for_all = used_up is not None and used_up.scope is BudgetScope.DAY
@@ -126,4 +127,5 @@ class Budget:
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:
-            tx.budgets.release(request.key)
+            if not tx.steps.overtaken:  # else what is reserved now is of the attempt that took the step
+                tx.budgets.release(request.key)

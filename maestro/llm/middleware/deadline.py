@@ -1,19 +1,29 @@
 """A total deadline: the one limit that a provider cannot stretch by sending a byte now and then."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from maestro.domain.llm.errors import ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient, Middleware
 
+Ready = Callable[[LLMRequest], Awaitable[None]]
+"""Returns when a request can be sent at once."""
 
-def deadline(limit: Callable[[], timedelta]) -> Middleware:
-    """Return middleware that gives every call ``limit()`` in all; the limit is asked for at each call."""
+
+async def at_once(_request: LLMRequest) -> None:
+    """Wait for nothing."""
+
+
+def deadline(limit: Callable[[], timedelta], ready: Ready = at_once) -> Middleware:
+    """Return middleware that gives every call ``limit()`` in all; the limit is asked for at each call.
+
+    The clock starts when ``ready`` returns: loading a library is no time of the provider's.
+    """
 
     def wrap(inner: LLMClient, /) -> LLMClient:
-        return Deadline(inner, limit)
+        return Deadline(inner, limit, ready)
 
     return wrap
 
@@ -21,12 +31,14 @@ def deadline(limit: Callable[[], timedelta]) -> Middleware:
 class Deadline:
     """Cancels a call that takes too long."""
 
-    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta]) -> None:
+    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready) -> None:
         self._inner = inner
         self._limit = limit
+        self._ready = ready
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``ModelTimeout`` when no whole answer came in time."""
+        await self._ready(request)
         seconds = self._limit().total_seconds()
         response = await self._within(seconds, request)
         if response is None:

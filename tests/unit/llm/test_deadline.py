@@ -87,3 +87,16 @@ async def test_being_cancelled_is_not_a_timeout() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
+
+
+def test_the_clock_starts_when_the_request_can_be_sent() -> None:
+    async def loading(_: LLMRequest) -> None:
+        await asyncio.sleep(60)
+
+    answer = response_of("hello")
+    assert (
+        in_virtual_time(chain(Scripted(answer), deadline(lambda: limit(5), loading)).complete(request_of())) is answer
+    )
+    assert (
+        in_virtual_time(chain(Slow(1, 4), deadline(lambda: limit(5), loading)).complete(request_of())).content == "late"
+    )

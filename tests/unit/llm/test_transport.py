@@ -6,6 +6,7 @@ from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import DEMO_ACCOUNT
+from maestro.llm.litellm_library import Library
 from maestro.llm.protocols import Account
 from maestro.llm.transport import Clients, Transport
 from tests.support.llm_requests import request_of, response_of
@@ -36,7 +37,7 @@ class Client:
         return response_of(f"{self._name}: {account.name}, {request.account}")
 
 
-TRANSPORT = Transport(Known(), Clients(http=Client("http"), command=Client("command"), demo=Client("demo")))
+TRANSPORT = Transport(Known(), Clients(http=Client("http"), command=Client("command"), demo=Client("demo")), Library())
 
 
 @pytest.mark.parametrize(("name", "who"), [("key", "http"), ("max", "command"), ("demo", "demo")])
