@@ -19,8 +19,11 @@ from temporal.server_command import (
 )
 from temporal.server_health import register_search_attributes, until_ready
 from temporal.server_process import (
+    Child,
     Record,
     ServerProcess,
+    dismiss_watch,
+    end_watch,
     hold,
     last_line,
     look,
@@ -28,6 +31,7 @@ from temporal.server_process import (
     program_version,
     read_record,
     release,
+    watch_over,
 )
 
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
@@ -103,11 +107,27 @@ class EmbeddedServer:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): its settings differ.")
         elif await self._still_healthy(left_behind):
             self._report(f"Using the Temporal server of an earlier run (pid {record.pid}) at {self.address}.")
-            return left_behind
+            return await self._taken_over(record)
         else:
             self._report(f"Replacing the Temporal server of an earlier run (pid {record.pid}): it does not answer.")
         await self._end(left_behind)
         return None
+
+    async def _taken_over(self, record: Record) -> ServerProcess:
+        """Return an adopted server with a watch of our own: the one over it knows only that its Maestro is gone."""
+        await asyncio.to_thread(dismiss_watch, record, self._config.database)
+        try:
+            watch = await self._watch_over(record.pid)
+            ours = record.model_copy(update={"watch": watch.pid})
+            await asyncio.to_thread(ours.save, self._config.record)
+        except BaseException:  # as in ``_launch``
+            await self._end(ServerProcess(record))
+            raise
+        return ServerProcess(ours, watch=watch)
+
+    async def _watch_over(self, pid: int) -> Child:
+        config = self._config
+        return await watch_over(pid, config.database, config.record, config.timing.orphaned, config.timing.grace)
 
     async def _let_die(self, process: ServerProcess) -> None:
         """Wait for a server killed together with us: until its last thread is gone it keeps its ports."""
@@ -135,24 +155,27 @@ class EmbeddedServer:
             written = log.tell()
             child = await hold(command, ENVIRONMENT, log)
         process: ServerProcess | None = None
+        watch: Child | None = None
         try:
-            record = await asyncio.to_thread(self._register, child.pid, command, program)
-            process = ServerProcess(record, child)
+            watch = await self._watch_over(child.pid)
+            record = await asyncio.to_thread(self._register, (child.pid, watch.pid), command, program)
+            process = ServerProcess(record, child, watch)
             await release(child)
             self._report(f"Starting the Temporal server (pid {child.pid}) at {self.address}.")
             await self._until_healthy(process, written)
         except BaseException:  # a cancelled start, too, must leave no server behind
-            await self._abandon(child, process)
+            await self._abandon(child, process, watch)
             raise
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
         return process
 
-    def _register(self, pid: int, command: tuple[str, ...], program: str) -> Record:
+    def _register(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> Record:
+        pid, watch = pids
         seen = look(pid)
         if seen is None:
             raise TemporalUnavailable("The Temporal server was ended from outside while it was being started.")
         ports = {"port": self._config.port, "ui_port": self._config.ui_port}
-        record = Record(pid=pid, started=seen.started, command=command, program=program, **ports)
+        record = Record(pid=pid, started=seen.started, command=command, program=program, watch=watch, **ports)
         record.save(self._config.record)
         return record
 
@@ -184,6 +207,7 @@ class EmbeddedServer:
             assert self._process is not None
             since = clock()
             await self._process.wait()
+            await self._process.unwatch()
             if clock() - since >= timing.stable:
                 delay = timing.first_restart
             self._report(f"The Temporal server (pid {self.pid}) has ended; starting it again in {delay:g} s.")
@@ -207,13 +231,15 @@ class EmbeddedServer:
         await process.end(self._config.timing.grace)
         await asyncio.to_thread(self._config.record.unlink, missing_ok=True)
 
-    async def _abandon(self, child: asyncio.subprocess.Process, process: ServerProcess | None) -> None:
+    async def _abandon(self, child: Child, process: ServerProcess | None, watch: Child | None) -> None:
         if process is not None:
             await self._end(process)
             return
         if child.returncode is None:
             child.kill()  # it has not become the server yet, so there is nothing to close
         await child.wait()
+        if watch is not None:
+            await end_watch(watch)
 
     def _check_ports(self) -> None:
         self._check_port(self._config.port, self._config.port_setting)

@@ -43,6 +43,8 @@ class Timing:
     """the limit of that doubling"""
     stable: float = 60.0
     """after living so long a server has earned the first delay again"""
+    orphaned: float = 180.0
+    """before a server whose Maestro was killed and whose data folder is gone is ended"""
 
 
 ALWAYS_THERE = "default"

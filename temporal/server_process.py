@@ -23,6 +23,28 @@ _TAIL = 8192
 # and if we die first, the shell reads end-of-file and ends: no server can live that the next run does not know of.
 _ON_A_LINE_BECOME = 'read -r _ && exec "$@" </dev/null'
 
+_LOOKS = 4
+_WATCH = f"""
+serves() {{ {{ cat "/proc/$1/cmdline" || /bin/ps -ww -o command= -p "$1"; }} 2>/dev/null | grep -qF -- "$2"; }}
+read -r _
+missing=0
+while serves "$1" "$2"; do
+  if grep -qF "\"pid\": $1," "$3" 2>/dev/null; then missing=0; else missing=$((missing + 1)); fi
+  if [ "$missing" -gt {_LOOKS} ]; then
+    kill "$1"
+    sleep "$5"
+    serves "$1" "$2" && kill -s KILL "$1"
+    exit
+  fi
+  sleep "$4"
+done
+"""
+"""Ends a server that no Maestro can ever adopt: ours is gone, and no record names the server any more.
+
+Its input ends when the process that started it does, however that ended. It is told the server's process id, its
+database, the record, and in seconds the time between two looks and the time a server gets to end by itself.
+"""
+
 
 @dataclass(frozen=True)
 class Sighting:
@@ -81,6 +103,8 @@ class Record(BaseModel):
     """Tells one release of the program from another in the same place."""
     port: int
     ui_port: int
+    watch: int = 0
+    """The process id of what ends the server when nothing can adopt it any more; 0 in a record of an older release."""
 
     def exists(self) -> bool:
         """Whether this very process is still there: a process id alone is soon somebody else's."""
@@ -112,13 +136,17 @@ def program_version(binary: Path) -> str:
     return f"{facts.st_size}-{facts.st_mtime_ns}"
 
 
-class ServerProcess:
-    """A running server: our child, or one adopted from an earlier run."""
+Child = asyncio.subprocess.Process
 
-    def __init__(self, record: Record, child: asyncio.subprocess.Process | None = None) -> None:
+
+class ServerProcess:
+    """A running server: our child, or one adopted from an earlier run, and the process that watches over it."""
+
+    def __init__(self, record: Record, child: Child | None = None, watch: Child | None = None) -> None:
         """``child`` is None for an adopted server, which another process started and the system reaps."""
         self.record = record
         self._child = child
+        self._watch = watch
 
     async def wait(self) -> None:
         """Return when the process has ended."""
@@ -128,8 +156,13 @@ class ServerProcess:
         while await asyncio.to_thread(self.record.exists):  # noqa: ASYNC110 - only a parent is told of an end
             await asyncio.sleep(_POLL)
 
+    async def unwatch(self) -> None:
+        """Let the watch over a server that has ended see that, and end."""
+        if self._watch is not None:
+            await end_watch(self._watch)
+
     async def end(self, grace: float) -> None:
-        """Ask it to end, and force it after ``grace`` seconds; return when it is gone."""
+        """Ask it to end, and force it after ``grace`` seconds; return when it is gone, and so is its watch."""
         await self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace):
@@ -137,6 +170,7 @@ class ServerProcess:
         except TimeoutError:
             await self._signal(signal.SIGKILL)
             await self.wait()
+        await self.unwatch()
 
     async def _signal(self, number: signal.Signals) -> None:
         if self._child is not None:
@@ -147,7 +181,7 @@ class ServerProcess:
                 os.kill(self.record.pid, number)
 
 
-async def hold(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> asyncio.subprocess.Process:
+async def hold(command: Sequence[str], environment: dict[str, str], output: BinaryIO) -> Child:
     """Make a process that becomes ``command`` when ``release`` is called, and ends when we die before."""
     return await asyncio.create_subprocess_exec(
         *("/bin/sh", "-c", _ON_A_LINE_BECOME, "sh", *command),
@@ -159,13 +193,41 @@ async def hold(command: Sequence[str], environment: dict[str, str], output: Bina
     )
 
 
-async def release(held: asyncio.subprocess.Process) -> None:
+async def release(held: Child) -> None:
     """Let a held process become its command."""
     assert held.stdin is not None
     with suppress(ConnectionError):  # it was killed meanwhile: whoever waits for it learns that
         held.stdin.write(b"go\n")
         await held.stdin.drain()
     held.stdin.close()
+
+
+async def watch_over(pid: int, database: Path, record: Path, orphaned: float, grace: float) -> Child:
+    """Start what ends the server ``pid`` ``orphaned`` seconds after we are gone and no record names it any more."""
+    arguments = (str(pid), str(database), str(record), f"{orphaned / _LOOKS:g}", f"{grace:g}")
+    return await asyncio.create_subprocess_exec(
+        *("/bin/sh", "-c", _WATCH, "watch", *arguments),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={"PATH": os.defpath},
+        start_new_session=True,  # as the server: it outlives us
+    )
+
+
+async def end_watch(watch: Child) -> None:
+    """Let a watch see that its server has ended; return when it has ended as well."""
+    assert watch.stdin is not None
+    watch.stdin.close()
+    await watch.wait()
+
+
+def dismiss_watch(record: Record, database: Path) -> None:
+    """End the watch that an earlier run left with a server that we adopt: ours takes its place."""
+    seen = look(record.watch) if record.watch else None
+    if seen is not None and f"watch {record.pid} {database}" in seen.command:
+        with suppress(ProcessLookupError):
+            os.kill(record.watch, signal.SIGTERM)
 
 
 def open_log(path: Path) -> BinaryIO:

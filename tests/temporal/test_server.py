@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import sqlite3
@@ -36,12 +37,13 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from maestro.bootstrap.data_folder import DataFolder
-from temporal.server import EmbeddedServer, ServerConfig
+from temporal.server import EmbeddedServer, ServerConfig, Timing
 
 async def main():
     folder, port, ui_port = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     with DataFolder(folder):
-        server = EmbeddedServer(ServerConfig(folder, port, ui_port), report=lambda line: None)
+        config = ServerConfig(folder, port, ui_port, timing=Timing(orphaned=0.5))
+        server = EmbeddedServer(config, report=lambda line: None)
         await server.start()
         print(server.pid, flush=True)
         await asyncio.Event().wait()
@@ -313,6 +315,45 @@ async def test_a_restart_that_fails_is_reported_and_tried_again_later(start: Sta
         await started.reports.wait_for("Trying again in 0.8 s")
     await started.reports.wait_for("is ready")
     assert servers_of(config) == [started.pid]
+
+
+# Orphaned
+
+
+async def gone(pid: int) -> None:
+    """Return when a process that is not our child has ended."""
+    async with asyncio.timeout(20):
+        while look(pid) is not None:  # noqa: ASYNC110 - only a parent is told of an end
+            await asyncio.sleep(0.02)
+
+
+async def test_a_server_whose_maestro_and_data_folder_are_gone_is_ended(config: ServerConfig) -> None:
+    pid = await left_behind(config)
+    await asyncio.sleep(1.0)  # some looks of its watch, while the folder is there
+    assert servers_of(config) == [pid]
+    record = read_record(config.record)
+    assert record is not None
+    shutil.rmtree(config.data_dir)
+    config.data_dir.mkdir()  # another Maestro may begin anew in the same place
+    await gone(pid)
+    await gone(record.watch)
+
+
+async def test_a_server_in_use_lives_on_without_its_data_folder(start: Start, config: ServerConfig) -> None:
+    """The process that adopts a server watches over it, and the watch that its first one left is dismissed."""
+    first = await left_behind(config)
+    old = read_record(config.record)
+    assert old is not None
+    started = await start(dataclasses.replace(config, timing=Timing(grace=5.0, orphaned=0.1)))
+    new = read_record(config.record)
+    assert new is not None
+    assert old.watch != new.watch
+    await gone(old.watch)
+    shutil.rmtree(config.data_dir)
+    await asyncio.sleep(0.5)
+    assert servers_of(config) == [first] == [started.pid]
+    await started.server.stop()
+    assert look(new.watch) is None
 
 
 # Adopt
