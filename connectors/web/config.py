@@ -7,8 +7,8 @@ from pathlib import Path
 from maestro.domain.errors import ConfigurationError
 
 PLATFORM = "web"
-MAX_CONTENT = 32_000
-"""Code points in one message, in either direction."""
+MAX_CHUNK = 32_000
+"""Code points in one chunk of an answer; what a client sends may be as long as any message."""
 MAX_USER_NAME = 80
 MAX_CLIENT_ID = 128
 MAX_ATTACHMENTS = 10
@@ -41,7 +41,7 @@ class WebConfig:
     allowed_origins: tuple[str, ...] = ()
     dashboard_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
-    max_frame_bytes: int = MIB
+    max_frame_bytes: int = 4 * MIB
     max_upload_bytes: int = 20 * MIB
     upload_dir: Path | None = None
     auth_timeout: float = 5.0

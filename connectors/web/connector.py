@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit, PermanentFetch
-from connectors.web.config import MAX_BUTTONS, MAX_CONTENT, MAX_FILE_BYTES, PLATFORM, WebConfig
+from connectors.web.config import MAX_BUTTONS, MAX_CHUNK, MAX_FILE_BYTES, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
 from connectors.web.guard import Guard
 from connectors.web.identity import Doorman, ResumeTokens
@@ -51,7 +51,7 @@ class WebConnector:
     ) -> None:
         tokens = ResumeTokens(config, clock)
         self.capabilities = Capabilities(
-            max_length=MAX_CONTENT,
+            max_length=MAX_CHUNK,
             unit=LengthUnit.CODE_POINTS,
             typing_interval=config.typing_interval,
             idempotency=Idempotency.NATIVE,

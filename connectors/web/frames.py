@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from connectors.web.config import MAX_ATTACHMENTS, MAX_CLIENT_ID, MAX_CONTENT, MAX_USER_NAME
+from connectors.web.config import MAX_ATTACHMENTS, MAX_CLIENT_ID, MAX_USER_NAME
 from maestro.domain.errors import InvalidMessage
-from maestro.domain.messages import OutgoingMessage
+from maestro.domain.messages import MAX_CONTENT_CHARS, OutgoingMessage
 
 CHANNEL = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 NUMBER = re.compile(r"[0-9]{1,19}")
@@ -96,8 +96,8 @@ def said(fields: Fields) -> Said:
     content = clean(content)
     if not content.strip() and not attachments:
         raise InvalidMessage("The message is empty.")
-    if len(content) > MAX_CONTENT:
-        raise InvalidMessage(f"The message has {len(content)} characters; the limit is {MAX_CONTENT}.")
+    if len(content) > MAX_CONTENT_CHARS:
+        raise InvalidMessage(f"The message has {len(content)} characters; the limit is {MAX_CONTENT_CHARS}.")
     return Said(client_id=client_id(fields), content=content, attachments=attachments)
 
 

@@ -197,7 +197,11 @@ class WebSettings(Section):
         description="who is answered in channels that are bound to nobody: everyone who is let in, those who were "
         "paired, or only those on the agent's list",
     )
-    max_frame_bytes: ByteCount = Field(default=1024**2, description="bytes of the largest WebSocket frame taken")
+    max_frame_bytes: ByteCount = Field(
+        default=4 * 1024**2,
+        description="bytes of the largest WebSocket frame taken; a message of 300,000 characters, the most there is, "
+        "may need all of the default",
+    )
     max_upload_bytes: ByteCount = Field(default=10 * 1024**2, description="bytes of the largest upload taken")
     auth_timeout_seconds: Seconds = Field(default=5, description="seconds a new connection has to say who it is")
     typing_seconds: Seconds = Field(default=5, description="seconds between two signs that an agent is typing")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel
 from sqlalchemy import bindparam, func, insert
@@ -108,14 +108,11 @@ class Steps(Repository):
     """Every attempt at every step; a finished step has exactly one row that is done."""
 
     _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
-    _PAST = Prepared(
-        select(
-            *(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result),
-            *(JobStep.workflow_run, JobStep.activity_attempt),
-        )
-        .where(*_OF_STEP)
-        .order_by(col(JobStep.id))
+    _ATTEMPT: tuple[Any, ...] = (
+        *(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result),
+        *(JobStep.workflow_run, JobStep.activity_attempt),
     )
+    _PAST = Prepared(select(*_ATTEMPT).where(*_OF_STEP).order_by(col(JobStep.id)))
     _BEGUN = Prepared(insert(JobStep))
     _INTERRUPTED = (
         update(JobStep)

@@ -192,8 +192,17 @@ def test_a_stalled_attempt_sends_no_chunk_and_makes_no_tool_call(store: Store) -
     journal = Journal(store, lambda: RULES)
     stalled = begun(journal, FIRST)
     begun(journal, SECOND)
-    call = ToolRun(job_id="job", number=1, place=0, tool="note", arguments="", state=ToolState.WAITING)
-    with acting_for(stalled), store.begin() as tx, pytest.raises(StepTaken):
-        tx.deliveries.sending(1)
-    with acting_for(stalled), store.begin() as tx, pytest.raises(StepTaken):
-        tx.tool_runs.begin(call)
+    with acting_for(stalled), store.begin() as tx:
+        call = ToolRun(
+            job_id="job",
+            number=1,
+            place=0,
+            tool="note",
+            arguments="",
+            state=ToolState.WAITING,
+            started_at=tx.now,
+        )
+        with pytest.raises(StepTaken):
+            tx.deliveries.sending(1)
+        with pytest.raises(StepTaken):
+            tx.tool_runs.begin(call)

@@ -7,7 +7,7 @@ import { Memory } from "./chat-memory.js";
 import { View } from "./chat-view.js";
 
 const TYPING_LASTS = 10_000;
-const LIMIT = 32_000;
+const LIMIT = 300_000;
 const BUSY = new Set(["Backlogged", "ShuttingDown", "StoreBusy"]);
 const BUSY_WAIT = 3000;
 const $ = (id) => document.getElementById(id);

@@ -171,10 +171,10 @@ async def test_a_full_inbox_is_tried_again_until_there_is_room() -> None:
 async def test_what_will_never_be_taken_is_told_once() -> None:
     async with web_server() as server, guest(server.port) as somebody:
         await somebody.hears("resumed")
-        await somebody.client.say("one", "x" * 40_000)
+        await somebody.client.say("one", "x" * 300_001)
         await somebody.hears("error")
         assert somebody.client.unacknowledged == 0
-    assert "32000" in somebody.said("error")[0]["message"]
+    assert "300000" in somebody.said("error")[0]["message"]
 
 
 # Who is who

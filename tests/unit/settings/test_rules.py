@@ -27,7 +27,7 @@ def test_the_defaults_are_those_promised() -> None:
     assert (settings.webui.host, settings.webui.port) == ("localhost", 8080)
     assert (settings.web.host, settings.web.port) == ("localhost", 5070)
     assert (settings.temporal.port, settings.temporal.ui_port) == (7233, 8233)
-    assert (settings.web.max_frame_bytes, settings.web.max_upload_bytes) == (1024 * 1024, 10 * 1024 * 1024)
+    assert (settings.web.max_frame_bytes, settings.web.max_upload_bytes) == (4 * 1024 * 1024, 10 * 1024 * 1024)
     assert [agent.slug for agent in settings.agents if agent.role == "conductor"] == ["conductor"]
 
 
