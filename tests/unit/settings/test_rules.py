@@ -41,7 +41,7 @@ def test_every_key_says_what_it_means() -> None:
 
 
 def test_activities_are_missed_sooner_when_a_heartbeat_costs_nothing() -> None:
-    assert TemporalSettings().heartbeat == timedelta(seconds=3)
+    assert TemporalSettings().heartbeat == timedelta(seconds=10)
     assert TemporalSettings(address="temporal:7233").heartbeat == timedelta(seconds=30)
     assert TemporalSettings(address="temporal:7233", heartbeat_seconds=0.5).heartbeat == timedelta(seconds=0.5)
 

@@ -66,7 +66,8 @@ def test_values_go_in_and_come_out_as_what_they_are_in_python(rows: JobRows) -> 
 def test_a_change_says_how_many_rows_it_changed_and_an_insert_the_number_of_its_row(rows: JobRows) -> None:
     job_id = rows.add()
     step: dict[str, Any] = {"step": "route", "activity": "choose", "run": 1, "finished_at": None, "id": None}
-    words = dict.fromkeys(("result", "error", "detail"), "")
+    step["activity_attempt"] = 1
+    words = dict.fromkeys(("workflow_run", "result", "error", "detail"), "")
     with rows.store.begin() as tx:
         rest = {"job_id": job_id, "state": StepState.RUNNING, "started_at": tx.now}
         numbers = [repository(tx)._insert(BEGUN, **step, **words, **rest, attempt=attempt) for attempt in (1, 2)]
