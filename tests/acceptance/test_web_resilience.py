@@ -75,3 +75,10 @@ async def test_a_cursor_above_the_highest_id_counts_as_none() -> None:
         async with web_client(server.port, channelId="c", lastId=500) as again:
             assert (await again.next())["id"] == 1  # of the last moments: nobody knows what it heard of them
             assert await again.next() == {"type": "resumed", "lastId": 1}
+
+
+async def test_the_longest_message_is_taken_however_it_is_written() -> None:
+    """As many characters as Maestro takes of anybody; in JSON the longest of them may be twelve bytes each."""
+    async with web_server() as server, web_client(server.port) as client:
+        assert (await client.say("\N{GRINNING FACE}" * 300_000))["type"] == "ack"
+    assert len(server.context.inbox[0].content) == 300_000

@@ -18,10 +18,11 @@ from connectors.base import (
 )
 from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.jobs.flow import DeliverStep
-from maestro.domain.jobs.job import JobKind, JobStatus
+from maestro.domain.jobs.job import JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
 from maestro.domain.redaction import Redact, as_it_is
+from maestro.store.steps import OwnAttempt, acting_for
 from temporal.control import begin_again
 from tests.support.job_rows import JobRows
 
@@ -129,13 +130,18 @@ class Bench:
             Matter(lambda: self.redact, lambda digest: self.folder / digest, platform),
         )
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
-        with self.rows.store.begin() as tx:
-            tx.steps.start(step, "deliver", 1)
+        attempt = OwnAttempt(step, self.begin_attempt())
         try:
-            asyncio.run(steps.deliver(step))
+            with acting_for(attempt):
+                asyncio.run(steps.deliver(step))
         except SendFailure as failure:
             return failure
         return None
+
+    def begin_attempt(self) -> int:
+        """Note that an attempt at the step begins, in this process or in another one; return its number."""
+        with self.rows.store.begin() as tx:
+            return tx.steps.start(StepRef(job_id=self.job_id, step="deliver"), "deliver", 1)
 
     def answer(self, text: str, kind: JobKind = JobKind.MESSAGE) -> None:
         """Let the job have an answer to say instead."""

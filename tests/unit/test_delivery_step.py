@@ -10,6 +10,7 @@ import pytest
 
 from activities.chunks import FILENAME, pieces
 from connectors.base import (
+    AmbiguousSend,
     Capabilities,
     Idempotency,
     LengthUnit,
@@ -17,8 +18,9 @@ from connectors.base import (
     OnAmbiguous,
     PermanentSend,
     Scope,
+    SendFailure,
 )
-from maestro.domain.errors import Stopped
+from maestro.domain.errors import StepTaken, Stopped
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from tests.support.delivery_bench import CUT, Bench, Platform, Readable, Silent
@@ -53,6 +55,24 @@ def test_a_stop_between_two_chunks_keeps_the_rest_from_being_sent(bench: Bench) 
     with pytest.raises(Stopped):
         bench.deliver(platform)
     assert (len(platform.posts), bench.states()) == (1, ["sent", "pending"])
+
+
+@pytest.mark.parametrize("failure", [None, AmbiguousSend("cut off"), NotDispatched("refused")])
+def test_an_attempt_that_stalled_while_it_sent_leaves_the_rest_to_the_newer_one(
+    bench: Bench, failure: SendFailure | None
+) -> None:
+    class Stalling(Platform):
+        async def send(self, message: OutgoingMessage) -> Receipt:
+            await asyncio.to_thread(bench.begin_attempt)
+            return await super().send(message)
+
+    platform = Stalling(Idempotency.NATIVE)
+    platform.script.append(failure)
+    with pytest.raises(StepTaken):
+        bench.deliver(platform)
+    # Its receipt counts; how it failed does not, since the newer attempt may have sent the chunk by now.
+    assert bench.states() == (["sent", "pending"] if failure is None else ["sending", "pending"])
+    assert bench.status() is JobStatus.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,8 @@ class Growth:
         if text and text != kept:
             try:
                 with self._store.begin() as tx:
-                    tx.drafts.write(request.key.job_id, request.key.number, text)
+                    if not tx.steps.overtaken:  # else another process shows what it is told
+                        tx.drafts.write(request.key.job_id, request.key.number, text)
             except StoreBusy as error:
                 log.info("draft.postponed", job=request.key.job_id, reason=str(error))
                 return kept
