@@ -3,20 +3,27 @@
 import asyncio
 import contextlib
 import errno
+import resource
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from maestro.connections import ConnectionLedger, ConnectionLimits, LimitedHttp
 from maestro.domain.errors import ConfigurationError, PortTaken
 
 UNREAD_SECONDS = 45
 """How long the kernel keeps unread bytes for a client before it drops the connection."""
 CLOSING_SECONDS = 2
 BACKLOG = 512
+ACCEPTED_AT_ONCE = 64
+"""Connections accepted before those that exceed a limit are closed; the descriptors for them must be free."""
+MOST_DESCRIPTORS = 65_536
+"""The soft limit asked for at start; some systems set the hard limit to a thousand million."""
 
 
 class Server(uvicorn.Server):
@@ -36,6 +43,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, then tell."""
         await super().startup(sockets)
+        for bound in sockets or ():
+            bound.listen(BACKLOG)  # asyncio has set the kernel's queue to the number that it accepts at once
         if self._serving is not None:
             await self._serving()
 
@@ -62,10 +71,23 @@ class Place:
     """The port's own key in the section."""
 
 
-def config(app: ASGIApp, **options: Any) -> uvicorn.Config:
-    """Return how an application is served; ``options`` are uvicorn's own."""
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files and sockets as the system allows it; many allow 1,024 unless asked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it; the limits follow the number in force
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def config(app: ASGIApp, limits: ConnectionLimits | None = None, **options: Any) -> uvicorn.Config:
+    """Return how an application is served on one port; ``options`` are uvicorn's own."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    within = (limits or ConnectionLimits()).within(descriptors if descriptors > 0 else MOST_DESCRIPTORS)
     return uvicorn.Config(
         app,
+        http=partial(LimitedHttp, ConnectionLedger(within)),  # type: ignore[arg-type]  # called like a class
+        backlog=ACCEPTED_AT_ONCE,
         lifespan="off",
         log_config=None,
         log_level="warning",  # at debug level the library would log frames, credentials included

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 
+from maestro.connections import ConnectionLimits
 from maestro.domain.errors import ConfigurationError
 
 PLATFORM = "web"
@@ -47,6 +48,7 @@ class WebConfig:
     auth_timeout: float = 5.0
     typing_interval: float = 5.0
     queue_limit: int = 256
+    connections: ConnectionLimits | None = None
 
     def __post_init__(self) -> None:
         """Refuse what would let strangers in; raises ``ConfigurationError``."""

@@ -101,6 +101,7 @@ class WebConnector:
         self._port = sockets[0].getsockname()[1]
         options = config(
             self._app(),
+            self._config.connections,
             ws_max_size=self._config.max_frame_bytes,  # a larger frame closes its socket with 1009
             ws_ping_interval=PING_SECONDS,
             ws_ping_timeout=PING_SECONDS,

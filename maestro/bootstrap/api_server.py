@@ -10,7 +10,7 @@ from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.conversation_control import StoreConversationControl
-from maestro.bootstrap.endpoints import temporal_ui_url
+from maestro.bootstrap.endpoints import connection_limits, temporal_ui_url
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.schedule_control import open_schedules
@@ -36,6 +36,7 @@ class ApiServer:
 
     def __init__(self, settings: Settings, parts: ApiParts) -> None:
         self._place = Place(settings.webui.host, settings.webui.port, section="webui", option="--port")
+        self._limits = connection_limits(settings)
         self._parts = parts
         self._serving = asyncio.Event()
 
@@ -46,7 +47,8 @@ class ApiServer:
     async def run(self) -> None:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
         sockets = await asyncio.to_thread(listen, self._place)
-        await serve_until_cancelled(Server(config(build_app(self._parts)), self._announce, self._close), sockets)
+        options = config(build_app(self._parts), self._limits)
+        await serve_until_cancelled(Server(options, self._announce, self._close), sockets)
 
     async def _announce(self) -> None:
         self._serving.set()

@@ -16,7 +16,7 @@ from maestro.bootstrap.connectors import (
     web_context,
     webhooks_of,
 )
-from maestro.bootstrap.endpoints import endpoint_of
+from maestro.bootstrap.endpoints import connection_limits, endpoint_of
 from maestro.bootstrap.flow import flow_parts, pace, queues
 from maestro.bootstrap.health import HealthServer, connect_place, process_metrics
 from maestro.bootstrap.keys import open_keys
@@ -52,7 +52,8 @@ class Connect(SeparateProcess):
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(self._bots(store, dispatcher, stations).run(webhooks_of(connectors)))
-        services.add(HealthServer(connect_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
+        place, hosts = connect_place(self.settings), self.settings.webui.allowed_hosts
+        services.add(HealthServer(place, hosts, vitals, connection_limits(self.settings)).run())
         services.add(engine.run(dispatcher.run), flow.growing.run())
 
         async def drain() -> None:

@@ -11,7 +11,7 @@ from connectors.web import WebConfig, WebConnector
 from connectors.webhooks import Webhooks
 from maestro.bootstrap.access import intake_rules
 from maestro.bootstrap.context import StoreContext
-from maestro.bootstrap.endpoints import dashboard_origins
+from maestro.bootstrap.endpoints import connection_limits, dashboard_origins
 from maestro.bootstrap.flow import FlowParts, connector_parts
 from maestro.bootstrap.leases import lease
 from maestro.bootstrap.live import LiveSettings
@@ -145,4 +145,5 @@ def web_config(settings: Settings) -> WebConfig:
         upload_dir=upload_folder(settings),
         auth_timeout=web.auth_timeout_seconds,
         typing_interval=web.typing_seconds,
+        connections=connection_limits(settings),
     )

@@ -1,5 +1,7 @@
 """Where everything of one configuration is reached."""
 
+from maestro.connections import ConnectionLimits
+from maestro.domain.proxies import TrustedProxies
 from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
 
@@ -28,6 +30,12 @@ def dashboard_url(settings: Settings) -> str:
     """Return where the dashboard's pages are on this machine, empty where there is none."""
     webui = settings.webui
     return f"http://{webui.host}:{webui.port}" if webui.enabled else ""
+
+
+def connection_limits(settings: Settings) -> ConnectionLimits:
+    """Return the limits of each port's connections."""
+    server, proxies = settings.server, TrustedProxies.of(settings.webui.trusted_proxies)
+    return ConnectionLimits(server.max_connections, server.max_connections_per_address, server.request_seconds, proxies)
 
 
 def places(settings: Settings) -> list[str]:

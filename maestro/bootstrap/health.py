@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from maestro.bootstrap.live import LiveSettings
+from maestro.connections import ConnectionLimits
 from maestro.domain.health import METRICS_TYPE, Alive, Readiness, Vitals
 from maestro.domain.hosts import KnownHosts
 from maestro.domain.values import Value
@@ -41,16 +42,19 @@ def process_metrics(store: Store, live: LiveSettings, command: str) -> ProcessMe
 class HealthServer:
     """Answers ``/healthz``, ``/readyz`` and ``/metrics``, without a password and to known hosts only."""
 
-    def __init__(self, place: Place, allowed_hosts: Iterable[str], vitals: Vitals) -> None:
+    def __init__(
+        self, place: Place, allowed_hosts: Iterable[str], vitals: Vitals, limits: ConnectionLimits | None = None
+    ) -> None:
         """``allowed_hosts`` are names by which collectors may reach the port besides its host and loopback."""
         self._place = place
         self._hosts = KnownHosts.of((place.host, *allowed_hosts))
         self._vitals = vitals
+        self._limits = limits
 
     async def run(self) -> None:
         """Serve until cancelled; raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had."""
         sockets = await asyncio.to_thread(listen, self._place)
-        await serve_until_cancelled(Server(config(self.app())), sockets)
+        await serve_until_cancelled(Server(config(self.app(), self._limits)), sockets)
 
     def app(self) -> Starlette:
         """Return the application; it holds no sockets and starts nothing by itself."""

@@ -19,6 +19,7 @@ from maestro.bootstrap.logs import configure_logs, set_level
 from maestro.bootstrap.migration import migrate
 from maestro.bootstrap.storage import open_store, sweep
 from maestro.domain.errors import ConfigurationError
+from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.store.store import Store
 from temporal.runtime import quieten
@@ -45,6 +46,7 @@ def run(process: "Process") -> int:
     logs = process.settings.logs
     configure_logs(process.live.current().logs.level, logs.format, log_lines(process.live, logs.format))
     quieten()
+    raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(process.until_stopped())
     return 0

@@ -4,7 +4,7 @@ import asyncio
 
 from maestro.bootstrap.batches import build_batch_work
 from maestro.bootstrap.chat import build_chat
-from maestro.bootstrap.endpoints import endpoint_of
+from maestro.bootstrap.endpoints import connection_limits, endpoint_of
 from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
 from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
 from maestro.bootstrap.models import Models, build_models
@@ -43,7 +43,8 @@ class Worker(SeparateProcess):
         flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
         brains = Brains(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), Beginnings()
-        services.add(HealthServer(worker_place(self.settings), self.settings.webui.allowed_hosts, vitals).run())
+        place, hosts = worker_place(self.settings), self.settings.webui.allowed_hosts
+        services.add(HealthServer(place, hosts, vitals, connection_limits(self.settings)).run())
         keeper = build_keeper(store, self.live)
         services.add(brains.tools.serve(), skills.watch(), engine.run(dispatcher.run, reconciler.run, keeper.run))
         services.add(*(engine.work(parts, begun.another()) for parts in worker_parts(flow, self.live, brains)))

@@ -34,7 +34,7 @@ class TrustedProxies:
         by a proxy of ours; the scheme is what the proxy next to us says. A proxy that asks for itself, or says nothing
         that makes sense, is who asks.
         """
-        if not self._ours(peer.address):
+        if not self.include(peer.address):
             return peer
         scheme = _last(forwarded_proto).lower()
         return Asked(self._nearest(peer.address, _items(forwarded_for)), scheme if scheme in SCHEMES else peer.scheme)
@@ -46,11 +46,12 @@ class TrustedProxies:
             if address is None:
                 break
             nearest = str(address)
-            if not self._ours(nearest):
+            if not self.include(nearest):
                 break
         return nearest
 
-    def _ours(self, text: str) -> bool:
+    def include(self, text: str) -> bool:
+        """Say whether an address is one of these proxies."""
         address = _address(text) if self.networks else None
         return address is not None and any(address in network for network in self.networks)
 

@@ -216,6 +216,27 @@ class WebSettings(Section):
         return self
 
 
+class ServerSettings(Section):
+    """Limits of each port that Maestro opens: dashboard, web connector and health."""
+
+    max_connections: int = Field(
+        default=8192,
+        ge=16,
+        le=1_000_000,
+        description="connections to one port at once; at most three eighths of the files this process may open",
+    )
+    max_connections_per_address: int = Field(
+        default=512,
+        ge=8,
+        le=1_000_000,
+        description="of these, connections from one address, at most half; this machine and `webui.trustedProxies` "
+        "have no limit of their own",
+    )
+    request_seconds: Seconds = Field(
+        default=10, description="seconds until a connection is closed whose client has not sent the head of a request"
+    )
+
+
 class HealthSettings(Section):
     """Where `maestro worker` and `maestro connect` say how they are: `/healthz`, `/readyz` and `/metrics`."""
 
@@ -249,6 +270,7 @@ class Settings(Section):
     temporal: TemporalSettings = TemporalSettings()
     webui: WebuiSettings = WebuiSettings()
     web: WebSettings = WebSettings()
+    server: ServerSettings = ServerSettings()
     health: HealthSettings = HealthSettings()
     owner: OwnerSettings = OwnerSettings()
     agents: Annotated[tuple[AgentSettings, ...], AfterValidator(unique_agents)] = Field(
