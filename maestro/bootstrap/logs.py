@@ -6,11 +6,12 @@ from typing import Literal
 
 import structlog
 
-QUIET = (
-    *("httpx", "httpx2", "httpcore", "httpcore2", "LiteLLM", "alembic", "temporalio", "uvicorn.access", "websockets"),
-    "aiohttp",
-)
-"""Libraries whose own lines carry addresses with keys in them, or one line per request."""
+OURS = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
+"""The packages that ``logs.level`` is about.
+
+Libraries write warnings and errors at most, whatever the level: below that they write whole prompts (the options of a
+request to a model), addresses with keys in them, or a line per request.
+"""
 
 SILENT = ("mcp", "temporalio.worker._worker", "discord", "slack_sdk", "telegram")
 """Libraries that show a traceback for what we tell in a sentence, such as a worker that Temporal refuses, an MCP server
@@ -38,9 +39,10 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
             ],
         )
     )
-    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
-    for name in QUIET:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    # Some libraries set levels of their own, when they are imported or by the environment (OPENAI_LOG).
+    handler.addFilter(_is_fit)
+    logging.basicConfig(handlers=[handler], force=True)
+    set_level(level)
     for name in SILENT:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     structlog.configure(
@@ -51,8 +53,15 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
 
 
 def set_level(level: str) -> None:
-    """Write everything from ``level`` up from now on."""
-    logging.getLogger().setLevel(level.upper())
+    """Write everything of ours from ``level`` up from now on, and of libraries from "warning" up at least."""
+    ours = logging.getLevelNamesMapping()[level.upper()]
+    logging.getLogger().setLevel(max(ours, logging.WARNING))
+    for name in OURS:
+        logging.getLogger(name).setLevel(ours)
+
+
+def _is_fit(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS
 
 
 def _for_people() -> structlog.dev.ConsoleRenderer:

@@ -255,7 +255,9 @@ class LogSettings(Section):
     """What is written to the log."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="the least level shown", json_schema_extra=LIVE
+        default="info",
+        description="the least level shown; of libraries, warnings and errors at most",
+        json_schema_extra=LIVE,
     )
     format: Literal["text", "json"] = Field(default="text", description="`text` for people, `json` for collectors")
 

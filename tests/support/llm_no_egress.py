@@ -1,6 +1,7 @@
 """Calls every provider at a local server in a process that may not reach anything else, and tells what it tried.
 
-``python -m tests.support.llm_no_egress <port>`` prints ``{"answers": [...], "refused": [...]}``. It runs in a process
+``python -m tests.support.llm_no_egress <port>`` prints ``{"answers": [...], "refused": [...]}``; with a second argument
+it logs from that level up, as Maestro does. It runs in a process
 of its own because what is watched is the import of litellm too, and because an audit hook cannot be taken away.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Awaitable
 
 from pydantic import SecretStr
 
+from maestro.bootstrap.logs import configure_logs
 from maestro.domain.llm.errors import CallSite, LLMFailure
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.litellm_client import LiteLLMClient
@@ -93,8 +95,10 @@ async def answer(call: Awaitable[LLMResponse]) -> str:
         return str(failure)
 
 
-def main(port: int) -> None:
+def main(port: int, *levels: str) -> None:
     """Watch, call, tell."""
+    for level in levels:
+        configure_logs(level, "text", str)
     hook, server = OnlyLocal(), LLMServer()
     server.port = port
     sys.addaudithook(hook)
@@ -103,4 +107,4 @@ def main(port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from maestro.bootstrap import live as module
 from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.logs import set_level
+from maestro.bootstrap.logs import OURS, set_level
 from maestro.bootstrap.settings_control import StoreSettingsControl, flat
 from maestro.domain.errors import Conflict, InvalidEdit, NeedsRestart
 from maestro.settings import Loaded, Settings
@@ -178,5 +178,8 @@ def test_the_log_follows_its_level() -> None:
         assert not logging.getLogger("maestro").isEnabledFor(logging.WARNING)
         set_level("debug")
         assert logging.getLogger("maestro").isEnabledFor(logging.DEBUG)
+        assert not logging.getLogger("a_library").isEnabledFor(logging.INFO)
     finally:
         root.setLevel(before)
+        for name in OURS:
+            logging.getLogger(name).setLevel(logging.NOTSET)

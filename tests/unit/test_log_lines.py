@@ -10,7 +10,7 @@ import structlog
 
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.log_lines import log_lines
-from maestro.bootstrap.logs import configure_logs
+from maestro.bootstrap.logs import OURS, configure_logs
 from maestro.scanner.rules import Rules
 from maestro.settings import Settings
 from tests.support.secret_corpus import draw
@@ -73,6 +73,8 @@ def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) 
     finally:
         root.handlers[:] = before
         root.setLevel(level)
+        for name in OURS:
+            logging.getLogger(name).setLevel(logging.NOTSET)
         structlog.reset_defaults()
     written = capsys.readouterr().err
     assert written.count("[redacted]") == 2

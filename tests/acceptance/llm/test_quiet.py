@@ -28,9 +28,9 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def calls_at(server: LLMServer, **environment: str) -> tuple[dict[str, list[str]], str]:
+def calls_at(server: LLMServer, *arguments: str, **environment: str) -> tuple[dict[str, list[str]], str]:
     """Call everybody in a process of its own; returns what it tells and all that it printed besides."""
-    ended = run("-m", "tests.support.llm_no_egress", str(server.port), **environment)
+    ended = run("-m", "tests.support.llm_no_egress", str(server.port), *arguments, **environment)
     assert ended.returncode == 0, ended.stderr
     *noise, told = ended.stdout.splitlines()
     return json.loads(told), "\n".join([*noise, ended.stderr])
@@ -53,6 +53,13 @@ def test_failures_are_not_logged_with_their_text() -> None:
     assert all("refused the request" in answer for answer in told["answers"])
     assert [secret for secret in SECRETS if secret in noise + str(told)] == []
     assert noise == ""
+
+
+def test_the_log_holds_no_prompt_whatever_its_level() -> None:
+    with LLMServer.running() as server:
+        _, noise = calls_at(server, "debug", OPENAI_LOG="debug", LITELLM_LOG="DEBUG")
+        assert len(server.requests) == MODEL_CALLS + 1
+    assert [secret for secret in SECRETS if secret in noise] == []
 
 
 def test_the_watch_sees_a_way_out() -> None:
