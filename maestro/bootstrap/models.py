@@ -62,7 +62,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     keys, own = open_keys(settings, environment), real_accounts(settings, found_accounts(environment))
     known = _enter(store, settings, keys, own)
     book = AccountBook(store, map(account_of, own), keys.reveal, live.of(_ladder))
-    table, library = model_table(settings.llm.models), Library()
+    table, library = model_table(settings.llm.models), Library(live.of(_answer_limit))
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
     transport = Transport(book, _clients(settings, environment, table, library), library)
@@ -76,6 +76,10 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
         announcement=_announcement(known),
         close=library.close,
     )
+
+
+def _answer_limit(settings: Settings) -> int:
+    return settings.llm.max_answer_bytes
 
 
 def _ladder(settings: Settings) -> tuple[timedelta, ...]:

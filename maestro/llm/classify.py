@@ -11,6 +11,7 @@ from datetime import datetime
 
 from maestro.domain.llm.errors import (
     AccountUnusable,
+    AnswerTooLarge,
     AuthenticationFailed,
     BadRequest,
     CallSite,
@@ -22,6 +23,7 @@ from maestro.domain.llm.errors import (
     RateLimited,
     ToolsUnsupported,
 )
+from maestro.llm.bodies import OversizedBody
 from maestro.llm.error_body import Said, read, told_to_people
 from maestro.llm.retry_after import waiting_time
 from maestro.llm.wire import Exchange
@@ -81,6 +83,7 @@ _PASSING = frozenset((408, 409, 425))
 _ADVICE: Mapping[type[LLMFailure], str] = {
     RateLimited: "A second account would answer meanwhile.",
     QuotaExhausted: "Add credit or raise the limit at the provider, or add another account.",
+    AnswerTooLarge: "Check what answers at the account's baseUrl; raise llm.maxAnswerBytes if it is right.",
     AuthenticationFailed: "Give the account a working key, or check what it may use and enable it again.",
     ToolsUnsupported: "Choose a model that can call tools, or give the agent none.",
     ContextOverflow: "Shorten the conversation, or choose a model with a larger window.",
@@ -104,6 +107,8 @@ class Evidence:
     timed_out: bool = False
     cause: str = ""
     """The innermost exception's class, which tells a refused connection from a name that does not resolve."""
+    oversized: bool = False
+    """Whether reading ended at our limit."""
     sent: bool = True
     """Whether a request was seen to leave; a status without one may be the library's own."""
 
@@ -113,7 +118,8 @@ def evidence(error: BaseException, exchange: Exchange) -> Evidence:
     chain = list(_causes(error))
     timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
     if exchange.requests:
-        return Evidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, type(chain[-1]).__name__)
+        cause, oversized = type(chain[-1]).__name__, any(isinstance(cause, OversizedBody) for cause in chain)
+        return Evidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, cause, oversized)
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
     told = (getattr(cause, "litellm_response_headers", None) for cause in chain)
     headers: Mapping[str, str] = next(filter(None, told), {})
@@ -142,6 +148,8 @@ def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
 def _kind(found: Evidence, said: Said, *, told_to_wait: bool) -> type[LLMFailure]:
     """Choose the class by status; the text counts only where the provider refused the request."""
     status = found.status or 0
+    if found.oversized:
+        return AnswerTooLarge
     if 300 <= status < 500 and status not in _PASSING:
         refusal = _kind_of_refusal(status, said, told_to_wait=told_to_wait)
         return AccountUnusable if refusal is BadRequest and not found.sent else refusal

@@ -15,7 +15,7 @@ import httpx
 
 from maestro.domain.llm.errors import CallSite, LLMFailure
 from maestro.llm.classify import classify, evidence
-from maestro.llm.wire import ObservedTransport, observed
+from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observed
 
 Transports = WeakSet[ObservedTransport]
 
@@ -46,7 +46,9 @@ class Library:
     loop that called.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
+        """``answer_limit`` says how many bytes of an answer are read."""
+        self._answer_limit = answer_limit
         self._imported: Future[tuple[Any, Transports]] | None = None
 
     def warm_up(self) -> None:
@@ -103,7 +105,7 @@ class Library:
         """Send the one request and return what came of it, a failure as a value."""
         litellm, _ = await self._loaded()
         _introduce(litellm, arguments["model"])
-        with observed() as exchange:
+        with observed(self._answer_limit()) as exchange:
             try:
                 return read(await getattr(litellm, function)(**arguments))
             # litellm raises its own classes, those of openai, httpx and aiohttp, and bare KeyErrors at odd answers.

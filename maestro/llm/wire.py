@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
+from maestro.llm.bodies import OversizedBody, beginning, limited, plain
 from maestro.llm.listening import Hear, listener
 from maestro.llm.streams import Dialect, StreamBroken, dialect_of, put_together
 
@@ -23,13 +24,23 @@ STREAMS = ("text/event-stream", "application/x-ndjson")
 """What an answer that is streamed says it is."""
 
 BODY_LIMIT = 4 * 1024 * 1024
-"""Characters of an error body that are kept, so that one which sends a whole prompt back is whole JSON."""
+"""Bytes of an error body that are read, so that one which sends a whole prompt back is whole JSON."""
+
+ANSWER_LIMIT = 16 * 1024 * 1024
+"""Bytes of the largest answer that is read, unless said otherwise; reading it takes several times its size."""
+
+STREAM_FACTOR = 4
+"""How many times as many bytes a stream may have: a frame around each few letters is most of it."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """What one model call did on the wire; ``status`` is None when no answer came, ``body`` is that of an error."""
+    """What one model call did on the wire; ``status`` is None when no answer came, ``body`` is that of an error.
 
+    ``limit`` is how many bytes of an answer are read.
+    """
+
+    limit: int = ANSWER_LIMIT
     requests: int = 0
     status: int | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -44,9 +55,12 @@ _current: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
 
 
 @contextmanager
-def observed() -> Iterator[Exchange]:
-    """Observe the one request of a model call made inside, and refuse any further one."""
-    exchange = Exchange()
+def observed(limit: int = ANSWER_LIMIT) -> Iterator[Exchange]:
+    """Observe the one request of a model call made inside, and refuse any further one.
+
+    Reading an answer of more than ``limit`` bytes raises ``OversizedBody``.
+    """
+    exchange = Exchange(limit)
     token = _current.set(exchange)
     try:
         yield exchange
@@ -76,12 +90,15 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return await self._asked(exchange, request)
 
     async def _asked(self, exchange: Exchange, request: httpx.Request) -> httpx.Response:
+        request.headers["accept-encoding"] = "identity"  # a small packed answer may be a very large one
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
-        if not response.is_success:
-            await response.aread()
-            exchange.body = response.text[:BODY_LIMIT]
-        return response
+        if response.is_success:
+            return limited(response, exchange.limit * (STREAM_FACTOR if _kind(response) in STREAMS else 1))
+        content = await beginning(response, BODY_LIMIT)
+        failed = httpx.Response(response.status_code, headers=plain(response.headers), content=content, request=request)
+        exchange.body = failed.text
+        return failed
 
     async def _heard(
         self, exchange: Exchange, request: httpx.Request, found: tuple[str, Dialect], hear: Hear
@@ -97,8 +114,7 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             self._at_once.add(asked)
             exchange.body = ""
             return await self._asked(exchange, request)
-        kind = response.headers.get("content-type", "").partition(";")[0].strip()
-        if not response.is_success or kind not in STREAMS:
+        if not response.is_success or _kind(response) not in STREAMS:
             return response
         try:
             whole = await put_together(response.aiter_bytes(), dialect.answer(), hear)
@@ -109,11 +125,17 @@ class ObservedTransport(httpx.AsyncBaseTransport):
             await response.aclose()
         # In ASCII, half of a surrogate pair stays what it was in a piece, and finds its other half in the next one.
         headers, content = {"content-type": "application/json"}, json.dumps(whole).encode()
+        if len(content) > exchange.limit:
+            raise OversizedBody
         return httpx.Response(response.status_code, headers=headers, content=content, request=request)
 
     async def aclose(self) -> None:
         """Close the wrapped transport."""
         await self._inner.aclose()
+
+
+def _kind(response: httpx.Response) -> str:
+    return str(response.headers.get("content-type", "")).partition(";")[0].strip()
 
 
 def _refuses_streams(exchange: Exchange) -> bool:
@@ -132,9 +154,8 @@ def _refuses_streams(exchange: Exchange) -> bool:
 
 
 def _streaming(request: httpx.Request, body: dict[str, object], ending: str, method: str) -> httpx.Request:
-    """Return the same request, asking for a stream; packed, its pieces would wait for each other."""
+    """Return the same request, asking for a stream."""
     headers = httpx.Headers(request.headers)
-    headers["accept-encoding"] = "identity"
     headers.pop("content-length", None)
     url = request.url
     if method:

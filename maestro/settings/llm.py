@@ -69,6 +69,14 @@ class LlmSettings(Section):
     max_output_tokens: int = Field(
         default=4096, ge=1, le=1_000_000, description="tokens of the longest answer", json_schema_extra=LIVE
     )
+    max_answer_bytes: int = Field(
+        default=16 * 1024**2,
+        ge=64 * 1024,
+        le=1024**3,
+        description="bytes of the largest answer read from a provider, unpacked; a call whose answer is larger fails. "
+        "A stream may take four times as many, because each piece of it comes in a frame of its own",
+        json_schema_extra=LIVE,
+    )
     cooldown_minutes: Annotated[tuple[Minutes, ...], Field(min_length=1, max_length=20)] = Field(
         default=LADDER,
         description="minutes an account's model is left alone after its first, second, ... limit in a row",

@@ -101,6 +101,12 @@ class EmptyResponse(LLMFailure):
     public = "The model gave an empty answer."
 
 
+class AnswerTooLarge(LLMFailure):
+    """The answer has more bytes than ``llm.maxAnswerBytes``; the rest of it was not read."""
+
+    public = "The provider's answer is larger than the limit."
+
+
 class NoAccount(LLMFailure):
     """There is no account that could answer on this platform (decision 23)."""
 

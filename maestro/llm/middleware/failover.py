@@ -12,6 +12,7 @@ from maestro.domain.llm.accounts import AccountModel, Choice
 from maestro.domain.llm.errors import (
     AccountsExhausted,
     AccountUnusable,
+    AnswerTooLarge,
     AuthenticationFailed,
     CallSite,
     CircuitOpen,
@@ -37,6 +38,7 @@ MOVES_ON = (
     *LIMITS,
     AuthenticationFailed,
     AccountUnusable,
+    AnswerTooLarge,
     ProviderUnavailable,
     ModelTimeout,
     CircuitOpen,

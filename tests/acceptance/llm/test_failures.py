@@ -9,8 +9,10 @@ from pydantic import SecretStr
 
 from maestro.domain.llm.errors import (
     AccountUnusable,
+    AnswerTooLarge,
     AuthenticationFailed,
     BadRequest,
+    CallSite,
     ContextOverflow,
     EmptyResponse,
     LLMFailure,
@@ -20,7 +22,9 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
+from maestro.llm.listening import heard_by
 from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.litellm_library import Library
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.protocols import Account, LLMClient, chain
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of
@@ -152,6 +156,20 @@ async def test_silence_ends_without_a_deadline_too(server: LLMServer, provider: 
     assert len(server.requests) == 1
     assert leaks(error) == []
     await client.close()
+
+
+async def test_an_answer_is_not_read_beyond_the_limit(server: LLMServer, provider: str) -> None:
+    server.script(reply="x" * 1_000_000)
+    limited = LiteLLMClient(lambda _: PICTURE, library=Library(lambda: 100_000))
+    client = OneAccount(limited, account_at(server, provider))
+    at_once = await failing(client)
+    with heard_by(lambda _: None):
+        streamed = await failing(client)
+    for failure in (at_once, streamed):
+        assert type(failure) is AnswerTooLarge
+        assert "llm.maxAnswerBytes" in str(failure)
+        assert failure.site == CallSite(provider, "main", MODELS[provider])
+        assert leaks(failure) == []
 
 
 async def test_nobody_there(litellm: LiteLLMClient, provider: str) -> None:
