@@ -54,7 +54,7 @@ class Bearers:
         A token that holds is never locked out with the wrong ones of its address: one machine may run many agents, and
         nobody guesses 256 random bits.
         """
-        self._throttle.judge(address, right=False)
+        self._throttle.refuse(address)
         with self._store.begin() as tx:
             tx.audit.add("unknown", "token.failed", address)
 

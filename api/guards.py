@@ -176,7 +176,7 @@ class Doorman:
             return Role.OPERATOR
         if "authorization" in request.headers:
             user, password = _basic(request)
-            return await asyncio.to_thread(self.check, request, password, user)
+            return await self.check(request, password, user)
         session = await asyncio.to_thread(self.session, request)
         if session is None:
             raise Unauthorized("Log in, or send HTTP Basic with the user maestro.", challenge=_challenge(request))
@@ -189,16 +189,18 @@ class Doorman:
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read(cookie) if cookie and not self.open else None
 
-    def check(self, request: Request, password: str, user: str = "") -> Role:
+    async def check(self, request: Request, password: str, user: str = "") -> Role:
         """Return what a password allows, or only that of a user, if one is named.
 
-        Raises ``Unauthorized`` and ``TooManyAttempts``.
+        Raises ``Unauthorized`` and ``TooManyAttempts``; the right password gets in however many wrong ones were sent.
         """
+        address = request.client.host if request.client else ""
+        await asyncio.sleep(self._throttle.delay(address).total_seconds())
         role = self._passwords.role_of(user, password) if user else self._passwords.role_by(password)
-        self._throttle.judge(request.client.host if request.client else "", role is not None)
         if role is not None:
             return role
-        self._note(NOBODY_KNOWN, "login.failed")
+        self._throttle.refuse(address)
+        await asyncio.to_thread(self._note, NOBODY_KNOWN, "login.failed")
         raise Unauthorized("The user or the password is wrong.", challenge=_challenge(request))
 
     async def _refused(self, request: Request, role: Role, reason: str) -> Forbidden:

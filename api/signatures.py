@@ -69,7 +69,7 @@ class Signatures:
         front of all senders.
         """
         address = request.client.host if request.client else ""
-        self._throttle.judge(address, right=False)
+        self._throttle.refuse(address)
         self._hooks.refuse(webhook, reason, address)
 
 

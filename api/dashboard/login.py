@@ -12,7 +12,7 @@ from api.dashboard.pages import HOME, render
 from api.errors import InvalidRequest, Unauthorized, waiting
 from api.front import OWN_SITE
 from api.guards import COOKIE, FOR_VIEWERS, OpenRoute, PasswordRoute, doorman, is_form
-from api.passwords import USER, USERS
+from api.passwords import USER, USERS, Role
 from api.routes.surroundings import parts_of
 from maestro.domain.errors import MaestroError
 from maestro.domain.throttle import TooManyAttempts
@@ -55,7 +55,7 @@ async def login(request: Request) -> Response:
     """Begin a session: a form is led on to its page, JSON is answered with the session's ``csrfToken``."""
     given = await _given(request)
     try:
-        cookie, token = await asyncio.to_thread(_begin, request, given)
+        cookie, token = await _begin(request, given)
     except (Unauthorized, TooManyAttempts) as error:
         if not is_form(request):
             raise
@@ -82,17 +82,21 @@ def logout(request: Request) -> Response:
     return response
 
 
-def _begin(request: Request, given: Login) -> tuple[str, str]:
+async def _begin(request: Request, given: Login) -> tuple[str, str]:
     """Return a cookie and its token; empty ones where no password is set. Raises what ``Doorman.check`` raises."""
     keeper = doorman(request)
     if keeper.open:
         return "", ""
     # A name that is nobody's is a guess like a wrong password.
-    role = keeper.check(request, given.password, "" if given.user in USERS else given.user)
+    role = await keeper.check(request, given.password, "" if given.user in USERS else given.user)
     cookie, session = keeper.sessions.issue(role)
+    await asyncio.to_thread(_note, request, role)
+    return cookie, session.csrf_token
+
+
+def _note(request: Request, role: Role) -> None:
     with parts_of(request).store.begin() as tx:
         tx.audit.add(role, "login")
-    return cookie, session.csrf_token
 
 
 def _again(request: Request, given: Login, error: MaestroError) -> Response:

@@ -1,5 +1,6 @@
 """Who is who on the web connector: tickets, keys, resume tokens, and the local person (decision 19)."""
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -142,7 +143,7 @@ class Doorman:
         """
         if given.ticket:
             return _named(await self._redeemed(given.ticket), given.user_name)
-        knows_key = self._knows_key(given.api_key, caller)
+        knows_key = await self._knows_key(given.api_key, caller)
         if given.resume_token:
             return _named(_bot(self._tokens.read(given.resume_token), given), given.user_name)
         if knows_key:
@@ -155,14 +156,15 @@ class Doorman:
         """Read an Authorization header's token: one of our resume tokens, or else meant as the key."""
         return Credentials(resume_token=value) if self._tokens.signed(value) else Credentials(api_key=value)
 
-    def _knows_key(self, given: str, caller: str) -> bool:
+    async def _knows_key(self, given: str, caller: str) -> bool:
         expected = self._config.api_key
         if not given or (self._config.local_owner and not expected):
             return False
-        right = bool(expected) and _same(given, expected)
         if expected:
-            self._throttle.judge(caller, right)
-        if not right:
+            await asyncio.sleep(self._throttle.delay(caller).total_seconds())
+        if not expected or not _same(given, expected):
+            if expected:
+                self._throttle.refuse(caller)
             raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
         return True
 

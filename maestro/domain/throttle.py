@@ -1,4 +1,9 @@
-"""Slows down whoever guesses passwords or keys: per address with growing locks, and all together."""
+"""Slows down guesses at passwords and keys, without keeping out a caller who knows the right one.
+
+A caller with the right password is never refused: otherwise guesses from its address, or from many addresses, would
+lock it out. An answer that came at once would tell a guess from the right password as fast as connections are made, so
+after a few wrong guesses every answer to an address waits, the right one too, for some seconds at most.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,15 +18,19 @@ FREE_ATTEMPTS = 5
 """Wrong guesses from one address before the first lock."""
 FIRST_LOCK = timedelta(seconds=10)
 LONGEST_LOCK = timedelta(minutes=15)
+TURN = timedelta(seconds=0.25)
+"""Between two answers to an address with too many wrong guesses."""
+LONGEST_DELAY = timedelta(seconds=3)
+"""However many guesses wait: the right one must come before its sender gives up (5 seconds on the web connector)."""
 FORGOTTEN_AFTER = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 MOST_PER_MINUTE = 100
-"""Wrong guesses a minute from everywhere: more come from someone with many addresses."""
+"""Wrong guesses a minute that are counted and noted, from everywhere: each costs a write."""
 MOST_ADDRESSES = 10_000
 
 
 class TooManyAttempts(MaestroError):
-    """Too many wrong passwords or keys; ``retry_after`` says when the next one is looked at."""
+    """Wrong, as too many before it; ``retry_after`` says when the next wrong one is counted again."""
 
     public = "Too many attempts."
 
@@ -31,6 +40,7 @@ class _Guesses:
     count: int
     last: datetime
     locked_until: datetime
+    turn: datetime
 
 
 class Throttle:
@@ -44,32 +54,41 @@ class Throttle:
         self._guesses: dict[str, _Guesses] = {}
         self._recent: deque[datetime] = deque()
 
-    def judge(self, address: str, right: bool) -> None:
-        """Take note of a guess from this address; raises ``TooManyAttempts`` while none is looked at, right or not.
+    def delay(self, address: str) -> timedelta:
+        """Return how long the answer to a guess from this address, right or wrong, waits before it is given."""
+        now = self._clock()
+        with self._lock:
+            known = self._known(_network(address), now)
+            if known is None or known.count < FREE_ATTEMPTS:
+                return timedelta()
+            known.turn = min(max(known.turn, now) + TURN, now + LONGEST_DELAY)
+            return known.turn - now
 
-        Looking and counting are one step: guesses sent at the same time are no way around a lock.
+    def refuse(self, address: str) -> None:
+        """Count a wrong guess; raises ``TooManyAttempts`` for one that is not counted and need not be noted.
+
+        From the fifth on each locks the address for wrong ones, twice as long each time.
         """
         now, network = self._clock(), _network(address)
         with self._lock:
-            known = self._guesses.get(network)
+            known = self._known(network, now)
             wait = max(known.locked_until - now if known else timedelta(), self._busy(now))
             if wait > timedelta():
                 raise self._locked(wait)
+            self._recent.append(now)
+            count = known.count + 1 if known else 1
             self._guesses.pop(network, None)
-            if not right:
-                self._count(network, known, now)
+            self._guesses[network] = _Guesses(count, now, now + _lock_after(count), known.turn if known else now)
+            if len(self._guesses) > MOST_ADDRESSES:
+                # Insertion order is the order of the last guess, so this forgets the address that was quiet longest.
+                del self._guesses[next(iter(self._guesses))]
 
-    def _count(self, network: str, known: _Guesses | None, now: datetime) -> None:
-        """Count a wrong guess; from the fifth on each locks the address, twice as long each time."""
-        self._recent.append(now)
-        count = known.count + 1 if known and now - known.last < FORGOTTEN_AFTER else 1
-        self._guesses[network] = _Guesses(count, now, now + _lock_after(count))
-        if len(self._guesses) > MOST_ADDRESSES:
-            # Insertion order is the order of the last guess, so this forgets the address that was quiet longest.
-            del self._guesses[next(iter(self._guesses))]
+    def _known(self, network: str, now: datetime) -> _Guesses | None:
+        known = self._guesses.get(network)
+        return known if known and now - known.last < FORGOTTEN_AFTER else None
 
     def _busy(self, now: datetime) -> timedelta:
-        """Return how long nobody's guess is looked at, because too many wrong ones came from everywhere."""
+        """Return how long no wrong guess is counted, because too many came from everywhere."""
         while self._recent and now - self._recent[0] >= MINUTE:
             self._recent.popleft()
         return self._recent[0] + MINUTE - now if len(self._recent) >= MOST_PER_MINUTE else timedelta()

@@ -134,8 +134,10 @@ async def test_guessed_keys_are_429(http: httpx.AsyncClient) -> None:
         url, body = f"{server.url}/api/message", {"content": "x"}
         for _ in range(5):
             assert (await http.post(url, headers={"Authorization": "Bearer wrong"}, json=body)).status_code == 401
-        locked = await http.post(url, headers=BEARER, json=body)
+        locked = await http.post(url, headers={"Authorization": "Bearer wrong"}, json=body)
+        right = await http.post(url, headers=BEARER, json=body)
     assert (locked.status_code, locked.json()["error"], locked.headers["retry-after"]) == (429, "TooManyAttempts", "10")
+    assert right.status_code == 200
 
 
 async def test_a_new_channel_by_http_is_on_record_with_its_message(http: httpx.AsyncClient) -> None:

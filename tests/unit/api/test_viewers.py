@@ -119,5 +119,5 @@ async def test_wrong_guesses_of_either_password_count_together(rows: JobRows) ->
     async with client(app_of(rows), OTHER_ADDRESS) as http:
         for user in ("maestro", "viewer", "maestro", "viewer", "root"):
             assert (await http.get("/api/jobs", auth=(user, "wrong"))).status_code == 401
-        answer = await http.get("/api/jobs", auth=VIEWER)
+        answer = await http.get("/api/jobs", auth=("viewer", "wrong"))
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "10")

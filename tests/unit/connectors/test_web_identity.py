@@ -100,7 +100,7 @@ def test_a_key_of_users_signs_no_owner() -> None:
         tokens.read(f"{body}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}")
 
 
-async def test_after_five_wrong_keys_none_is_looked_at_for_a_while() -> None:
+async def test_after_five_wrong_keys_the_right_one_still_gets_in() -> None:
     clock = Clock()
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, clock)
@@ -109,13 +109,15 @@ async def test_after_five_wrong_keys_none_is_looked_at_for_a_while() -> None:
         with pytest.raises(Unauthorized):
             await doorman.admit(Credentials(api_key="wrong"), CALLER)
     with pytest.raises(TooManyAttempts) as locked:
-        await doorman.admit(Credentials(api_key="k"), CALLER)
+        await doorman.admit(Credentials(api_key="wrong"), CALLER)
     assert locked.value.retry_after == timedelta(seconds=10)
+    assert (await doorman.admit(Credentials(api_key="k"), CALLER)).identity.role is Role.USER
     assert (await doorman.admit(Credentials(api_key="k"), "203.0.113.10")).identity.role is Role.USER
     assert await doorman.admit(Credentials(resume_token=tokens.issue(GUEST)), CALLER) == GUEST
     assert (await doorman.admit(Credentials(ticket="t"), CALLER)).dashboard
     clock.now += timedelta(seconds=10)
-    assert (await doorman.admit(Credentials(api_key="k"), CALLER)).identity.role is Role.USER
+    with pytest.raises(Unauthorized):
+        await doorman.admit(Credentials(api_key="wrong"), CALLER)
 
 
 async def test_an_expired_token_is_no_guess() -> None:

@@ -1,0 +1,45 @@
+"""Guesses are slow, and nobody who knows the right password is kept out."""
+
+from datetime import timedelta
+
+import pytest
+
+from maestro.domain.throttle import FREE_ATTEMPTS, LONGEST_DELAY, TURN, Throttle, TooManyAttempts
+from tests.unit.connectors.test_web_identity import Clock
+
+NOBODY = timedelta()
+
+
+def throttle(clock: Clock, wrong: int = FREE_ATTEMPTS) -> Throttle:
+    made = Throttle(clock, "passwords")
+    for _ in range(wrong):
+        made.refuse("203.0.113.7")
+    return made
+
+
+def test_a_few_wrong_ones_slow_nothing_down() -> None:
+    assert throttle(Clock(), FREE_ATTEMPTS - 1).delay("203.0.113.7") == NOBODY
+
+
+def test_answers_to_an_address_that_guesses_come_one_after_the_other_up_to_a_longest_delay() -> None:
+    clock = Clock()
+    slowed = throttle(clock)
+    assert [slowed.delay("203.0.113.7") for _ in range(3)] == [TURN, 2 * TURN, 3 * TURN]
+    assert max(slowed.delay("203.0.113.7") for _ in range(1000)) == LONGEST_DELAY
+    assert slowed.delay("203.0.113.8") == NOBODY
+    clock.now += timedelta(minutes=1)
+    assert slowed.delay("203.0.113.7") == TURN
+    clock.now += timedelta(hours=1)
+    assert slowed.delay("203.0.113.7") == NOBODY
+
+
+def test_wrong_ones_from_many_addresses_are_counted_a_hundred_times_a_minute() -> None:
+    clock = Clock()
+    slowed = Throttle(clock, "passwords")
+    for number in range(100):
+        slowed.refuse(f"203.0.113.{number}")
+    with pytest.raises(TooManyAttempts):
+        slowed.refuse("198.51.100.1")
+    assert slowed.delay("198.51.100.1") == NOBODY
+    clock.now += timedelta(minutes=1)
+    slowed.refuse("198.51.100.1")
