@@ -3,7 +3,9 @@
 import contextlib
 import errno
 import os
+import stat
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
@@ -12,13 +14,33 @@ from maestro.domain.errors import ConfigurationError, DataFolderBusy
 
 LOCK = "maestro.lock"
 _PID = "maestro.pid"
+OWNER_ONLY = 0o077
+"""The mask of files and folders that only their owner may read: prompts, keys and what people sent are in them."""
+CONTENT = (
+    *("maestro.db*", "temporal.db*", "*.key", "*.lock", "maestro.pid"),
+    *("leases", "logs", "media", "sessions", "uploads", "workspaces"),
+)
+"""What Maestro makes in the folder; it may be one that holds other things as well."""
 TRIES_ALONE = 4
 TRIES_SHARED = 60
 TRY_AGAIN_SECONDS = 0.05
 
 
+def close_to_others(paths: Iterable[Path]) -> None:
+    """Take from everybody but their owner what they may do with these files, and with all in these folders."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # gone since, or of another user, who decides about it
+            mode = path.lstat().st_mode
+            if not stat.S_ISLNK(mode) and mode & OWNER_ONLY:
+                path.chmod(stat.S_IMODE(mode) & ~OWNER_ONLY)
+            if stat.S_ISDIR(mode):
+                close_to_others(path.iterdir())
+
+
 class DataFolder:
     """The folder for everything Maestro keeps; as a context manager it is held.
+
+    Meanwhile all that this process creates, and what it starts, is readable by its owner only.
 
     Who runs its own Temporal server has the folder alone. Worker, API and connectors beside a cluster share it with
     each other, but not with one that wants it alone.
@@ -29,6 +51,7 @@ class DataFolder:
         self.path = path.expanduser().absolute()
         self._shared = shared
         self._lock = FileLock(self.path / LOCK)
+        self._mask = 0
 
     @property
     def pid_file(self) -> Path:
@@ -40,10 +63,15 @@ class DataFolder:
 
         Raises DataFolderBusy when another process has it, ConfigurationError when it cannot be created or written.
         """
-        try:
-            self._take()
-        except OSError as error:
-            raise ConfigurationError(self._unusable(error)) from error
+        self._mask = os.umask(OWNER_ONLY)
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.umask, self._mask)
+            try:
+                self._take()
+            except OSError as error:
+                raise ConfigurationError(self._unusable(error)) from error
+            undo.pop_all()
+        close_to_others(path for pattern in CONTENT for path in self.path.glob(pattern))
         return self
 
     def __exit__(
@@ -53,6 +81,7 @@ class DataFolder:
         if not self._shared:
             self.pid_file.unlink(missing_ok=True)
         self._lock.release()
+        os.umask(self._mask)
 
     def _take(self) -> None:
         if not self.path.is_dir():

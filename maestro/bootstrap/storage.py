@@ -10,6 +10,7 @@ from pathlib import Path
 from cryptography.fernet import Fernet
 
 from connectors.web import uploads
+from maestro.bootstrap.data_folder import close_to_others
 from maestro.bootstrap.entering import enter
 from maestro.bootstrap.locks import FileLock
 from maestro.domain.errors import ConfigurationError
@@ -33,6 +34,7 @@ def open_store(settings: Settings) -> Store:
             # What an older key signed speaks of channels and deliveries that are gone with the older database.
             _key_file(settings).unlink(missing_ok=True)
         store = Store.open(database)
+        close_to_others(database.parent.glob(f"{database.name}*"))  # it need not be in the data folder
         with store.begin() as tx:
             _renew_ids(tx)
             enter(tx, settings)

@@ -66,6 +66,15 @@ class StoreBusy(MaestroError):
     retryable = True
 
 
+class StoreDamaged(StoreBusy):
+    """Pages of the database are damaged; the message says how to save what there is.
+
+    Work waits as for a busy store: it goes on once a backup is restored.
+    """
+
+    public = "The database is damaged."
+
+
 class NewerDatabase(MaestroError):
     """The store was written by a newer release; this one does not touch it."""
 

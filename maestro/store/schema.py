@@ -19,6 +19,9 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 PRIMARY_CODE = 0xFF
 """The part of SQLite's extended result codes that is the plain one."""
 
+_NOT_UTF_8 = "Could not decode to UTF-8"
+"""How Python's driver begins an error about a text; it has no code for it."""
+
 RESCUE = (
     "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
     "`sqlite3 FILE .recover` can."
@@ -76,12 +79,24 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
         engine.dispose()
 
 
+def damage(path: Path, cause: BaseException | None) -> str:
+    """Say what a person does about damage that the driver found; empty when its error is about something else."""
+    if str(cause).startswith(_NOT_UTF_8):
+        found = "a text in it is not UTF-8"  # the driver's own sentence quotes the text
+    elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        found = str(cause)
+    else:
+        return ""
+    return f"the database {path} is damaged: {found}. {RESCUE}"
+
+
 def _why(path: Path, cause: BaseException | None) -> str:
     """Say what the driver's error means for a person."""
+    damaged = damage(path, cause)
+    if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
+        return damaged
     if isinstance(cause, sqlite3.OperationalError):
         return f"the database {path} cannot be opened: {cause}. Check its permissions and the free space."
-    if (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) == sqlite3.SQLITE_CORRUPT:
-        return f"the database {path} is damaged: {cause}. {RESCUE}"
     return f"{path} is not a Maestro database: {cause}. Move it away or set dataDir to another folder."
 
 

@@ -47,6 +47,26 @@ def test_the_mode_of_an_existing_folder_is_left_alone(tmp_path: Path) -> None:
         assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o750
 
 
+def test_all_that_is_made_in_the_folder_is_for_its_owner_only(tmp_path: Path) -> None:
+    mask = os.umask(0o022)
+    try:
+        old = tmp_path / "media" / "ab" / "cd"
+        old.parent.mkdir(parents=True)
+        for path in (old, tmp_path / "maestro.db", tmp_path / "maestro.db-wal", tmp_path / "notes.txt"):
+            path.write_text("what people wrote")
+        (tmp_path / "logs").symlink_to(tmp_path / "notes.txt")
+        with DataFolder(tmp_path):
+            (tmp_path / "media" / "new").write_text("")
+            (tmp_path / "uploads").mkdir()
+            made = [path for path in tmp_path.rglob("*") if path.name not in ("notes.txt", "logs")]
+            assert {path.name: path.lstat().st_mode & 0o077 for path in made} == {path.name: 0 for path in made}
+            # It was there before, and Maestro did not make it.
+            assert stat.S_IMODE((tmp_path / "notes.txt").stat().st_mode) == 0o644
+        assert os.umask(0o022) == 0o022
+    finally:
+        os.umask(mask)
+
+
 def test_a_clean_exit_frees_the_folder(tmp_path: Path) -> None:
     for _ in range(2):
         with DataFolder(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from maestro.bootstrap.logs import OURS
 from maestro.cli.main import run
 from tests.support.job_rows import JobRows
 
@@ -39,6 +40,8 @@ def log_of_the_tests() -> Iterator[None]:
     yield
     root.setLevel(level)
     root.handlers[:] = handlers
+    for name in OURS:
+        logging.getLogger(name).setLevel(logging.NOTSET)
     structlog.configure(**before)
 
 
