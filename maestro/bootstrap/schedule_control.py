@@ -7,7 +7,6 @@ from datetime import timedelta
 from maestro.bootstrap.flow import queues
 from maestro.bootstrap.live import LiveSettings
 from maestro.domain.schedules.edits import BackfillWish, NewSchedule, PreviewWish, ScheduleChange, ScheduleKind
-from maestro.domain.schedules.texts import check_jitter, read_schedule
 from maestro.domain.schedules.views import BackfillView, PreviewView, ScheduleView, StartedRun, preview_view
 from maestro.settings import Settings
 from maestro.store.store import Store
@@ -43,9 +42,7 @@ class StoreScheduleControl:
         """Return when a schedule would come; raises ``InvalidEdit`` for what is none."""
         with self._store.view() as tx:
             now = tx.now
-        schedule = read_schedule(wish.schedule, wish.timezone, now, self._rules().shortest)
-        check_jitter(schedule, wish.jitter_seconds)
-        return preview_view(wish, schedule, now)
+        return preview_view(wish, now, self._rules().shortest)
 
     def run_now(self, ref: str, actor: str) -> StartedRun:
         """Begin a run beside the schedule; raises ``Conflict`` while another is open, and when the agent is paused."""

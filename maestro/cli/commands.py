@@ -1,5 +1,6 @@
 """How a command is written: with the options of its own, and ``Given`` for those that every command takes."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -7,10 +8,21 @@ from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from maestro.cli.options import Config, DataDir, Debug, Given, Json, Port
 
+_NEGATIVE = re.compile(r"-\d+")
 Function = TypeVar("Function", bound=Callable[Concatenate[Given, ...], Any])
+
+
+class _ChannelCommand(TyperCommand):
+    """A command whose arguments may be negative numbers, such as the ids of Telegram's groups."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take an argument such as -1001 for what it is; options are still known by their names."""
+        ctx.ignore_unknown_options = any(map(_NEGATIVE.fullmatch, args))
+        return super().parse_args(ctx, args)
 
 
 class Commands(typer.Typer):
@@ -34,7 +46,7 @@ class Commands(typer.Typer):
         self, name: str | None = None, *, json: bool = True, ports: Sequence[Port] = (), **more: Any
     ) -> Callable[[Function], Function]:
         """Make a function a command, with ``--json`` unless it has none, and these ports; ``more`` is for Typer."""
-        register = super().command(name, **more)
+        register = super().command(name, cls=_ChannelCommand, **more)
 
         def add(function: Function) -> Function:
             register(_called_by_typer(function, json, ports))

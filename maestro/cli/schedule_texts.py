@@ -58,6 +58,8 @@ def preview(found: PreviewView) -> Iterator[str]:
     """Yield a schedule in words, and when it comes."""
     yield f"{found.when} ({found.timezone})"
     yield from (f"  {time}" for time in _times(found.next_runs))
+    if found.note:
+        yield found.note
 
 
 def backfilled(found: BackfillView) -> Iterator[str]:

@@ -8,6 +8,7 @@ import typer
 from maestro.bootstrap.schedule_control import open_schedules
 from maestro.cli import schedule_texts
 from maestro.cli.commands import Commands
+from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
@@ -15,7 +16,14 @@ from maestro.cli.pages import Limit, TextCursor
 from maestro.cli.schedule_options import JITTER_HELP, WHEN_HELP, ZONE_HELP, Ref, ScheduleOptions, span
 from maestro.domain.reading import read
 from maestro.domain.schedules.edits import BackfillWish, NewSchedule, PreviewWish, ScheduleChange, ScheduleKind
-from maestro.domain.schedules.views import ScheduleControl, ScheduleFilter, ScheduleState, ScheduleView, schedule_page
+from maestro.domain.schedules.views import (
+    ScheduleControl,
+    ScheduleFilter,
+    ScheduleState,
+    ScheduleView,
+    preview_view,
+    schedule_page,
+)
 from maestro.domain.values import Value
 
 LIMIT = 100
@@ -138,9 +146,12 @@ def preview(
     jitter: Annotated[int, typer.Option("--jitter", metavar="SECONDS", help=JITTER_HELP)] = 0,
 ) -> None:
     """Say a schedule in words, and show its next five times, without planning anything."""
-    with opened(given) as at:
-        wish = read(PreviewWish, {"schedule": schedule, "timezone": zone, "jitter_seconds": jitter})
-        found = _control(at).preview(wish)
+    wish = read(PreviewWish, {"schedule": schedule, "timezone": zone, "jitter_seconds": jitter})
+    settings = configured(given, accounts=False).settings
+    if settings.database.exists():  # the shortest interval may have been set while Maestro ran
+        with opened(given) as at:
+            settings = at.live.current()
+    found = preview_view(wish, datetime.now(UTC), settings.schedules.shortest)
     write(found, schedule_texts.preview(found), given.as_json)
 
 

@@ -28,12 +28,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import AgentChange, NewAgent
-from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.schedules import texts as domain
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
-from maestro.domain.schedules.texts import recall_schedule
+from maestro.domain.schedules.texts import read_schedule, recall_schedule
 from maestro.domain.schedules.times import times
 from maestro.domain.schedules.walls import clocks_change
 from maestro.store.store import Store
@@ -279,7 +278,7 @@ async def test_what_is_planned_while_temporal_is_away_is_told_when_it_is_back(pl
     await asyncio.wait([running])
 
 
-CRONS = ["30 1 * * *", "30 2 * * 1", "0 9 * * 1-5", "*/30 * * * *", "15 1,3 * * *", "0 0 * * 5", "7 */5 13 * 4"]
+CRONS = ["45 0-3 * * *", "30 1 * * *", "30 2 * * 1", "0 9 * * 1-5", "*/30 * * * *", "0 0 * * 5", "7 */5 13 * 4"]
 ZONES = [AMSTERDAM, "America/New_York", "Australia/Lord_Howe", "Africa/Cairo", "America/Havana", "Antarctica/Troll"]
 
 
@@ -310,8 +309,16 @@ async def test_once_a_day_at_local_time_in_both_weeks_of_amsterdam(place: Place)
             assert [one.date() - sunday for one in local] == [timedelta(days=days) for days in range(-4, 4)]
             assert {f"{one:%H:%M}" for one in local} == {f"{int(written[3:].split()[0]):02}:30"}
             assert {one.utcoffset() for one in local} == {timedelta(hours=hours) for hours in offsets}
-    with pytest.raises(InvalidEdit, match="go forward over 02:30"):
-        place.plan("30 2 * * *", zone=AMSTERDAM)
+
+
+async def test_a_time_that_the_clocks_pass_over_comes_at_the_first_moment_after_the_gap(place: Place) -> None:
+    where = ZoneInfo(AMSTERDAM)
+    schedule = read_schedule("30 2 * * *", AMSTERDAM, NOW)
+    await hold(place.client, f"{place.queue}-gap", spec_of(schedule, where, NOW, NOW))
+    start = datetime(2027, 3, 27, tzinfo=where)
+    found = await matching(place.client, f"{place.queue}-gap", start, start + timedelta(days=3))
+    local = [f"{moment.astimezone(where):%d %H:%M}" for moment in found]
+    assert local == ["27 02:30", "28 03:00", "29 02:30"]
 
 
 async def test_an_interval_keeps_its_anchor_and_a_moment_comes_once(place: Place) -> None:

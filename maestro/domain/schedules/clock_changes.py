@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 from maestro.domain.schedules.cron_times import CronTimes
 from maestro.domain.schedules.times import times_of
-from maestro.domain.schedules.walls import clocks_change, offset_at_noon
+from maestro.domain.schedules.walls import change_between, clocks_change
 
 LOOK_AHEAD = 400
 """Days: every change of the coming year, told again before it is over."""
@@ -73,14 +73,7 @@ def _change(evening: date, zone: ZoneInfo) -> datetime:
     """Return the first second that has the offset of the next noon."""
     earlier = datetime.combine(evening, time(12), zone).astimezone(UTC)
     later = datetime.combine(evening + _DAY, time(12), zone).astimezone(UTC)
-    new = offset_at_noon(evening + _DAY, zone)
-    while later - earlier > _SECOND:
-        middle = (earlier + (later - earlier) / 2).replace(microsecond=0)
-        if middle.astimezone(zone).utcoffset() == new:
-            later = middle
-        else:
-            earlier = middle
-    return later
+    return change_between(earlier, later, zone)
 
 
 def _wall(moment: datetime, zone: ZoneInfo) -> datetime:

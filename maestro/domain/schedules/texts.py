@@ -9,7 +9,6 @@ from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.cron_times import CronTimes, read_cron
 from maestro.domain.schedules.intervals import SHORTEST, Interval, is_interval, read_interval
 from maestro.domain.schedules.once import Once, is_once, read_once, refuse_past
-from maestro.domain.schedules.walls import clocks_change, is_shown
 
 __all__ = [
     "LONGEST_JITTER",
@@ -37,8 +36,6 @@ LONGEST_JITTER = 3600
 _SMALLEST = timedelta(seconds=1)
 """The finest that Temporal can do."""
 
-_DAYS_AHEAD = 5 * 366
-
 Schedule = Interval | CronTimes | Once
 
 
@@ -46,13 +43,10 @@ def read_schedule(written: str, zone: str, now: datetime, shortest: timedelta = 
     """Read a schedule that is written now, and meant in a time zone.
 
     Raises ``InvalidEdit``, in a sentence that names the fix: for what is no schedule, for an interval that is too
-    short, for an unknown zone, for a day that never comes, for a moment that is over, and for hours that are named
-    where the clocks of the zone pass over them in the next five years: such a day would go by without its time.
+    short, for an unknown zone, for a day that never comes, and for a moment that is over.
     """
     place = read_zone(zone)
     schedule = _read(written, place, now, shortest)
-    if isinstance(schedule, CronTimes) and schedule.fixed:
-        _refuse_gaps(schedule, place, now)
     if isinstance(schedule, Once):
         refuse_past(schedule, now)
     return schedule
@@ -92,16 +86,3 @@ def _read(written: str, zone: ZoneInfo, anchor: datetime, shortest: timedelta) -
     if is_interval(written):
         return read_interval(written, shortest)
     return read_once(written, zone, anchor) if is_once(written) else read_cron(written)
-
-
-def _refuse_gaps(cron: CronTimes, zone: ZoneInfo, now: datetime) -> None:
-    today = now.astimezone(zone).date()
-    for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
-        if clocks_change(day, zone):
-            walls = (*cron.on(day), *cron.on(day + timedelta(days=1)))
-            missed = next((wall for wall in walls if not is_shown(wall, zone)), None)
-            if missed is not None:
-                raise InvalidEdit(
-                    f"on {missed:%Y-%m-%d} the clocks of {zone.key} go forward over {missed:%H:%M}; choose another "
-                    "hour, or the time zone UTC"
-                )

@@ -10,21 +10,22 @@ from zoneinfo import ZoneInfo
 from maestro.domain.schedules.cron_times import CronTimes
 from maestro.domain.schedules.once import LAST_YEAR, Once
 from maestro.domain.schedules.texts import Interval, Schedule
-from maestro.domain.schedules.walls import clocks_change, moment_of, moments
+from maestro.domain.schedules.walls import clocks_change, first_moment_of, moment_of, moments
 
 SHOWN = 5
 """How many times a preview shows."""
 
 _DAY = timedelta(days=1)
+_DAYS_AHEAD = 5 * 366
 _LONGEST_MONTH = timedelta(days=32)
 
 
 def times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> Iterator[datetime]:
     """Yield the times strictly after a moment, up to the year 2099.
 
-    An interval keeps the grid of its anchor, in whole seconds. A cron follows the clocks of its zone: what they pass
-    over does not come. Of an hour that they repeat, a cron that names its hours takes the first; one that is a rhythm
-    through the day goes on through both.
+    An interval keeps the grid of its anchor, in whole seconds. A cron follows the clocks of its zone. One that names
+    its hours comes at the first moment after a gap for all its times within, and the first time of an hour that is
+    repeated; one that is a rhythm through the day leaves out the gap, and goes on through both hours.
     """
     match schedule:
         case Interval(length):
@@ -54,8 +55,23 @@ def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime
 
 def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
     """Yield the times of a day, in their order."""
-    first = _shown(cron, zone, day, 0)
-    return first if cron.fixed else (found for found, _ in groupby(merge(first, _shown(cron, zone, day, 1))))
+    if cron.fixed:
+        found: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
+    else:
+        found = merge(_shown(cron, zone, day, 0), _shown(cron, zone, day, 1))
+    return (moment for moment, _ in groupby(found))
+
+
+def passed_over(cron: CronTimes, zone: ZoneInfo, after: datetime) -> datetime | None:
+    """Return the next time, by the clock on the wall, over which the clocks go in the coming five years."""
+    today = after.astimezone(zone).date()
+    for day in (today + timedelta(days=ahead) for ahead in range(_DAYS_AHEAD)):
+        if clocks_change(day, zone):
+            walls = (*cron.on(day), *cron.on(day + _DAY))
+            missed = next((wall for wall in walls if moment_of(wall, zone, 0) is None), None)
+            if missed is not None and first_moment_of(missed, zone) > after:
+                return missed
+    return None
 
 
 def _grid(length: timedelta, anchor: datetime, after: datetime) -> Iterator[datetime]:

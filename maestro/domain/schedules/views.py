@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.schedules.cron_times import CronTimes
 from maestro.domain.schedules.edits import (
     BackfillWish,
     NewSchedule,
@@ -18,8 +20,9 @@ from maestro.domain.schedules.edits import (
 )
 from maestro.domain.schedules.schedule import Planned
 from maestro.domain.schedules.scripts import Script, read_script
-from maestro.domain.schedules.texts import Schedule, read_zone, recall_schedule
-from maestro.domain.schedules.times import preview
+from maestro.domain.schedules.texts import Schedule, check_jitter, read_schedule, read_zone, recall_schedule
+from maestro.domain.schedules.times import passed_over, preview
+from maestro.domain.schedules.walls import first_moment_of
 from maestro.domain.schedules.words import in_words
 from maestro.domain.values import Value, View
 
@@ -86,12 +89,13 @@ class SchedulePage(View):
 
 
 class PreviewView(View):
-    """A schedule in words, and its next five times in its zone."""
+    """A schedule in words, and its next five times in its zone; ``note`` tells of a time that the clocks pass over."""
 
     schedule: str
     timezone: str
     when: str
     next_runs: tuple[datetime, ...]
+    note: str = ""
 
 
 class StartedRun(View):
@@ -199,8 +203,10 @@ def schedule_page(found: Sequence[ScheduleView], limit: int) -> SchedulePage:
     return SchedulePage(items=page, next=page[-1].ref if len(found) > limit else None)
 
 
-def preview_view(wish: PreviewWish, schedule: Schedule, now: datetime) -> PreviewView:
-    """Show when a schedule would come if it were made now."""
+def preview_view(wish: PreviewWish, now: datetime, shortest: timedelta) -> PreviewView:
+    """Show when a schedule would come if it were made now; raises ``InvalidEdit`` for what is none."""
+    schedule = read_schedule(wish.schedule, wish.timezone, now, shortest)
+    check_jitter(schedule, wish.jitter_seconds)
     zone = read_zone(wish.timezone)
     times = preview(schedule, zone, now, now)
     return PreviewView(
@@ -208,7 +214,18 @@ def preview_view(wish: PreviewWish, schedule: Schedule, now: datetime) -> Previe
         timezone=wish.timezone,
         when=in_words(schedule, zone),
         next_runs=tuple(time.astimezone(zone) for time in times),
+        note=_note(schedule, zone, now),
     )
+
+
+def _note(schedule: Schedule, zone: ZoneInfo, now: datetime) -> str:
+    """Say when the clocks next go forward over a time, and when it comes instead."""
+    wall = passed_over(schedule, zone, now) if isinstance(schedule, CronTimes) and schedule.fixed else None
+    if wall is None:
+        return ""
+    instead = first_moment_of(wall, zone).astimezone(zone)
+    night = f"On {wall:%Y-%m-%d} the clocks of {zone.key} go forward over {wall:%H:%M}"
+    return f"{night}: it comes at {instead:%H:%M} then."
 
 
 def _coming(planned: Planned, now: datetime) -> tuple[str, tuple[datetime, ...]]:

@@ -157,6 +157,10 @@ def test_a_channel_is_bound_and_freed(rows: JobRows, maestro: Maestro) -> None:
     )
     assert "belongs to the agent ada already" in refused(maestro("agents", "bind", "ada", "slack", "C1"))
     assert "slack     default  C1       read_only   one per user   made here" in maestro("agents", "show", "ada").out
+    group = ("telegram", "-1001234567890")
+    worked(maestro("agents", "bind", "ada", *group, "--permission", "read_only"))
+    assert "No such option: --permision" in maestro("agents", "bind", "ada", *group[:1], "C", "--permision", "full").err
+    worked(maestro("agents", "unbind", *group))
     worked(maestro("agents", "unbind", "slack", "C1"))
     assert "slack/C1 is bound to no agent" in refused(maestro("agents", "unbind", "slack", "C1"))
     with rows.store.begin() as tx:

@@ -97,6 +97,18 @@ def test_times_are_shown_of_what_nobody_has_planned(rows: JobRows, maestro: Maes
     assert all(time.startswith("  Mon ") and time.endswith(" 07:30:00 IST") for time in times)
 
 
+def test_times_are_shown_without_a_database_and_with_what_the_clocks_pass_over(
+    rows: JobRows, maestro: Maestro, tmp_path: Path
+) -> None:
+    del rows
+    preview = ("schedules", "preview", "--data-dir", str(tmp_path / "nothing"))
+    lines = maestro(*preview, "30 2 * * *", "--zone", "Europe/Amsterdam").out.splitlines()
+    assert len(lines) == 7
+    assert "the clocks of Europe/Amsterdam go forward over 02:30: it comes at 03:00 then." in lines[-1]
+    assert "at least 30 seconds" in maestro(*preview, "every 10s").err
+    assert not (tmp_path / "nothing").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

@@ -58,8 +58,8 @@ def test_cron_comes_when_its_fields_say(written: str, times: list[str]) -> None:
     assert coming(cron) == times
 
 
-@pytest.mark.parametrize("written", ["0 9 * * *", "0 */2 * * *", "30 * * * *", "30 2 * * MON"])
-def test_a_change_of_the_clocks_that_takes_nothing_away_is_no_hindrance(written: str) -> None:
+@pytest.mark.parametrize("written", ["0 9 * * *", "30 * * * *", "30 2 * * MON", "30 2 * * *", "0 0-5 * * SUN"])
+def test_a_change_of_the_clocks_is_no_hindrance(written: str) -> None:
     assert isinstance(read_schedule(written, AMSTERDAM, NOW), CronTimes)
 
 
@@ -93,8 +93,6 @@ def test_a_change_of_the_clocks_that_takes_nothing_away_is_no_hindrance(written:
         ("@daily", "write 0 0 * * *"),
         ("0 0 31 2 *", "never comes"),
         ("0 0 31 4,6 *", "never comes"),
-        ("30 2 * * *", "on 2026-03-29 the clocks of Europe/Amsterdam go forward over 02:30"),
-        ("0 0-5 * * SUN", "go forward over 02:00"),
     ],
 )
 def test_anything_else_is_refused_with_the_reason(written: str, reason: str) -> None:
