@@ -3,7 +3,7 @@
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
@@ -34,10 +34,13 @@ def client_that_gets(body: Sent, headers: dict[str, str], status: int = 200) -> 
     return httpx.AsyncClient(transport=ObservedTransport(transport), base_url="http://model")
 
 
-@pytest.mark.parametrize("packing", ["", "gzip", "deflate"])
+PACKED: dict[str, Callable[[bytes], bytes]] = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}
+
+
+@pytest.mark.parametrize("packing", PACKED)
 async def test_an_answer_within_the_limit_comes_back_whole(packing: str) -> None:
     text = "a word or two " * 10_000
-    packed = {"": bytes, "gzip": gzip.compress, "deflate": zlib.compress}[packing](text.encode())
+    packed = PACKED[packing](text.encode())
     body = Sent([packed[start : start + 1000] for start in range(0, len(packed), 1000)])
     headers = {"content-encoding": packing} if packing else {}
     with observed(LIMIT):
