@@ -4,8 +4,8 @@ import re
 import textwrap
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ class Tag:
 
     The body has no blanks around it, and no indentation that all of its lines share.
     ``complete`` is false for a block that was never closed and for a key that is none: reported and not acted on.
+    ``quoted`` says that the agent repeats what it was given to read: shown as code, reported and not acted on.
     """
 
     name: TagName
@@ -54,6 +55,7 @@ class Tag:
     options: tuple[str, ...]
     body: str
     complete: bool
+    quoted: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class _Extent(NamedTuple):
 _Mark = Span | _Token
 
 
-def parse(answer: str) -> Parsed:
+def parse(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: False) -> Parsed:
     """Read an answer: its tags, and the text without them (decision 7).
 
     ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it; names in any case, keys of letters of any script,
@@ -97,11 +99,11 @@ def parse(answer: str) -> Parsed:
     tag that opens in it ends it. A closing tag in code counts only where none outside of it does. Without a proper key
     and without its closing tag, the opening tag alone is taken out; so is a closing tag that closes nothing. What
     stands in a quotation, be it in a list, is somebody else's: taken out as far as the quotation goes, and no tag of
-    this answer.
+    this answer. A tag that ``is_quotation`` stays visible, as code, and is ``quoted``.
 
     Every text can be read, in time that grows with its length, and what is visible has no tags when read again.
     """
-    first = _read(answer.strip())
+    first = _read(answer.strip(), is_quotation)
     return Parsed(_settled(first.visible), first.tags)
 
 
@@ -111,34 +113,38 @@ def _settled(visible: str) -> str:
     The few readings are enough for what anybody writes; what they leave is written so that it is no tag.
     """
     for _ in range(_READINGS):
-        before, visible = visible, _read(visible).visible
+        before, visible = visible, _read(visible, lambda _: False).visible
         if visible == before:
             return visible
     return _START.sub(lambda opening: "(" + opening[0][1:], visible)
 
 
-def _read(text: str) -> Parsed:
+def _read(text: str, is_quotation: Callable[[Tag], bool]) -> Parsed:
     """Read a text once, from the left."""
     marks: list[_Mark] = sorted((*spans(text), *_tokens(text)))
     reach, quotations = _Reach(text, marks), [Span(*lines.span()) for lines in _QUOTATION.finditer(text)]
-    page, tags, cut, position, index = VisibleText(), list[Tag](), False, 0, 0
+    page, tags, position, index = VisibleText(), list[Tag](), 0, 0
     while index < len(marks):
         mark = marks[index]
         page.write(text[position : mark.start])
         position = mark.end
         if isinstance(mark, Span):
             page.write_code(text[mark.start : mark.end])
-        else:
+        elif mark.closing:
             page.cut()
-            cut = True
-            if not mark.closing:
-                extent, quotation = reach.extent(mark), _around(quotations, mark.start)
-                if quotation is None:
-                    tags.append(_tag(mark, text[mark.end : extent.body_end], extent.complete))
-                position = extent.end if quotation is None or extent.end <= quotation.end else mark.end
+        elif (quotation := _around(quotations, mark.start)) is not None:
+            page.cut()
+            end = reach.extent(mark).end
+            position = end if end <= quotation.end else mark.end
+        else:
+            extent = reach.extent(mark)
+            position = extent.end
+            tag = _tag(mark, text[mark.end : extent.body_end], extent.complete)
+            tags.append(replace(tag, quoted=is_quotation(tag)))
+            page.show(text[mark.start : position]) if tags[-1].quoted else page.cut()
         index = reach.index(position)
     page.write(text[position:])
-    return Parsed(page.finished() if cut else text.strip(), tuple(tags))
+    return Parsed(page.finished() if page.is_changed else text.strip(), tuple(tags))
 
 
 def _around(stretches: Sequence[Span], position: int) -> Span | None:

@@ -7,6 +7,7 @@ from operator import itemgetter
 _BLANKS = " \t\r\f\v"
 _CLINGING = tuple(",.;:!?)]}…»”’，。；：！？、）】」』")
 _MARKER = re.compile(r"\s*(?:[-*+>]|\d{1,9}[.)])")
+_BACKTICKS = re.compile("`+")
 _MANY_BREAKS = re.compile(r"\n{3,}")
 
 
@@ -22,10 +23,24 @@ class VisibleText:
         self._pieces: list[tuple[bool, str]] = []
         self._line = 0
         self._cut = False
+        self.is_changed = False
 
     def cut(self) -> None:
         """Say that something is missing here."""
-        self._cut = True
+        self._cut = self.is_changed = True
+
+    def show(self, tag: str) -> None:
+        """Take a tag that is shown as code: within its line, or as a block where it has several lines."""
+        self.is_changed = True
+        is_block = "\n" in tag
+        longest = max(map(len, _BACKTICKS.findall(tag)), default=0)
+        fence = "`" * max(longest + 1, 3 if is_block else 1)
+        if is_block:
+            self.write("\n")
+            self.write_code(f"{fence}\n{tag}\n{fence}")
+            self.write("\n")
+        else:
+            self.write_code(f"{fence} {tag} {fence}" if longest else f"{fence}{tag}{fence}")
 
     def write(self, text: str) -> None:
         """Take text that is no code."""
