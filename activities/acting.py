@@ -1,25 +1,29 @@
 """Acts on the tags of a final answer, one by one, in the transaction that records it (design invariant 10)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from ulid import ULID
 
+from activities.asking import AskingRules, directives_approval
 from activities.conducting import perform
 from activities.places import memory_place
+from activities.provenance import outside_tools
 from maestro.domain.agents.agent import Agent, MemoryScope, payer_of
-from maestro.domain.conducting.conductor import Performed, Requester
+from maestro.domain.conducting.conductor import Performed, Requester, quotation_refused
 from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
+from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.memory.remembering import fact_of
 from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
 from maestro.domain.precedence import Priority
+from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.texts import SHORTEST
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tags.grammar import Tag, TagName
+from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.store.transaction import Transaction
 
 
@@ -28,12 +32,14 @@ class ActingRules:
     """Where agents remember unless they say otherwise, and who may conduct besides owners (``platform:userId``).
 
     ``redact`` takes secrets out of what is remembered; ``shortest`` is the shortest interval that may be planned.
+    ``asking`` is how a person is asked before a conductor acts that has read text from outside; None asks nobody.
     """
 
     memory_scope: MemoryScope
     may_conduct: frozenset[str]
     redact: Redact = as_it_is
     shortest: timedelta = SHORTEST
+    asking: AskingRules | None = None
 
 
 @dataclass
@@ -55,7 +61,20 @@ class Acting:
         self._person = tx.inbox.person(job.inbox_id)
         self._by = _requester(job, self._agent, self._person, rules)
         self._place = memory_place(tx, job, rules.memory_scope)
+        self._asking = rules.asking
         self._acted = Acted()
+
+    def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
+        """Return the question whether a conductor may act on these tags, None where nobody has to be asked.
+
+        A person is asked once for all directives of an answer, when text from outside was read for it.
+        """
+        wanted = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
+        if not wanted or self._asking is None or self._by.refusal or not outside_tools(self._tx, self._job):
+            return None
+        question = directives_approval(self._tx, self._job, step, wanted, self._asking)
+        self._by = replace(self._by, approval=question.status)
+        return question
 
     def on(self, tags: Sequence[Tag]) -> Acted:
         """Act on every tag in the order they were written, and keep what came of each."""
@@ -68,6 +87,9 @@ class Acting:
         return self._acted
 
     def _one(self, tag: Tag) -> Performed:
+        if tag.quoted:
+            self._tx.audit.add(self._by.actor, "answer.quotation", tag.name.lower(), self._job.id)
+            return Performed(ActionState.REFUSED, quotation_refused(tag), tag.key)
         if tag.name is TagName.MEMORY:
             return self._remember(tag)
         if tag.name is TagName.STATE:
@@ -142,8 +164,10 @@ def _requester(job: Job, agent: Agent, person: Person | None, rules: ActingRules
 def _is_told(tag: Tag, outcome: Performed) -> bool:
     """Say whether people hear of it: of whatever a conductor did or could not do, and of tasks that were not passed on.
 
-    What an agent remembers is its own affair.
+    What an agent remembers is its own affair; of quotations they are told.
     """
+    if tag.quoted:
+        return True
     if tag.name in (TagName.MEMORY, TagName.STATE):
         return False
     return tag.name is not TagName.DELEGATE or outcome.state is not ActionState.DONE

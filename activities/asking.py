@@ -1,24 +1,31 @@
-"""A tool call that needs a person: the question is put once, and what came of it is read (decision 16)."""
+"""What needs a person, a tool call or a directive: it is asked once, and what came of it is read (decision 16)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from ulid import ULID
 
+from maestro.domain.conducting.conductor import without_tags
+from maestro.domain.errors import WaitsForPerson
 from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.flow import ToolStep
+from maestro.domain.jobs.flow import AnswerStep, ToolStep
 from maestro.domain.jobs.job import Job, notice_of
 from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.llm.prompts import ToolCall
 from maestro.domain.questions.choices import as_kept, listed
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
+from maestro.domain.tags.grammar import Tag
 from maestro.domain.texts import storable
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Asked, shortened
 
 ARGUMENT_CHARS = 1_000
 """Characters of a call's arguments that an approver sees; more would bury the question."""
+
+AFTER_READING = "May I do this? I have read text from outside, which may have asked for it."
+ANSWER_PLACE = -1
+"""The place of the question about an answer itself; tool calls have places from 0."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +56,32 @@ def approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: A
     if known is not None:
         return known
     question = _question(tx, job, step, rules)
-    question.kind, question.tool, question.approvers = QuestionKind.APPROVAL, call.name, " ".join(rules.approvers)
+    question.tool, question.approvers = call.name, " ".join(rules.approvers)
     question.text = f"May I call the tool {call.name}?"
     question.context = shortened(call.arguments, ARGUMENT_CHARS)
-    question = tx.questions.ask(question)
-    text = f"{question.text} It would get:\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}."
-    return _put(tx, job, question, text)
+    return _put_approval(tx, job, question, "It would get:")
+
+
+def directives_approval(
+    tx: Transaction, job: Job, step: AnswerStep, wanted: Sequence[Tag], rules: AskingRules
+) -> Question:
+    """Return the question whether these directives of an answer may be acted on, put now if it was not before."""
+    place = ToolStep(job_id=step.job_id, step=step.step, number=step.number, place=ANSWER_PLACE)
+    known = _known(tx, place)
+    if known is not None:
+        return known
+    question = _question(tx, job, place, rules)
+    question.text, question.approvers = AFTER_READING, " ".join(rules.approvers)
+    shown = (f"{tag.name} {tag.key}".strip() + f"\n{shortened(tag.body, ARGUMENT_CHARS)}" for tag in wanted)
+    question.context = without_tags("\n\n".join(shown))
+    return _put_approval(tx, job, question)
+
+
+def waits_for(question: Question) -> WaitsForPerson:
+    """Return what a step raises while its question is open."""
+    waits = WaitsForPerson(f"question {question.id} is open")
+    waits.wake_at = question.expires_at
+    return waits
 
 
 def _known(tx: Transaction, step: ToolStep) -> Question | None:
@@ -90,6 +117,13 @@ def _answered_in(tx: Transaction, job: Job) -> str | None:
     """
     began = tx.delegations.lineage(job)[-1]
     return lane_of(began.address, None) if is_background(began) else job.lane or began.lane
+
+
+def _put_approval(tx: Transaction, job: Job, question: Question, lead: str = "") -> Question:
+    question.kind = QuestionKind.APPROVAL
+    question = tx.questions.ask(question)
+    asks = f"{question.text} {lead}".rstrip()
+    return _put(tx, job, question, f"{asks}\n{question.context}\n\nAnswer yes #{question.id} or no #{question.id}.")
 
 
 def _put(tx: Transaction, job: Job, question: Question, text: str) -> Question:

@@ -6,17 +6,20 @@ from dataclasses import replace
 from temporalio import activity
 
 from activities.acting import Acted, Acting, ActingRules
+from activities.asking import waits_for
+from activities.provenance import final_answer
 from maestro.domain.conducting.answers import shown
 from maestro.domain.conversations.conversation import Said
 from maestro.domain.errors import Stopped
 from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
-from maestro.domain.llm.prompts import CallKey, Role
+from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.precedence import Priority
+from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, redacted_value
-from maestro.domain.tags.grammar import Parsed, Tag, TagName, parse
+from maestro.domain.tags.grammar import Parsed, Tag, TagName
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -24,36 +27,53 @@ from maestro.store.transaction import Transaction
 class TagActivities:
     """Acts on the model's final answer, and on nothing else (design invariant 10)."""
 
-    def __init__(self, store: Store, rules: Callable[[], ActingRules]) -> None:
+    def __init__(self, store: Store, rules: Callable[[], ActingRules], asked: Callable[[], None]) -> None:
+        """``asked`` is called when a question waits to be said."""
         self._store = store
         self._rules = rules
+        self._asked = asked
 
     @activity.defn
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
         """Act on the tags and record the assistant's message without them, under the job's key.
 
-        What another agent waits to hear is not sent: with its record the job is over.
+        What another agent waits to hear is not sent: with its record the job is over. Raises ``WaitsForPerson`` while
+        it is open whether the answer may act.
         """
         rules = self._rules()
         answer = self._answer(step, rules.redact)
         with self._store.begin() as tx:
-            job = tx.jobs.get(step.job_id)
-            if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
-                raise Stopped(f"a person stopped job {job.id}")
-            acted = Acting(tx, job, rules).on(answer.tags) if answer.tags else Acted()
-            heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
-            unasked = tx.delegations.unasked(job) is not None
-            outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked)))
-            if heard or outcome.silent:
-                tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
-            return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
+            outcome = _recorded(tx, step, answer, rules)
+        if isinstance(outcome, Question):
+            self._asked()
+            raise waits_for(outcome)
+        return outcome
 
     def _answer(self, step: AnswerStep, redact: Redact) -> Parsed:
         """Read the answer; a search for secrets may take long, so it holds no transaction."""
         with self._store.view() as tx:
-            content = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content
-        answer = parse(content)
+            answer = final_answer(tx, step)
         return replace(answer, tags=tuple(_without_secrets(tag, redact) for tag in answer.tags))
+
+
+def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRules) -> AnswerOutcome | Question:
+    """Act on the answer and record it, or return the question that has to be answered before."""
+    job = tx.jobs.get(step.job_id)
+    if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
+        raise Stopped(f"a person stopped job {job.id}")
+    acted = Acted()
+    if answer.tags:
+        acting = Acting(tx, job, rules)
+        question = acting.approval(step, answer.tags)
+        if question is not None and question.status is QuestionStatus.OPEN:
+            return question
+        acted = acting.on(answer.tags)
+    heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
+    unasked = tx.delegations.unasked(job) is not None
+    outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked)))
+    if heard or outcome.silent:
+        tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
+    return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
 
 
 def _without_secrets(tag: Tag, redact: Redact) -> Tag:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.asking import AskingRules, approval, asked
+from activities.asking import AskingRules, approval, asked, waits_for
 from activities.places import memory_place
 from maestro.domain.agents.agent import MemoryScope
-from maestro.domain.errors import WaitsForPerson
 from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ToolCall
@@ -104,9 +103,7 @@ class ToolActivities:
         begun = await asyncio.to_thread(self._begin, step, wanted)
         if begun.question is not None:
             self._asked()
-            waits = WaitsForPerson(f"question {begun.question.id} is open")
-            waits.wake_at = begun.question.expires_at
-            raise waits
+            raise waits_for(begun.question)
         verdict = begun.verdict
         if begun.wanted is not None and isinstance(begun.wanted.tool, Runs):
             verdict = _verdict(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from temporalio import activity
 
+from activities.provenance import final_answer
 from activities.routing import AnswerRules, who_answers
 from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
@@ -11,8 +12,6 @@ from maestro.domain.jobs.background import is_background, worth_posting
 from maestro.domain.jobs.edits import CHOSEN, edits_of
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, ShownOutcome
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
-from maestro.domain.llm.prompts import CallKey
-from maestro.domain.tags.grammar import parse
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -53,7 +52,7 @@ class WhatIfActivities:
         """Keep what would be said, and close the what-if; on the tags of the answer nobody acts."""
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
-            answer = parse(tx.calls.answer(CallKey(job_id=step.job_id, number=step.number)).content)
+            answer = final_answer(tx, step)
             tx.jobs.update(job.id, said=worth_posting(answer.visible) if is_background(job) else answer.visible)
             tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
             return tx.steps.done(step, ShownOutcome(tags=len(answer.tags)))

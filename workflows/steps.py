@@ -1,6 +1,7 @@
 """How a workflow has its steps done: inside its own task, or as an activity on a queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -29,16 +30,28 @@ class Terms:
 
 
 async def local(activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
-    """Do a cheap step inside the workflow task."""
-    result: Outcome = await workflow.execute_local_activity_method(
-        activity,
-        step,
-        start_to_close_timeout=policies.LOCAL_STEP,
-        retry_policy=policies.RETRY_AFTER_CRASH,
-        local_retry_threshold=policies.LOCAL_RETRY_IN_HISTORY,
-        summary=summary,
-    )
+    """Do a cheap step inside the workflow task; raises ``Suspended`` when it says that it has to wait."""
+    with _suspending(step):
+        result: Outcome = await workflow.execute_local_activity_method(
+            activity,
+            step,
+            start_to_close_timeout=policies.LOCAL_STEP,
+            retry_policy=policies.RETRY_AFTER_CRASH,
+            local_retry_threshold=policies.LOCAL_RETRY_IN_HISTORY,
+            summary=summary,
+        )
     return result
+
+
+@contextmanager
+def _suspending(step: StepRef) -> Iterator[None]:
+    """Raise ``Suspended`` for the failure by which a step says that it has to wait."""
+    try:
+        yield
+    except ActivityError as error:
+        if kind_of(error) in SUSPENSIONS:
+            raise Suspended(step.step) from None
+        raise
 
 
 class Queued:
@@ -70,12 +83,8 @@ class Queued:
 
     async def do(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
         """Do a step on its queue; raises ``Suspended`` when it says that it has to wait."""
-        try:
+        with _suspending(step):
             return await self._activity(activity, step, terms, summary)
-        except ActivityError as error:
-            if kind_of(error) in SUSPENSIONS:
-                raise Suspended(step.step) from None
-            raise
 
     async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
         return await workflow.execute_activity_method(

@@ -168,7 +168,15 @@ def acting_rules(scope: Scope, settings: Settings) -> ActingRules:
         may_conduct=frozenset(settings.conductor.allow_users),
         redact=scope.redact(TextKind.MEMORY, settings),
         shortest=settings.schedules.shortest,
+        asking=_asking_rules(settings, approvers=settings.conductor.allow_users)
+        if settings.conductor.approve_after_reading
+        else None,
     )
+
+
+def _asking_rules(settings: Settings, approvers: tuple[str, ...]) -> AskingRules:
+    expiry = timedelta(hours=settings.questions.expiry_hours)
+    return AskingRules(expiry, frozenset(settings.tools.approval), approvers)
 
 
 def _is_open(store: Store, job_id: str) -> bool:
@@ -184,7 +192,7 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
         RoutingActivities(flow.store, flow.typing, live.of(answer_rules)).choose_agent,
         ConversationActivities(flow.store, window).record_message,
         ContextActivities(flow.store, live.of(partial(_context_rules, brains))).build_context,
-        TagActivities(flow.store, live.of(partial(acting_rules, flow.scope))).record_answer,
+        TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released).record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         schedules.enter,
@@ -250,11 +258,7 @@ def _tool_rules(scope: Scope, settings: Settings) -> ToolRules:
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
         folder=workspaces_folder(settings),
-        asking=AskingRules(
-            expiry=timedelta(hours=settings.questions.expiry_hours),
-            approval=frozenset(tools.approval),
-            approvers=tools.approvers,
-        ),
+        asking=_asking_rules(settings, tools.approvers),
         memory_scope=_memory_scope(settings),
         redact=scope.redact(TextKind.TOOLS, settings),
     )

@@ -11,6 +11,22 @@ from maestro.domain.columns import UtcDateTime, text_of
 SAME_FAILURES = 3
 """How often in a row one call may fail in one way before it is not made again (specification of the chain)."""
 
+INSIDE = frozenset(
+    {
+        "ask_question",
+        "calculate",
+        "chat_get_new",
+        "chat_post",
+        "get_time",
+        "list_files",
+        "memory_search",
+        "read_file",
+        "send_file",
+        "write_file",
+    }
+)
+"""The tools whose results come from the people and agents here; any other may return text that somebody else wrote."""
+
 UNKNOWN_OUTCOME = (
     "The outcome of this call is unknown: the process that made it died before it could say. It was not made again, "
     "because making it twice could do harm. Check what it did before you decide what to do next."

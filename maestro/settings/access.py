@@ -59,3 +59,9 @@ class ConductorSettings(Section):
         "`platform:userId`",
         json_schema_extra=LIVE,
     )
+    approve_after_reading: bool = Field(
+        default=True,
+        description="whether a person has to approve what a conductor is about to do after text from outside was read "
+        "for its answer (by `http_fetch`, `web_search`, `run_shell`, a tool over MCP or of another package)",
+        json_schema_extra=LIVE,
+    )

@@ -1,7 +1,7 @@
 """Conversations and messages, with counters that equal the sum of the rows."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import bindparam, func, insert
 from sqlalchemy import select as columns
@@ -19,6 +19,7 @@ from maestro.domain.conversations.conversation import (
 )
 from maestro.domain.conversations.removal import RemovedConversation
 from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.inbox import InboxRow
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 from maestro.store.prepared import Prepared
@@ -165,6 +166,11 @@ class Conversations(Repository):
             return None
         self._change(self._UNARCHIVED, of_id=archived.id)
         return self.add(archived)
+
+    def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
+        """Return those of these messages of a conversation that a user wrote, each with its row in the inbox."""
+        found = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
+        return dict(self._run(found.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
 
     def answer_of_job(self, job_id: str) -> Message | None:
         """Return the assistant's message of this job, as a value."""

@@ -47,6 +47,11 @@ class ScheduleRuns(Repository):
         kind, _, number = (ref or "").rpartition("-")
         return self._session.get(KINDS[kind], int(number)) if kind in KINDS and number.isdecimal() else None
 
+    def is_instructed(self, job: Job) -> bool:
+        """Say whether a job's task is just what its schedule says, with nothing in it that was fetched."""
+        planned = self.find(job.schedule) if job.parent_id is None else None
+        return planned is not None and job.task == planned.prompt
+
     def open_job(self, ref: str) -> str | None:
         """Return a job of the schedule that is not over, whoever began it: with one, the next does not begin.
 

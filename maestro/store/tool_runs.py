@@ -1,11 +1,11 @@
 """Tool calls: begun before they act, kept with what came of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
-from maestro.domain.tools import ToolRun, ToolState
+from maestro.domain.tools import INSIDE, ToolRun, ToolState
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
 
@@ -18,6 +18,12 @@ class ToolRuns(Repository):
         return self._session.exec(
             select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
         ).all()
+
+    def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
+        """Return the names of the tools that brought text from outside into these jobs, in their order."""
+        answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
+        found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INSIDE))
+        return self._session.exec(found.distinct().order_by(col(ToolRun.tool))).all()
 
     def get(self, job_id: str, number: int, place: int) -> ToolRun:
         """Return a call that must exist; raises ``NotFound``."""

@@ -93,7 +93,7 @@ class Spoken:
         await LLMActivities(self.rows.store, recorder, NoTyping(), lambda: rules).call_model(step)
         with self.rows.store.begin() as tx:
             tx.steps.start(StepRef(job_id=job_id, step="tags"), "record_answer", 1)
-        TagActivities(self.rows.store, lambda: ActingRules(self.scope, frozenset())).record_answer(
+        TagActivities(self.rows.store, lambda: ActingRules(self.scope, frozenset()), lambda: None).record_answer(
             AnswerStep(job_id=job_id, step="tags", number=1)
         )
 

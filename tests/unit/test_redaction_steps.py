@@ -59,7 +59,7 @@ async def test_tags_are_acted_on_without_secrets(rows: JobRows) -> None:
     with rows.store.begin() as tx:
         tx.steps.start(step, "record_answer", 1)
     rules = ActingRules(MemoryScope.AGENT, frozenset(), without)
-    TagActivities(rows.store, lambda: rules).record_answer(step)
+    TagActivities(rows.store, lambda: rules, lambda: None).record_answer(step)
     assert remembered(rows) == [f"the key is {REDACTED}", REDACTED]
 
 

@@ -34,7 +34,7 @@ async def test_an_answer_does_not_act_after_a_stop_that_came_as_the_step_began(r
         tx.jobs.request_stop(job_id)
         tx.steps.start(step, "record_answer", 1)
     with pytest.raises(Stopped):
-        TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset())).record_answer(step)
+        TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None).record_answer(step)
     with rows.store.view() as tx:
         assert [task.task for task in tx.delegations.of(job_id)] == ["one"]
 

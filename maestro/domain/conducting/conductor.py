@@ -5,15 +5,19 @@ from datetime import timedelta
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
 from maestro.domain.messages import Address
+from maestro.domain.questions.question import QuestionStatus
 from maestro.domain.schedules.texts import SHORTEST
 from maestro.domain.tags.actions import ActionState
-from maestro.domain.tags.grammar import Tag, TagName
+from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 
 OWN_STANDING = frozenset({"role", "status"})
 """What a conductor does not change of itself: it would be one no longer, and could not take it back."""
 
 INCOMPLETE = "it was not written completely"
 """Why nothing comes of a tag that is cut short, or has a key that is none."""
+
+QUOTED = "it repeats what I was given to read; ask for it in your own words"
+"""Why nothing comes of a quotation."""
 
 _SUBJECT_CHARS = 64
 _WISHES = {
@@ -24,13 +28,20 @@ _WISHES = {
     TagName.CREATE_CLIENT: ("The client", "was not created"),
 }
 
+_NOT_DONE = {
+    TagName.MEMORY: "A fact was not kept",
+    TagName.STATE: "A state was not kept",
+    TagName.DELEGATE: "A task was not passed on",
+}
+
 
 @dataclass(frozen=True)
 class Requester:
     """On whose word an answer acts: the answering agent, and the person (``platform:userId``) who asked it.
 
     ``person`` is empty where nobody did: a schedule has no requester. ``allowed`` says that the settings name the
-    person, ``address`` is where they asked, ``shortest`` the shortest interval that may be planned.
+    person, ``address`` is where they asked, ``shortest`` the shortest interval that may be planned. ``approval`` is
+    where the question stands whether the answer may act, None where nobody had to be asked.
     """
 
     agent: Agent
@@ -40,6 +51,7 @@ class Requester:
     address: Address
     job_id: str
     shortest: timedelta = SHORTEST
+    approval: QuestionStatus | None = None
 
     @property
     def refusal(self) -> str:
@@ -50,7 +62,9 @@ class Requester:
             return "nobody asked for it"
         if not (self.is_owner or self.allowed):
             return "only an owner, or a person named in conductor.allowUsers, may ask for it"
-        return ""
+        if self.approval in (None, QuestionStatus.ANSWERED):
+            return ""
+        return "a person said no" if self.approval is QuestionStatus.DENIED else "nobody approved it in time"
 
     @property
     def actor(self) -> str:
@@ -77,6 +91,13 @@ def sentence(tag: Tag, reason: str) -> str:
     what, outcome = _WISHES[tag.name]
     about = subject_of(tag)
     return f"{what} {f'“{about}” ' if about else ''}{outcome}: {reason.rstrip('.')}."
+
+
+def quotation_refused(tag: Tag) -> str:
+    """Say why nothing came of a tag that repeats what the agent was given to read."""
+    if tag.name in CONDUCTOR_TAGS:
+        return without_tags(sentence(tag, QUOTED))
+    return f"{_NOT_DONE[tag.name]}: {QUOTED}."
 
 
 def subject_of(tag: Tag) -> str:

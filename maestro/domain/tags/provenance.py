@@ -1,4 +1,4 @@
-"""Where a directive comes from: one that stands in what the model was given to read is a quotation, and does nothing."""
+"""Where a directive comes from: one that stands in what the model was given to read is a quotation."""
 
 import html
 import re
