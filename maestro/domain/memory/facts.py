@@ -1,11 +1,17 @@
 """What a model found worth remembering: a strict reader of the tags it was told to write (decision 7)."""
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from rapidfuzz import fuzz
 
 from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
 from maestro.domain.texts import storable
 
+SPELT_ALIKE = 80.0
+"""How similar two words must be to be one (rapidfuzz ``ratio``, 0 to 100): preference and preferences."""
+_WORD_BREAK = re.compile(r"[\W_]+")
 _TAG = r"\[MEMORY:([\w-]+)\]((?:(?!\[/?MEMORY).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
 _LINE = re.compile(rf"\s*(?:[-*]\s+|\d+[.)]\s+)?(?:{_TAG}\s*)+", re.IGNORECASE)
@@ -22,7 +28,7 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
     """Return the facts of an answer, each once.
 
     Only a line of nothing but whole tags counts, so that a model which repeats what it was given to read invents no
-    facts: there, every line of a person's text is quoted. An unknown category and an empty text are left out.
+    facts: there, every line of a person's text is quoted. An empty text is left out.
     """
     found: dict[tuple[FactCategory, str], Fact] = {}
     for line in answer.splitlines():
@@ -31,7 +37,7 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
         for category, text in _TAGS.findall(line):
             content = one_line(text)
             known = category_of(category)
-            if known is not None and content:
+            if content:
                 found.setdefault((known, normalised(content)), Fact(known, content))
     return tuple(found.values())
 
@@ -46,7 +52,17 @@ def normalised(content: str) -> str:
     return " ".join(content.casefold().split()).rstrip(".!")
 
 
-def category_of(name: str) -> FactCategory | None:
-    """Return the category of this name, in any case and with hyphens for underscores; None when there is none."""
-    word = name.casefold().replace("-", "_")
-    return next((category for category in FactCategory if category == word), None)
+def category_of(name: str) -> FactCategory:
+    """Return the category that a model means by a name of its own, so that no fact is lost for it.
+
+    It is the one with which the name shares the most words, in about the same spelling, and ``learned_pattern`` where
+    it shares none.
+    """
+    written = _WORD_BREAK.split(name.casefold())
+    shared = {category: sum(_is_shared(word, written) for word in category.split("_")) for category in FactCategory}
+    nearest = max(shared, key=shared.__getitem__)
+    return nearest if shared[nearest] else FactCategory.LEARNED_PATTERN
+
+
+def _is_shared(word: str, written: Sequence[str]) -> bool:
+    return any(fuzz.ratio(word, other) >= SPELT_ALIKE for other in written)

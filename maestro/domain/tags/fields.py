@@ -12,6 +12,7 @@ from maestro.domain.errors import InvalidEdit
 
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?!//)(.*)", re.DOTALL)
 _WORD_BREAK = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
+_SINGLE_QUOTED = re.compile(r"'((?:[^']|'')*)'")
 _LONG_NUMBER = re.compile(r"[0-9]{15,}")
 _BLOCK_MARKS = frozenset({"|", "|-", "|+", ">", ">-", ">+"})
 _FENCES = ("```", "~~~")
@@ -21,8 +22,8 @@ _DEEPEST = 4
 def fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
     """Read the fields of a tag; their keys are in lower case, with ``_`` between words.
 
-    A line that is indented, or has no ``key:``, goes on with the value before it. A value that is JSON becomes what it
-    says, but for numbers of 15 digits and more, which are ids and stay text; anything else is text. After a key with
+    A line that is indented, or has no ``key:``, goes on with the value before it. A value in single quotes is the text
+    in them; one that is JSON becomes what it says, but for numbers of 15 digits and more, which are ids and stay text; anything else is text. After a key with
     nothing behind it, lines of ``- ...`` are a list and lines of ``key: value`` fields of their own. The values of the
     keys in ``texts`` are text whatever they look like. The whole may be one JSON object, or stand in a fence.
 
@@ -80,10 +81,16 @@ def _plain(lines: Sequence[str]) -> str:
 
 
 def _text(lines: Sequence[str]) -> str:
-    """Return a value as text; what is in JSON's quotes without them."""
+    """Return a value as text; what is in quotes without them."""
     text = _plain(lines)
     quoted = _json(text)
-    return quoted if isinstance(quoted, str) else text
+    return quoted if isinstance(quoted, str) else _without_single_quotes(text)
+
+
+def _without_single_quotes(text: str) -> str:
+    """Take off the quotes that YAML knows beside those of JSON: in them, two stand for one."""
+    quoted = _SINGLE_QUOTED.fullmatch(text)
+    return quoted[1].replace("''", "'") if quoted else text
 
 
 def _value(lines: Sequence[str], depth: int) -> JsonValue:
@@ -123,7 +130,7 @@ def _scalar(text: str) -> JsonValue:
     if _LONG_NUMBER.fullmatch(text):
         return text
     value = _json(text)
-    return text if value is None and text != "null" else value
+    return _without_single_quotes(text) if value is None and text != "null" else value
 
 
 def _json(text: str) -> JsonValue:

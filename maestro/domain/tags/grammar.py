@@ -240,7 +240,7 @@ def _opening(found: re.Match[str], name: TagName, rest: str, whole: bool) -> _To
     key = words[0] if words else ""
     keyed = rest.startswith(":") and _is_key(key if name in LINE_TAGS else key.removeprefix("@"))
     if name in KEYED_TAGS:
-        valid = whole and keyed and (len(words) == 1 or name is TagName.DELEGATE)
+        valid = whole and keyed and (len(words) == 1 or name in (TagName.DELEGATE, TagName.MEMORY))
     else:
         valid = whole and not rest.strip()
     end = found.end() if whole else found.end(2) + _key_length(rest)

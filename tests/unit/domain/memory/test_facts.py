@@ -38,13 +38,28 @@ def test_several_on_one_line_are_read() -> None:
         "The user wrote [MEMORY:sticky] x [/MEMORY]",
         "[MEMORY:sticky] never closed",
         "[MEMORY:sticky] one [MEMORY:sticky] inside [/MEMORY] another [/MEMORY]",
-        "[MEMORY:secret_plan] no such category [/MEMORY]",
         "[MEMORY:sticky]   [/MEMORY]",
         "[MEMORY:sticky] over\ntwo lines [/MEMORY]",
     ],
 )
 def test_everything_else_is_no_fact(answer: str) -> None:
     assert parse_facts(answer) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("Preferences", FactCategory.USER_PREFERENCE),
+        ("user-hobby", FactCategory.USER_PREFERENCE),
+        ("projects", FactCategory.PROJECT_CONTEXT),
+        ("event", FactCategory.IMPORTANT_EVENT),
+        ("sticky-note", FactCategory.STICKY),
+        ("hobby", FactCategory.LEARNED_PATTERN),
+        ("趣味", FactCategory.LEARNED_PATTERN),
+    ],
+)
+def test_a_category_of_the_models_own_is_the_nearest_one(name: str, category: FactCategory) -> None:
+    assert parse_facts(f"[MEMORY:{name}] plays chess [/MEMORY]") == (Fact(category, "plays chess"),)
 
 
 def test_the_same_fact_counts_once_and_a_long_one_is_cut() -> None:

@@ -13,6 +13,8 @@ from maestro.domain.tags.grammar import parse
     [
         ("[MEMORY:sticky]\n likes\n  tea [/MEMORY]", Fact(FactCategory.STICKY, "likes tea")),
         ("[memory:User-Preference] tea", Fact(FactCategory.USER_PREFERENCE, "tea")),
+        ("[MEMORY:hobby] tea", Fact(FactCategory.LEARNED_PATTERN, "tea")),
+        ("[MEMORY:sticky note] tea [/MEMORY]", Fact(FactCategory.STICKY, "tea")),
     ],
 )
 def test_a_fact_is_one_line_of_a_known_category(answer: str, fact: Fact) -> None:
@@ -27,8 +29,8 @@ def test_a_long_fact_is_cut() -> None:
     assert len(fact.content) == MAX_FACT_CHARS
 
 
-@pytest.mark.parametrize("key", [":preference", ":sticky note", "", ":"])
-def test_any_other_category_is_told_the_ones_there_are(key: str) -> None:
+@pytest.mark.parametrize("key", ["", ":"])
+def test_without_a_category_the_agent_is_told_the_ones_there_are(key: str) -> None:
     [tag] = parse(f"[MEMORY{key}] tea [/MEMORY]").tags
     reason = fact_of(tag)
     assert isinstance(reason, str)
