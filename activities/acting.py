@@ -15,6 +15,7 @@ from maestro.domain.conducting.conductor import Performed, Requester, quotation_
 from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.memory.memory import FactCategory
 from maestro.domain.memory.remembering import fact_of
 from maestro.domain.people.permissions import Person
 from maestro.domain.people.permissions import refusal as may_not_talk
@@ -22,7 +23,7 @@ from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.texts import SHORTEST
-from maestro.domain.tags.actions import ActionState
+from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
 from maestro.store.transaction import Transaction
 
@@ -49,6 +50,11 @@ class Acted:
     outcomes: list[tuple[Tag, Performed]] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     tasks: list[tuple[Handover, Job]] = field(default_factory=list)
+
+    @property
+    def has_news(self) -> bool:
+        """Say whether the model has to be told at its next turn what became of its tags."""
+        return any(is_news(outcome.state, outcome.detail) for _, outcome in self.outcomes)
 
 
 class Acting:
@@ -105,7 +111,10 @@ class Acting:
         new = self._tx.memory.learn(
             self._job.agent_id or 0, [fact], conversation_id=self._job.conversation_id, place=self._place
         )
-        return Performed(ActionState.DONE, "remembered" if new else "known already", fact.category)
+        detail = "remembered" if new else "known already"
+        if fact.category != tag.key.casefold().replace("-", "_"):
+            detail = f"{KEPT_AS}{fact.category}: {tag.key!r} is no category; write one of {', '.join(FactCategory)}."
+        return Performed(ActionState.DONE, detail, fact.category)
 
     def _note(self, tag: Tag) -> Performed:
         if not tag.complete:

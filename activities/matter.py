@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from activities.assignments import EVER, assigned, done_so_far, results, said_before
 from activities.shelves import Kept
 from maestro.domain.agents.agent import Agent
+from maestro.domain.conducting.answers import outcomes_note
 from maestro.domain.context.composition import Matter
 from maestro.domain.context.history import Utterance
 from maestro.domain.context.persona import Colleague, said_by
@@ -22,8 +23,8 @@ from maestro.store.transaction import Transaction
 
 HISTORY_ROWS = 500
 
-Asked = tuple[tuple[Utterance, ...], tuple[Utterance, ...]]
-"""What is to be answered, oldest first, and what was said before it, newest first."""
+Asked = tuple[tuple[Utterance, ...], tuple[Utterance, ...], str]
+"""What is to be answered, oldest first, what was said before it, newest first, and what became of its last tags."""
 
 
 def asked_in(tx: Transaction, job: Job) -> Job:
@@ -39,12 +40,13 @@ def matter_of(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) 
     own = done_so_far(tx, job) if job.parent_id is not None else ()
     if own:
         return Matter(turns=(results(tx, job),), earlier=own, user_name=user_name)
-    turns, earlier = _asked(tx, kept, job, asked) if job.parent_id is None else _results(tx, kept, job)
+    turns, earlier, note = _asked(tx, kept, job, asked) if job.parent_id is None else _results(tx, kept, job)
     return Matter(
         turns=turns,
         earlier=earlier,
         summaries=tuple(tx.compactions.latest(job.conversation_id or 0, SUMMARIES)),
         user_name=user_name,
+        note=note,
     )
 
 
@@ -55,7 +57,7 @@ def _asked(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> 
     # Messages that are answered together are asked together; the newest of them ends the history.
     last = tx.conversations.recall(asked[-1].id)
     if last is None:
-        return (), ()
+        return (), (), ""
     ids = {row.id or 0 for row in asked}
     newest_first = _up_to(tx, job, last, ids)
     quotes = _quotes(tx, job, asked, [line for line in newest_first if line.inbox_id not in ids])
@@ -67,7 +69,14 @@ def _asked(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> 
             turns.append(_changed(job, line.inbox_id, utterance._replace(quote=quote) if quote else utterance))
         else:
             earlier.append(utterance)
-    return tuple(reversed(turns)), tuple(earlier)
+    return tuple(reversed(turns)), tuple(earlier), _note(tx, newest_first)
+
+
+def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
+    """Return what became of the tags of the agent's last answer; one that is plain had none that was not done."""
+    own = (line for line in newest_first if line.role is Role.ASSISTANT and line.agent_id is None)
+    last = next(own, None)
+    return outcomes_note(tx.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
 def _untouched(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> Asked:
@@ -86,7 +95,7 @@ def _untouched(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow])
         number = message.id if message is not None else None
         said = Utterance(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
         turns.append(_changed(job, row.id, said))
-    return tuple(turns), tuple(_said(tx, kept, earlier, job))
+    return tuple(turns), tuple(_said(tx, kept, earlier, job)), _note(tx, earlier)
 
 
 def _quotes(
@@ -137,7 +146,8 @@ def _host(tx: Transaction, job: Job) -> int | None:
 
 def _results(tx: Transaction, kept: Kept, job: Job) -> Asked:
     """Return what became of the tasks that a job goes on with, and what was said in the conversation meanwhile."""
-    return (results(tx, job),), tuple(_said(tx, kept, said_before(tx, job, HISTORY_ROWS), job))
+    before = said_before(tx, job, HISTORY_ROWS)
+    return (results(tx, job),), tuple(_said(tx, kept, before, job)), _note(tx, before)
 
 
 def _said(tx: Transaction, kept: Kept, messages: Sequence[Line], job: Job) -> list[Utterance]:

@@ -70,7 +70,7 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
         acted = acting.on(answer.tags)
     heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
     unasked = tx.delegations.unasked(job) is not None
-    outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked)))
+    outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked), news=acted.has_news))
     if heard or outcome.silent:
         tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
     return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
@@ -104,10 +104,11 @@ def _outcome(acted: Acted, recorded: int | None) -> AnswerOutcome:
     )
 
 
-def _record(tx: Transaction, job: Job, text: str) -> int | None:
+def _record(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
     """Keep what the agent said, and return the number of the message: 0 without a conversation, None for nothing.
 
-    The answers of jobs that this one restarts, and what they led to, count no more.
+    The answers of jobs that this one restarts, and what they led to, count no more. With ``news`` the next prompt looks
+    up what became of the tags.
     """
     if job.conversation_id is None:
         tx.jobs.update(job.id, said=text)
@@ -125,7 +126,8 @@ def _record(tx: Transaction, job: Job, text: str) -> int | None:
             job_id=job.id,
             agent_id=job.agent_id if of_another else None,
             created_at=tx.now,
-        )
+        ),
+        is_plain=not news,
     )
     tx.jobs.update(job.id, answer_id=message.id)
     return message.id

@@ -48,7 +48,7 @@ def _suspending(step: StepRef) -> Iterator[None]:
     """Raise ``Suspended`` for the failure by which a step says that it has to wait."""
     try:
         yield
-    except ActivityError as error:
+    except (ActivityError, ApplicationError) as error:
         if kind_of(error) in SUSPENSIONS:
             raise Suspended(step.step) from None
         raise

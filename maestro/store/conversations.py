@@ -189,10 +189,13 @@ class Conversations(Repository):
             select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
         ).all()
 
-    def add(self, said: Said) -> Said:
-        """Record a message, count it, and return it with its id."""
+    def add(self, said: Said, *, is_plain: bool = True) -> Said:
+        """Record a message, count it, and return it with its id.
+
+        One that is not plain is read whole for the next prompts, also where its text is shown as it is stored.
+        """
         columns = {name: getattr(said, name) for name in Said.model_fields}
-        columns["id"] = self._insert(self._SAID, **columns, plain_chars=plain_chars(said))
+        columns["id"] = self._insert(self._SAID, **columns, plain_chars=plain_chars(said) if is_plain else None)
         self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
         return Said.model_construct(**columns)
 

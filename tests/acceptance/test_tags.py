@@ -125,10 +125,11 @@ async def test_an_answer_of_nothing_but_tags_is_still_an_answer(maestro: Instanc
     assert await answer(maestro, channel, "[MEMORY:sticky] collects stamps [/MEMORY]") == "Noted."
 
 
-async def test_an_unknown_category_is_for_operators_to_see(maestro: Instance, channel: str) -> None:
+async def test_a_category_of_the_models_own_loses_no_fact(maestro: Instance, channel: str) -> None:
     assert await answer(maestro, channel, "Yes. [MEMORY:gossip] snores [/MEMORY]") == "Yes."
-    (failed,) = actions(maestro, channel)
-    assert (failed["state"], "user_preference" in failed["detail"]) == ("failed", True)
+    assert facts(maestro, channel) == [("learned_pattern", "snores")]
+    (kept,) = actions(maestro, channel)
+    assert (kept["state"], "user_preference" in kept["detail"]) == ("done", True)
 
 
 NEW_AGENT = "Yes.\n[CREATE_AGENT]\nslug: {slug}\nname: The Baker\nsystem_prompt: You bake.\n[/CREATE_AGENT]"

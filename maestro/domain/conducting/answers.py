@@ -3,7 +3,11 @@
 from collections.abc import Sequence
 
 from maestro.domain.jobs.delegations import Handover
+from maestro.domain.quoting import quoted
+from maestro.domain.tags.actions import Action, is_news
 
+_DETAIL_CHARS = 300
+_MOST_NEWS = 10
 NOTED = "Noted."
 """What is said of an answer that held nothing but tags: no message ends silently (design invariant 9)."""
 
@@ -15,6 +19,16 @@ def shown(visible: str, told: Sequence[str], passed_on: Sequence[Handover]) -> s
     """
     words = visible or _instead(passed_on) or ("" if told else NOTED)
     return "\n\n".join(part for part in (words, "\n".join(told)) if part)
+
+
+def outcomes_note(actions: Sequence[Action]) -> str:
+    """Return what a model is told at its next turn of the tags of its last answer: those that were not simply done.
+
+    What models wrote may stand in the details, so they are quoted.
+    """
+    news = [action for action in actions if is_news(action.state, action.detail)]
+    lines = [f"- {action.tag}, {action.state}: {quoted(action.detail, _DETAIL_CHARS)}" for action in news[:_MOST_NEWS]]
+    return "\n".join(["What became of tags in your last answer:", *lines]) if lines else ""
 
 
 def _instead(passed_on: Sequence[Handover]) -> str:

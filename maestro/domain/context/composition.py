@@ -24,13 +24,14 @@ SHORTEST_ASKED = 200
 class Matter:
     """What a job is to answer: the turns, oldest first, what was said before, newest first, and who asks.
 
-    ``summaries`` are of this conversation, newest first.
+    ``summaries`` are of this conversation, newest first; ``note`` is what became of the tags of the last answer.
     """
 
     turns: tuple[Utterance, ...]
     earlier: tuple[Utterance, ...] = ()
     summaries: tuple[Compaction, ...] = ()
     user_name: str = ""
+    note: str = ""
 
     @property
     def text(self) -> str:
@@ -74,7 +75,8 @@ def compose(own: Persona, matter: Matter, knowledge: Knowledge, today: date, bud
     skills a third, each whole or not at all; other facts a quarter; state a quarter; summaries a third, the newest one
     first; earlier messages the rest, the newest first.
     """
-    moment = Layer(LayerName.MOMENT, f"Today is {today.isoformat()}." + _person(matter.user_name))
+    now = f"Today is {today.isoformat()}." + _person(matter.user_name)
+    moment = Layer(LayerName.MOMENT, f"{now}\n\n{matter.note}" if matter.note else now)
     chat = Layer(LayerName.CHAT, knowledge.addendum)
     room = Room(budget - MESSAGE_OVERHEAD - own.tokens)
     for layer in (moment, chat):

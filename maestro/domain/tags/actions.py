@@ -16,6 +16,15 @@ class ActionState(StrEnum):
     FAILED = "failed"
 
 
+KEPT_AS = "kept as "
+"""How the detail of a fact begins whose category was none."""
+
+
+def is_news(state: ActionState, detail: str) -> bool:
+    """Say whether something else came of a tag than what its agent wrote."""
+    return state is not ActionState.DONE or detail.startswith(KEPT_AS)
+
+
 class Action(SQLModel, table=True):
     """What one tag of a job's answer led to; ``seq`` is its place in the answer, ``detail`` what people are told."""
 

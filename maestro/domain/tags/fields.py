@@ -23,9 +23,10 @@ def fields(body: str, texts: Collection[str] = ()) -> Mapping[str, JsonValue]:
     """Read the fields of a tag; their keys are in lower case, with ``_`` between words.
 
     A line that is indented, or has no ``key:``, goes on with the value before it. A value in single quotes is the text
-    in them; one that is JSON becomes what it says, but for numbers of 15 digits and more, which are ids and stay text; anything else is text. After a key with
-    nothing behind it, lines of ``- ...`` are a list and lines of ``key: value`` fields of their own. The values of the
-    keys in ``texts`` are text whatever they look like. The whole may be one JSON object, or stand in a fence.
+    in them; one that is JSON becomes what it says, but for numbers of 15 digits and more, which are ids and stay text;
+    anything else is text. After a key with nothing behind it, lines of ``- ...`` are a list and lines of ``key: value``
+    fields of their own. The values of the keys in ``texts`` are text whatever they look like. The whole may be one JSON
+    object, or stand in a fence.
 
     Raises ``InvalidEdit`` for a line before the first key and for a key that stands there twice.
     """
