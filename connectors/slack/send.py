@@ -1,7 +1,8 @@
 """Sends chunks and files under their keys, at Slack's pace, and finds again what may have been sent."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import PurePath
@@ -19,8 +20,11 @@ EVENT_TYPE = "maestro_delivery"
 """What the metadata of our messages says they are: apps may look for it."""
 SKEW = timedelta(minutes=5)
 """How far Slack's clock may be from ours."""
+CONTENT_SKEW = timedelta(seconds=30)
+"""The same for a message without metadata: an earlier one that says the same is another message."""
 PAGE = 200
 ALREADY_THERE = "already_reacted"
+_REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 
 
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
@@ -91,21 +95,23 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
     """Look for a message by its key, among those since it was first handed over; raises a ``SlackTrouble``.
 
-    A file shows in the channel a moment after it was sent; one that does not show yet is not found.
+    Where Slack shows a message of ours without metadata, its content and its time tell. A file shows in the channel a
+    moment after it was sent; one that does not show yet is not found.
     """
     address = message.address
     since = f"{(message.tried_at - SKEW).timestamp():.6f}" if message.tried_at else "0"
     read = partial(web.conversations_history, channel=address.channel)
     if address.thread:
         read = partial(web.conversations_replies, channel=address.channel, ts=address.thread)
-    cursor = ""
+    cursor, alike = "", list[Fields]()
     while True:
         page = await called(read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None))
         for known_as in _matching(page, message):
             return Receipt(platform_message_id=known_as)
+        alike.extend(one for one in page.get("messages") or () if _is_alike(one, message))
         cursor = str((page.get("response_metadata") or {}).get("next_cursor") or "")
         if not cursor:
-            return None
+            return await _own(web, alike)
 
 
 async def show_typing(web: AsyncWebClient, address: Address) -> None:
@@ -113,6 +119,28 @@ async def show_typing(web: AsyncWebClient, address: Address) -> None:
     await called(
         web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
     )
+
+
+async def _own(web: AsyncWebClient, alike: Sequence[Fields]) -> Receipt | None:
+    """Return the first of these messages that this app posted; Slack is asked who that is only where there are any."""
+    bot_id = (await called(web.auth_test())).get("bot_id") if alike else None
+    ours = (str(one["ts"]) for one in alike if one["bot_id"] == bot_id)
+    return next((Receipt(platform_message_id=ts) for ts in ours), None)
+
+
+def _is_alike(one: Fields, message: OutgoingMessage) -> bool:
+    """Say whether a message that an app posted without metadata says the same, and was posted no earlier."""
+    if message.filename or message.tried_at is None or one.get("metadata") or not one.get("bot_id"):
+        return False
+    if float(one["ts"]) < (message.tried_at - CONTENT_SKEW).timestamp():
+        return False
+    wanted = _plain(mrkdwn(message.content))  # empty for what is all emoji, which cannot be told apart
+    return bool(wanted) and wanted == _plain(str(one.get("text") or ""))
+
+
+def _plain(text: str) -> str:
+    """Return a text without what Slack writes in another way than it was sent: links, emoji, blanks."""
+    return _REWRITTEN.sub("", text)
 
 
 def _metadata(message: OutgoingMessage) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def template(message: OutgoingMessage, name: str, language: str) -> Body:
 
 def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
     """Return a body with its receiver, and with our key, which comes back in every status of the message."""
-    whole = {"recipient_type": "individual", **receiver(message.address.channel), **body}
+    whole = {**receiver(message.address.channel), **body}
     if message.key:
         whole["biz_opaque_callback_data"] = message.key
     if quotes and message.reply_to:
@@ -115,8 +115,8 @@ def addressed(message: OutgoingMessage, body: Body, *, quotes: bool) -> Body:
 
 
 def receiver(channel: str) -> Body:
-    """Return to whom a message goes: a number, or Meta's own id of a person who shows none."""
-    return {"to" if channel.isdecimal() else "recipient": channel}
+    """Return to whom a message or a reaction goes: a number, or Meta's own id of a person who shows none."""
+    return {"recipient_type": "individual", "to" if channel.isdecimal() else "recipient": channel}
 
 
 def cut(text: str, most: int) -> str:

@@ -111,6 +111,22 @@ async def test_a_message_is_found_among_many_in_a_thread_and_in_a_channel() -> N
         assert await app.connector.find(later) is None
 
 
+async def test_a_message_whose_metadata_is_gone_is_found_by_content_and_time() -> None:
+    async with slack_and_app(start=False) as app:
+        tried = datetime.now(UTC)
+        text = "See https://x.example/?a=1&b=2 \U0001f44d"
+        app.slack.write("C1", "U1", text)
+        receipt = await app.connector.send(chunk(text))
+        (posted,) = app.slack.posted("C1")
+        del posted["metadata"]
+        posted["text"] = "See <https://x.example/?a=1&amp;b=2> :+1:"
+        assert await app.connector.find(chunk(text, tried_at=tried)) == receipt
+        assert await app.connector.find(chunk("other", tried_at=tried)) is None
+        assert await app.connector.find(chunk(text, tried_at=tried + timedelta(minutes=1))) is None
+        posted["bot_id"] = "B-of-another-app"
+        assert await app.connector.find(chunk(text, tried_at=tried)) is None
+
+
 @pytest.mark.parametrize("fault", [Fault.broken(), Fault.limited(1)])
 async def test_a_search_without_an_answer_is_no_no(fault: Fault) -> None:
     async with slack_and_app(start=False) as app:

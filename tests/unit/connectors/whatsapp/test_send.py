@@ -428,6 +428,7 @@ async def test_an_acknowledgement_is_a_reaction_where_one_is_set() -> None:
         [reaction] = number.whatsapp.business.reactions
         assert reaction["reaction"] == {"message_id": "wamid.1", "emoji": "👀"}
         assert (reaction["to"], "biz_opaque_callback_data" in reaction) == (ADA, False)
+        assert reaction["recipient_type"] == "individual"
         number.whatsapp.fail("reaction", Fault.broken())
         with pytest.raises(MaestroError):
             await number.connector.acknowledge(chunk("").address, "wamid.1")
