@@ -72,14 +72,14 @@ def answer(
 
 @app.command()
 def approve(given: Given, number: Number) -> None:
-    """Say yes to an approval: the tool is called."""
+    """Say yes to an approval: the tool is called, or the conductor acts."""
     with opened(given) as at:
         _settle(at.store, _parsed(number), given.as_json, approves=True)
 
 
 @app.command()
 def deny(given: Given, number: Number) -> None:
-    """Say no to an approval: the tool is not called, and the agent is told."""
+    """Say no to an approval: nothing is done, and the agent is told."""
     with opened(given) as at:
         _settle(at.store, _parsed(number), given.as_json, approves=False)
 

@@ -17,6 +17,7 @@ from temporalio.client import WorkflowFailureError
 from maestro.domain.jobs.job import Job, JobKind, JobRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
+from maestro.domain.people.owners import PersonId
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.schedule import Heartbeat
 from tests.support.histories import Story, story
@@ -80,6 +81,18 @@ async def question(maestro: Instance, channel: str) -> str:
     """Be asked, while another tool is called, and say nothing: the run ends with the wait."""
     maestro.llm.script(channel, calls=(("ask_question", '{"question": "Which?"}'), SUM), rounds=0)
     return await said(maestro, channel, "waiting")
+
+
+async def approval(maestro: Instance, channel: str) -> str:
+    """Have a conductor act after text from outside was read, and say nothing: the run ends with the wait."""
+    maestro.llm.script(channel, calls=(("http_fetch", '{"url": "http://10.0.0.1/"}'),), rounds=0)
+    maestro.llm.script(channel, reply="[CREATE_CLIENT]\nname: Mill\n[/CREATE_CLIENT]", rounds=1)
+    async with maestro.client(channel, api_key=KEY) as client:
+        with maestro.operator() as operator, operator.store.begin() as tx:
+            tx.owners.add(PersonId("web", client.user), "operator")
+        await client.say(channel)
+        await maestro.ended(channel, "waiting")
+    return str(maestro.jobs(channel)[0]["id"])
 
 
 async def account_wait(maestro: Instance, channel: str) -> str:
@@ -223,6 +236,7 @@ SCENARIOS: Mapping[str, Callable[[Instance, str], Awaitable[str]]] = {
         step_retry,
         tool_rounds,
         question,
+        approval,
         delegated,
         task,
         scheduled,

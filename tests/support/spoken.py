@@ -52,6 +52,7 @@ class Spoken:
     rows: JobRows
     window: int = BIG
     scope: MemoryScope = MemoryScope.AGENT
+    acting: ActingRules | None = None
     asked: list[str] = field(default_factory=list)
     contexts: dict[MemoryScope, ContextActivities] = field(default_factory=dict)
 
@@ -91,11 +92,15 @@ class Spoken:
             tx.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)
         rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: self.window)
         await LLMActivities(self.rows.store, recorder, NoTyping(), lambda: rules).call_model(step)
+        self.act(job_id)
+
+    def act(self, job_id: str) -> None:
+        """Have the agent act on the answer of a job."""
         with self.rows.store.begin() as tx:
             tx.steps.start(StepRef(job_id=job_id, step="tags"), "record_answer", 1)
-        TagActivities(self.rows.store, lambda: ActingRules(self.scope, frozenset()), lambda: None).record_answer(
-            AnswerStep(job_id=job_id, step="tags", number=1)
-        )
+        rules = self.acting or ActingRules(self.scope, frozenset())
+        step = AnswerStep(job_id=job_id, step="tags", number=1)
+        TagActivities(self.rows.store, lambda: rules, lambda: None).record_answer(step)
 
     def prompt(self, job_id: str) -> Prompt:
         """Return the stored prompt of a job."""

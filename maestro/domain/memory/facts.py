@@ -7,12 +7,13 @@ from typing import NamedTuple
 from rapidfuzz import fuzz
 
 from maestro.domain.memory.memory import MAX_FACT_CHARS, FactCategory
+from maestro.domain.tags.grammar import TagName
 from maestro.domain.texts import storable
 
 SPELT_ALIKE = 80.0
 """How similar two words must be to be one (rapidfuzz ``ratio``, 0 to 100): preference and preferences."""
 _WORD_BREAK = re.compile(r"[\W_]+")
-_TAG = r"\[MEMORY:([\w-]+)\]((?:(?!\[/?MEMORY).)+)\[/MEMORY\]"
+_TAG = rf"\[MEMORY:([\w-]+)\]((?:(?!\[/?(?:{'|'.join(TagName)})).)+)\[/MEMORY\]"
 _TAGS = re.compile(_TAG, re.IGNORECASE)
 _LINE = re.compile(rf"\s*(?:[-*]\s+|\d+[.)]\s+)?(?:{_TAG}\s*)+", re.IGNORECASE)
 
@@ -28,7 +29,7 @@ def parse_facts(answer: str) -> tuple[Fact, ...]:
     """Return the facts of an answer, each once.
 
     Only a line of nothing but whole tags counts, so that a model which repeats what it was given to read invents no
-    facts: there, every line of a person's text is quoted. An empty text is left out.
+    facts: there, every line of a person's text is quoted. An empty text is left out, and one with another tag in it.
     """
     found: dict[tuple[FactCategory, str], Fact] = {}
     for line in answer.splitlines():

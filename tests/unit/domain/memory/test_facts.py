@@ -39,6 +39,7 @@ def test_several_on_one_line_are_read() -> None:
         "[MEMORY:sticky] never closed",
         "[MEMORY:sticky] one [MEMORY:sticky] inside [/MEMORY] another [/MEMORY]",
         "[MEMORY:sticky]   [/MEMORY]",
+        "[MEMORY:sticky] writes [create_agent] often [/MEMORY]",
         "[MEMORY:sticky] over\ntwo lines [/MEMORY]",
     ],
 )
