@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI
 from api import errors, hooks, mcp
 from api.dashboard import accounts as accounts_page
 from api.dashboard import agent as agent_page
-from api.dashboard import agent_chat, assets, login, pages
+from api.dashboard import agent_chat, assets, login, pages, refusals
 from api.dashboard import agent_history as agent_history_page
 from api.dashboard import agent_tokens as tokens_page
 from api.dashboard import agents as agents_page
@@ -145,6 +145,7 @@ def build_app(parts: ApiParts) -> FastAPI:
         app.state.mcp = mcp.LateServer(parts.outside, parts.version)
         _open(app, mcp.router)
     errors.register(app)
+    refusals.answer_people(app)
     app.add_middleware(FrontDoor, parts=parts)
     if app.state.doorman.open:
         log.warning(

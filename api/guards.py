@@ -105,7 +105,7 @@ class GuardedRoute(APIRoute):
             try:
                 await doorman(request).admit(self, request)
             except Unauthorized:
-                if not _is_page(request):
+                if not is_page(request):
                     raise
                 return _to_login(request)
             return await handler(request)
@@ -189,6 +189,11 @@ class Doorman:
         cookie = request.cookies.get(COOKIE)
         return self.sessions.read(cookie) if cookie and not self.open else None
 
+    def remembered(self, request: Request) -> Role | None:
+        """Return the role of the request's login, None without one; no password is checked."""
+        session = self.session(request)
+        return Role.OPERATOR if self.open else session.role if session else None
+
     async def check(self, request: Request, password: str, user: str = "") -> Role:
         """Return what a password allows, or only that of a user, if one is named.
 
@@ -233,6 +238,12 @@ def is_form(request: Request) -> bool:
     return request.headers.get("content-type", "").startswith(FORMS)
 
 
+def is_page(request: Request) -> bool:
+    """Say whether a person opens a page or sends a form of one: they are led to the login instead of an error."""
+    of_a_page = request.method in SAFE_METHODS or is_form(request)
+    return of_a_page and "text/html" in request.headers.get("accept", "")
+
+
 def _to_login(request: Request) -> RedirectResponse:
     """Send a person to the login page, and from there back; what a form sent is not done, which is said there."""
     if request.method in SAFE_METHODS:
@@ -271,12 +282,6 @@ def _basic(request: Request) -> tuple[str, str]:
             "This takes HTTP Basic with the user maestro, and nothing else.", challenge=_challenge(request)
         )
     return user, password
-
-
-def _is_page(request: Request) -> bool:
-    """Say whether a person opens a page or sends a form of one: they are led to the login instead of an error."""
-    of_a_page = request.method in SAFE_METHODS or is_form(request)
-    return of_a_page and "text/html" in request.headers.get("accept", "")
 
 
 def _challenge(request: Request) -> str:

@@ -1,7 +1,7 @@
 """The page that everything begins with: what works, what waits, what fails, and what it costs today."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from fastapi import APIRouter, Request
@@ -13,11 +13,16 @@ from api.guards import PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
-from maestro.domain.health import Readiness
+from connectors.base import ConnectorState
+from maestro.domain.bots.views import ConnectorView
+from maestro.domain.health import OK
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.account_views import AccountState, AccountView, account_view
+from maestro.domain.llm.accounts import AccountStatus
 from maestro.domain.llm.budgets import BudgetScope, Level
+from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.overview import DAY, HOUR, FailureKind, Pace, Reached, Work, cautions, kinds_of, pace
+from maestro.store.overview import SAMPLE
 from maestro.store.transaction import Transaction
 
 TITLE = "Overview – Maestro"
@@ -26,13 +31,20 @@ KINDS = 8
 """Kinds of failures that are shown; the page of jobs groups them all."""
 MOST_QUESTIONS = 1000
 ENDS = tuple(status for status in JobStatus if status.ended)
+FAILED_JOBS = "/queue?status=failed&age=24h&group=error"
+CHANNELS = "/accounts#channels"
+ACCOUNTS = "/accounts#accounts"
+BROKEN = (ConnectorState.FAILED, ConnectorState.DEGRADED)
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False)
 
 
 @dataclass(frozen=True)
 class _Sums:
-    """What is read in one look at the store; ``waiting_people`` wish to be let in."""
+    """What is read in one look at the store; ``waiting_people`` wish to be let in.
+
+    ``closed_channels`` are the channels that their platforms refuse.
+    """
 
     work: Work
     hour: Pace
@@ -44,6 +56,16 @@ class _Sums:
     questions: int
     waiting_people: int
     agents: int
+    closed_channels: int
+
+
+@dataclass(frozen=True)
+class OpenProblem:
+    """Something that does not work now, and the page that shows it."""
+
+    subject: str
+    words: str
+    page: str = ""
 
 
 @router.get(HOME)
@@ -65,16 +87,18 @@ def _page(request: Request, checks: Mapping[str, str]) -> Response:
         sums = _sums(tx)
     settings = _values(parts)
     budget = settings["budgets.dayUsd"]
+    connectors = parts.connectors.list().items
     return render(
         request,
         "overview.html",
         title=TITLE,
-        ready=Readiness.of(checks),
+        problems=[*_broken_parts(checks), *_problems(sums, connectors)],
+        checks=checks,
         sums=sums,
         ends=ENDS,
         kinds=KINDS,
         budget=budget if isinstance(budget, int | float) else 0,
-        connectors=parts.connectors.list().items,
+        connectors=connectors,
         limited=[one for one in sums.accounts if one.state is not AccountState.ACTIVE],
         cautions=list(cautions(settings, Reached(request.url.hostname or "", request.url.scheme == "https"))),
         temporal_ui_url=parts.temporal_ui_url,
@@ -95,7 +119,35 @@ def _sums(tx: Transaction) -> _Sums:
         questions=tx.questions.count_waiting(MOST_QUESTIONS),
         waiting_people=tx.pairings.waiting(),
         agents=len(tx.agents.active()),
+        closed_channels=len(tx.channels.disabled()),
     )
+
+
+def _broken_parts(checks: Mapping[str, str]) -> Iterator[OpenProblem]:
+    yield from (OpenProblem(part, state) for part, state in checks.items() if state != OK)
+
+
+def _problems(sums: _Sums, connectors: Sequence[ConnectorView]) -> Iterator[OpenProblem]:
+    """Yield what people notice although every part of the process works."""
+    if sums.failed:
+        count = f"{sums.failed:,} or more" if sums.failed >= SAMPLE else f"{sums.failed:,}"
+        yield OpenProblem("Failed jobs", f"{count} in the last 24 hours", FAILED_JOBS)
+    for one in connectors:
+        if one.enabled and one.state in BROKEN:
+            page = f"/accounts#connector-{one.platform}-{one.account}"
+            yield OpenProblem(f"{one.platform}/{one.account}", one.detail or one.state, page)
+    if sums.closed_channels:
+        words = "1 channel is" if sums.closed_channels == 1 else f"{sums.closed_channels:,} channels are"
+        yield OpenProblem("Closed channels", f"{words} refused by the platform, so no answer is sent there", CHANNELS)
+    refused = [one for one in sums.accounts if _key_refused(one)]
+    for one in refused:
+        yield OpenProblem(f"Account {one.name}", f"{one.provider} refuses its key, so it is not asked", ACCOUNTS)
+    if len(refused) < len(sums.accounts) and not any(one.state is AccountState.ACTIVE for one in sums.accounts):
+        yield OpenProblem("Accounts", "none can be asked now: each is limited or disabled", "#accounts")
+
+
+def _key_refused(account: AccountView) -> bool:
+    return account.status is AccountStatus.DISABLED and account.last_error == AuthenticationFailed.__name__
 
 
 def _values(parts: ApiParts) -> Mapping[str, JsonValue]:

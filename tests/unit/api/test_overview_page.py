@@ -10,6 +10,7 @@ import pytest
 
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, ModelAccount
+from maestro.domain.messages import Address
 from tests.support.api_client import BASIC, FixedHealth, app_of, client, parts
 from tests.support.job_rows import JobRows
 from tests.support.questions import waiting_approval
@@ -30,6 +31,29 @@ async def text_of(http: httpx.AsyncClient) -> str:
     page = await http.get("/")
     assert page.status_code == 200, page.text
     return re.sub(r"\s+", " ", page.text)
+
+
+def problems(page: str) -> list[str]:
+    """Return what the page says does not work; none only where it says that everything works."""
+    found = re.search(r'<ul class="problems".*?</ul>', page)
+    assert bool(found) != ("everything works" in page)
+    return [re.sub(r"<[^>]+>", "", one) for one in re.findall(r"<li>(.*?)</li>", found[0])] if found else []
+
+
+def add_account(rows: JobRows, name: str, status: AccountStatus = AccountStatus.ACTIVE) -> None:
+    """Add an account as the API does."""
+    with rows.store.begin() as tx:
+        tx.accounts.add(
+            ModelAccount(
+                name=name,
+                provider="anthropic",
+                model="claude-haiku-4-5",
+                status=status,
+                source=AccountSource.API,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
+        )
 
 
 def answered(rows: JobRows, seconds: float) -> str:
@@ -114,8 +138,45 @@ async def test_what_does_not_work_is_said_first(rows: JobRows) -> None:
     broken = FixedHealth(store="ok", temporal="nobody answers at <b>localhost:7233</b>", worker="ok")
     async with client(app_of(rows, health=broken), auth=BASIC) as http:
         page = await text_of(http)
-    assert "something does not work" in page
-    assert "nobody answers at &lt;b&gt;localhost:7233" in page
+    assert "everything works" not in page
+    assert '<strong>temporal</strong>: <span dir="auto">nobody answers at &lt;b&gt;localhost:7233' in page
+
+
+async def test_failed_jobs_of_a_day_are_a_problem(rows: JobRows, http: httpx.AsyncClient) -> None:
+    rows.failed()
+    assert problems(await text_of(http)) == ["Failed jobs: 1 in the last 24 hours"]
+    assert '<a href="/queue?status=failed&amp;age=24h&amp;group=error">Failed jobs</a>' in await text_of(http)
+    rows.clock.go(hours=25)
+    assert problems(await text_of(http)) == []
+
+
+async def test_a_refused_key_is_a_problem_and_a_disabled_account_is_none(
+    rows: JobRows, http: httpx.AsyncClient
+) -> None:
+    for name in ("main", "spare"):
+        add_account(rows, name)
+    with rows.store.begin() as tx:
+        tx.accounts.refused(tx.accounts.get("main"))
+    assert problems(await text_of(http)) == ["Account main: anthropic refuses its key, so it is not asked"]
+    with rows.store.begin() as tx:
+        tx.accounts.limited("spare", "", timedelta(minutes=7), (timedelta(minutes=1),))
+    assert problems(await text_of(http))[1:] == ["Accounts: none can be asked now: each is limited or disabled"]
+    await http.delete("/api/accounts/main")
+    await http.patch("/api/accounts/spare", json={"status": "active"})
+    assert problems(await text_of(http)) == []
+
+
+async def test_a_closed_channel_and_a_broken_connector_are_problems(rows: JobRows, http: httpx.AsyncClient) -> None:
+    with rows.store.begin() as tx:
+        tx.channels.disable(Address(platform="discord", account="default", channel="c-1"), "the bot was removed")
+        tx.people.connector_state("web", "default", "degraded", "the socket is gone", trouble=True)
+    page = await text_of(http)
+    assert problems(page) == [
+        "web/default: the socket is gone",
+        "Closed channels: 1 channel is refused by the platform, so no answer is sent there",
+    ]
+    assert 'href="/accounts#channels"' in page
+    assert 'href="/accounts#connector-web-default"' in page
 
 
 async def test_connectors_say_how_they_are_and_what_is_pending(rows: JobRows, http: httpx.AsyncClient) -> None:
@@ -132,19 +193,8 @@ async def test_connectors_say_how_they_are_and_what_is_pending(rows: JobRows, ht
 
 async def test_accounts_that_are_not_asked_say_until_when(rows: JobRows, http: httpx.AsyncClient) -> None:
     assert "Accounts that are not asked now" not in await text_of(http)
-    for name, status in (("main", AccountStatus.ACTIVE), ("spare", AccountStatus.DISABLED)):
-        with rows.store.begin() as tx:
-            tx.accounts.add(
-                ModelAccount(
-                    name=name,
-                    provider="anthropic",
-                    model="claude-haiku-4-5",
-                    status=status,
-                    source=AccountSource.API,
-                    created_at=tx.now,
-                    updated_at=tx.now,
-                )
-            )
+    add_account(rows, "main")
+    add_account(rows, "spare", AccountStatus.DISABLED)
     with rows.store.begin() as tx:
         tx.accounts.limited("main", "claude-haiku-4-5", timedelta(minutes=7), (timedelta(minutes=1),))
     page = await text_of(http)
