@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel
 
+from api.dashboard.moments import whole
 from api.dashboard.words import clock
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.reading import read
@@ -15,7 +16,7 @@ PAGE = "/queue"
 AGES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 """How far back the page looks, by the words of its address."""
 SEVERAL = frozenset({"status", "kind"})
-OFFERED = frozenset({"status", "kind", "agent", "platform", "error", "priority", "q"})
+OFFERED = frozenset({"status", "kind", "agent", "platform", "error", "priority", "at", "q"})
 """What the form asks for; the other fields come with links, and the form keeps them."""
 MAY_BE_EMPTY = frozenset({"step", "reason"})
 """A failure may have none of it, and a link may mean just these; no form sends them empty."""
@@ -26,7 +27,7 @@ LONGEST = 80
 class Asked(BaseModel):
     """What the address of the page says; what is wrong with it is said by the rules of what it becomes.
 
-    ``age`` is one of ``AGES``, ``group`` is ``error`` where failures are grouped.
+    ``age`` is one of ``AGES``, ``group`` is ``error`` where failures are grouped. A form sends ``at`` without a zone.
     """
 
     status: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Asked(BaseModel):
     batch: str = ""
     since: str = ""
     until: str = ""
+    at: str = ""
     q: str = ""
     age: str = ""
     group: str = ""
@@ -54,6 +56,8 @@ class Asked(BaseModel):
     def filter(self, now: datetime) -> JobFilter:
         """Return which jobs are meant; raises ``InvalidEdit``."""
         found: dict[str, Any] = {name: value for name, value in self._given() if name in JobFilter.model_fields}
+        if "at" in found:
+            found["at"] = whole(found["at"])
         if self.age in AGES:
             found["since"] = now - AGES[self.age]
         return read(JobFilter, found)

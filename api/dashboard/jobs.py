@@ -1,7 +1,9 @@
 """The page of jobs: how many of which status, a filter, and what failed by what went wrong."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Annotated
 
@@ -17,15 +19,19 @@ from api.routes.surroundings import Parts
 from connectors.platforms import platforms
 from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.failures import ErrorGroup, grouped
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.failures import ErrorGroup, FailedJob, Outage, grouped, outage, pattern_of
+from maestro.domain.jobs.filters import LOOK_BACK, JobFilter
 from maestro.domain.jobs.job import OPEN, JobKind, JobStatus
-from maestro.domain.jobs.views import JobSummary, summary
+from maestro.domain.jobs.views import JobSummary, Listed, summary
 from maestro.store.transaction import Transaction
 
 TITLE = "Jobs – Maestro"
 SHOWN = 50
 """Jobs on one page."""
+MANY = 5
+"""Failures of one kind on a page that are shown as one outage."""
+MOST_OUTAGES = 3
+"""Outages that are looked for on one page: each takes two queries."""
 GROUPS = 100
 """Kinds of failures on the page; more of them than anybody reads would make it heavy."""
 LOOK_MS = 1_000
@@ -45,15 +51,24 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 @dataclass(frozen=True)
 class Listing:
-    """What the page shows of the jobs that match; ``counts`` are of every status, ``total`` is of those listed."""
+    """What the page shows of the jobs that match; ``counts`` are of every status, ``total`` is of those listed.
+
+    The jobs of the ``outages`` are not among the ``jobs``.
+    """
 
     wanted: JobFilter
     counts: Mapping[JobStatus, int] = field(default_factory=dict)
     jobs: Sequence[JobSummary] = ()
     costs: Mapping[str, float] = field(default_factory=dict)
     groups: Sequence[ErrorGroup] = ()
+    outages: Sequence[Outage] = ()
     next: str | None = None
     grouped: bool = False
+
+    @property
+    def entries(self) -> Sequence[JobSummary | Outage]:
+        """Jobs and outages, those with the newest job first."""
+        return sorted((*self.jobs, *self.outages), key=_newest, reverse=True)
 
     @property
     def every(self) -> int:
@@ -100,6 +115,7 @@ def show(request: Request, parts: Parts, asked: Annotated[Asked, Query()]) -> Re
         statuses=tuple(JobStatus),
         kinds=tuple(JobKind),
         ages=tuple(AGES),
+        at=f"{found.wanted.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if found.wanted.at else "",
         errors=sorted({job.error for job in found.jobs if job.error}),
         shown=GROUPS,
         page_of=page_of,
@@ -118,15 +134,41 @@ def _listing(tx: Transaction, asked: Asked) -> Listing:
     if asked.group == BY_ERROR:
         wanted = wanted.model_copy(update={"status": ()})
         return Listing(wanted, groups=grouped(tx.tallies.failures(wanted)).items, grouped=True)
-    found, following = tx.browse.jobs(wanted, _after(asked), SHOWN)
+    after, hidden = _after(asked), list[Outage]()
+    found, following = tx.browse.jobs(wanted, after, SHOWN)
+    while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):
+        hidden.append(hides)
+        found, following = tx.browse.jobs(wanted, after, SHOWN, [one.filter(wanted) for one in hidden])
     jobs = tuple(map(summary, found))
     return Listing(
         wanted,
         tx.tallies.statuses(wanted),
         jobs,
         tx.calls.costs([job.id for job in jobs]),
+        outages=hidden,
         next=following.encode() if following else None,
     )
+
+
+def _outage(tx: Transaction, wanted: JobFilter, found: Sequence[Listed]) -> Outage | None:
+    """Return the outage that most jobs of a page belong to; none in a list of failures of one kind."""
+    if wanted.error is not None or wanted.reason is not None:
+        return None
+    failed = [one.job for one in found if one.job.status is JobStatus.FAILED]
+    kinds = Counter((job.error, pattern_of(job.reason)) for job in failed)
+    kind, count = kinds.most_common(1)[0] if kinds else (None, 0)
+    if count < MANY:
+        return None
+    newest = next(job for job in failed if (job.error, pattern_of(job.reason)) == kind)
+    since = max(filter(None, (wanted.since, newest.created_at - LOOK_BACK)))
+    alike = {"error": newest.error, "status": (JobStatus.FAILED,), "since": since}
+    earlier = tx.tallies.failed(wanted.model_copy(update=alike))
+    whole = outage(newest.error, FailedJob(newest.id, newest.reason, newest.created_at), earlier)
+    return whole if whole.count >= MANY else None
+
+
+def _newest(entry: JobSummary | Outage) -> datetime:
+    return entry.created_at if isinstance(entry, JobSummary) else entry.until
 
 
 def _after(asked: Asked) -> Cursor | None:

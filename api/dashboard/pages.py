@@ -39,8 +39,8 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
     Every template has ``title``, ``version``, ``demo``, ``password_set``, ``csrf_token`` (empty without a login, which
     then needs none), ``logged_in``, ``role`` (operator, viewer, or empty before the login), ``may_change`` (false for
     who only looks), ``now``, and the functions ``static(name)``, the address of a style sheet or script,
-    ``far(moment)``, ``clock(moment)``, ``span(ms)``, ``money(usd)``, ``number(n)``, and ``link(name=value)``, the
-    address of this page with other parameters.
+    ``far(moment)``, ``clock(moment)``, ``clock_time_of(moment)``, ``span(ms)``, ``money(usd)``, ``number(n)``, and
+    ``link(name=value)``, the address of this page with other parameters.
     """
     templates: Environment = request.app.state.templates
     parts, session = parts_of(request), doorman(request).session(request)
@@ -56,6 +56,7 @@ def render(request: Request, name: str, status: HTTPStatus = HTTPStatus.OK, **va
         "may_change": role is Role.OPERATOR,
         "now": now,
         "far": partial(words.far, now=now),
+        "clock_time_of": partial(words.clock_time, now=now),
         "link": partial(_link, request, values.get("at", "")),
     }
     page = HTMLResponse(templates.get_template(name).render(**{**shared, **values}), status_code=status)

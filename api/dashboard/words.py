@@ -23,6 +23,14 @@ def clock(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+def clock_time(moment: datetime, now: datetime) -> str:
+    """Say a moment as a clock shows it in UTC, after the day where that is not today; static/times.js does so too."""
+    at, today = moment.astimezone(UTC), now.astimezone(UTC).date()
+    return (
+        f"{at:%H:%M:%S}" if at.date() == today else f"{at:%m-%d %H:%M}" if at.year == today.year else f"{at:%Y-%m-%d}"
+    )
+
+
 def span(milliseconds: int | float | None) -> str:
     """Say how long something took."""
     if milliseconds is None:

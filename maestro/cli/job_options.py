@@ -1,7 +1,7 @@
 """The options by which commands choose jobs: one meaning for lists, counts, groups of failures and batches."""
 
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from typing import Annotated
 
 import typer
@@ -12,11 +12,21 @@ from maestro.domain.jobs.job import JobKind, JobStatus
 
 
 def _moment(text: str) -> datetime:
-    """Read a moment; one without an offset is of this machine's zone."""
+    """Read a moment; one without an offset is of this machine's zone, and one without a day is the last such time."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00") from None
+        return _last(text)
+
+
+def _last(text: str) -> datetime:
+    try:
+        clock = time.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter("expected a time, such as 2026-11-20T09:00, or 09:00 for the last one") from None
+    now = datetime.now().astimezone()
+    today = datetime.combine(now, clock).astimezone()
+    return today if today <= now else today - timedelta(days=1)
 
 
 SEVERAL = "Only these; may be given several times."
@@ -50,6 +60,9 @@ class Which:
     ] = None
     until: Annotated[
         datetime | None, typer.Option(metavar="TIME", parser=_moment, help="Only those created before.")
+    ] = None
+    at: Annotated[
+        datetime | None, typer.Option(metavar="TIME", parser=_moment, help="Only those created or open around then.")
     ] = None
     q: Annotated[str | None, typer.Option("--q", metavar="TEXT", help="Only those that contain this.")] = None
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, tuple_
+from sqlalchemy import ColumnElement, and_, func, not_, tuple_
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
@@ -35,12 +35,16 @@ TEXT = 400
 class Browse(Repository):
     """Reads only."""
 
-    def jobs(self, wanted: JobFilter, after: Cursor | None, limit: int) -> tuple[Sequence[Listed], Cursor | None]:
+    def jobs(
+        self, wanted: JobFilter, after: Cursor | None, limit: int, without: Sequence[JobFilter] = ()
+    ) -> tuple[Sequence[Listed], Cursor | None]:
         """Return up to ``limit`` jobs after the cursor, newest first, and the cursor for those that follow.
 
-        The order never changes, so a job is on one page only, whatever happens between two requests.
+        The order never changes, so a job is on one page only, whatever happens between two requests. The jobs of the
+        filters ``without`` are left out.
         """
-        page = select(Job.id).where(*conditions(wanted, sifted=True))
+        left_out = (not_(and_(*conditions(one, sifted=True))) for one in without)
+        page = select(Job.id).where(*conditions(wanted, sifted=True), *left_out)
         if after is not None:
             page = page.where(tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id))
         # First the page, then what other tables say of it: joined before, 100,000 jobs take ten times as long.

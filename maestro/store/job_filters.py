@@ -1,6 +1,7 @@
 """Filters of jobs as conditions of queries: one meaning for lists, counts, groups of failures and batches."""
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, func, literal, not_, union_all
@@ -10,7 +11,7 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.batches import ItemState, ReplayItem
 from maestro.domain.jobs.failures import ANY
-from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.filters import AROUND, LOOK_BACK, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
 from maestro.domain.jobs.path import AFTERMATH
 from maestro.domain.llm.budgets import Client
@@ -29,6 +30,8 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
         yield col(Job.created_at) >= wanted.since
     if wanted.until is not None:
         yield col(Job.created_at) < wanted.until
+    if wanted.at is not None:
+        yield _present(wanted.at)
     yield from _listed(wanted, walked if sifted else col)
     yield from _equal(wanted)
     yield from _related(wanted)
@@ -36,6 +39,21 @@ def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnEle
         yield col(Job.reason).like(_like(wanted.reason), escape=_ESCAPE)
     if wanted.q:
         yield _mentions(wanted.q)
+
+
+def _present(at: datetime) -> ColumnElement[bool]:
+    """Say that a job was created around a moment, or was open then.
+
+    Each of the three is found by an index: with one condition over all jobs, 100,000 rows are read for a page.
+    """
+    first, last = at - AROUND, at + AROUND
+    created = col(Job.created_at)
+    found = (
+        select(Job.id).where(created >= first, created < last),
+        select(Job.id).where(created < first, col(Job.status).in_(OPEN)),
+        select(Job.id).where(created >= at - LOOK_BACK, created < first, col(Job.completed_at) >= first),
+    )
+    return col(Job.id).in_(union_all(*found))
 
 
 def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:

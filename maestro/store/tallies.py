@@ -1,12 +1,12 @@
 """How many jobs there are of each kind: by status, and of failures by what went wrong."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy import func
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.jobs.failures import Failures
+from maestro.domain.jobs.failures import FailedJob, Failures
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.store.job_filters import conditions, failed_step
@@ -42,3 +42,10 @@ class Tallies(Repository):
             .group_by(*kind)
         )
         return [Failures(*row) for row in self._run(found).all()]
+
+    def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
+        """Yield the jobs of a filter for failed ones, newest first."""
+        found = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
+        yield from (
+            FailedJob(*row) for row in self._run(found.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
+        )

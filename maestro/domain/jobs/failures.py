@@ -3,8 +3,10 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import JobStatus
 from maestro.domain.values import View
 
 ANY = "*"
@@ -12,6 +14,9 @@ ANY = "*"
 
 LONGEST = 200
 """Characters of a pattern: what differs beyond them makes no other kind of failure."""
+
+OUTAGE_GAP = timedelta(minutes=30)
+"""Without a failure for so long an outage is over: the next failure of its kind begins another one."""
 
 _READ = 2 * LONGEST
 _DIFFERS = re.compile(
@@ -89,3 +94,44 @@ def _group(error: str, step: str, reason: str, same: Sequence[Failures]) -> Erro
         example=newest.example,
         agents=tuple(sorted({one.agent for one in same if one.agent is not None})),
     )
+
+
+@dataclass(frozen=True)
+class FailedJob:
+    """A job that failed, and when it was created."""
+
+    job_id: str
+    reason: str
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Outage:
+    """Jobs that failed alike, each created at most ``OUTAGE_GAP`` after the one before.
+
+    ``job_id`` is the newest of them, ``reason`` has ``*`` for what differs.
+    """
+
+    error: str
+    reason: str
+    count: int
+    since: datetime
+    until: datetime
+    job_id: str
+
+    def filter(self, wanted: JobFilter) -> JobFilter:
+        """Return the filter that chooses these jobs among those of a filter."""
+        after = self.until + timedelta(microseconds=1)  # a filter leaves out its end
+        chosen = {"error": self.error, "reason": self.reason, "since": self.since, "until": after}
+        return wanted.model_copy(update={**chosen, "status": (JobStatus.FAILED,)})
+
+
+def outage(error: str, newest: FailedJob, earlier: Iterable[FailedJob]) -> Outage:
+    """Return the outage that ended with a failure; ``earlier`` are failures with the same error, newest first."""
+    kind, first, count = pattern_of(newest.reason), newest, 0
+    for one in earlier:
+        if first.created_at - one.created_at > OUTAGE_GAP:
+            break
+        if one.created_at <= newest.created_at and pattern_of(one.reason) == kind:
+            first, count = one, count + 1
+    return Outage(error, kind, count, first.created_at, newest.created_at, newest.job_id)

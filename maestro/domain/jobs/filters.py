@@ -1,5 +1,6 @@
 """Which jobs are meant: the filter of every list, count and batch."""
 
+from datetime import timedelta
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -10,6 +11,12 @@ from maestro.domain.moments import Moment, in_order
 from maestro.domain.values import Value
 from maestro.domain.words import SearchText
 
+AROUND = timedelta(minutes=2)
+"""How far from ``at`` a job may have been created, or have ended: people remember times to the minute."""
+
+LOOK_BACK = timedelta(days=1)
+"""How long before ``at`` an ended job was created at most: without a limit, every older job would be read."""
+
 
 class JobFilter(Value):
     """Which jobs to show; what is empty or None does not matter.
@@ -18,7 +25,8 @@ class JobFilter(Value):
     ``q`` a part of the id, the message or the task, the user's name, the error or the reason. ``step`` is the one that
     failed last, ``reason`` one as the groups of failures show it: a ``*`` in it stands for anything. ``client`` is the
     name of who pays, ``conversation`` a number, ``batch`` the id of a batch: the jobs that it began or stopped.
-    They were created at ``since`` or later, and before ``until``.
+    They were created at ``since`` or later, and before ``until``. ``at`` chooses the jobs that were created within two
+    minutes of a moment or were open then; one that ended since is found if it was created in the day before.
     """
 
     status: tuple[JobStatus, ...] = ()
@@ -38,6 +46,7 @@ class JobFilter(Value):
     batch: str | None = None
     since: Moment | None = None
     until: Moment | None = None
+    at: Moment | None = None
     q: SearchText | None = None
 
     @model_validator(mode="after")

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -102,6 +104,62 @@ async def test_an_age_looks_back_from_now(rows: JobRows, http: httpx.AsyncClient
     assert len(await listed(http, age="24h")) == 2
     page = (await http.get(PAGE, params={"age": "1h"})).text
     assert '<option value="1h" selected>' in page
+
+
+async def test_a_time_of_the_clock_finds_what_came_or_was_open_then(rows: JobRows, http: httpx.AsyncClient) -> None:
+    ended = rows.end(rows.add("long before"), JobStatus.COMPLETED)
+    waiting = rows.add("open since the morning")
+    slow = rows.add("ends in three hours")
+    rows.clock.go(hours=2)
+    missed = rows.failed("no answer")
+    minute = f"{rows.clock.now:%Y-%m-%dT%H:%M}"
+    rows.clock.go(hours=1)
+    rows.end(slow, JobStatus.COMPLETED)
+    later = rows.add("much later")
+    assert await listed(http, at=minute) == [missed, slow, waiting]
+    assert {ended, later}.isdisjoint(await listed(http, at=minute, status=""))
+    page = (await http.get(PAGE, params={"at": minute})).text
+    assert f'name="at" type="datetime-local" value="{minute}"' in page
+    assert (await http.get("/api/jobs", params={"at": f"{minute}Z"})).json()["items"][0]["id"] == missed
+    assert "at" in (await http.get(PAGE, params={"at": "half past ten"})).text
+
+
+async def test_each_job_says_when_it_was_created(rows: JobRows, http: httpx.AsyncClient) -> None:
+    rows.add()
+    rows.clock.go(days=1)
+    rows.add()
+    page = (await http.get(PAGE)).text
+    assert re.findall(r"data-clock>([^<]+)<", page) == ["08:00:02", "11-20 08:00"]
+    assert 'title="2026-11-20 08:00:01 UTC"' in page
+    assert "Time, <span data-zone>UTC</span>" in page
+
+
+async def test_an_outage_is_one_row_with_one_replay(rows: JobRows, http: httpx.AsyncClient) -> None:
+    other = [rows.failed(reason="no answer within 1 s") for _ in range(6)]
+    rows.clock.go(hours=1)
+    first = rows.clock.now + timedelta(seconds=1)
+    outage = [rows.failed(reason=f"no answer within {number} s") for number in range(70)]
+    between = rows.failed(error="ToolFailed", reason="the tool failed")
+    rows.failed(reason="no answer within 9 s")
+    page = (await http.get(PAGE)).text
+    assert await listed(http) == [between]
+    assert "<b>71 jobs failed alike</b>" in page
+    assert "<b>6 jobs failed alike</b>" in page
+    assert f'datetime="{first.isoformat()}"' in page
+    (wanted,) = re.findall(r'id="all-[^"]+".*?name="filter" value="([^"]+)"', page)[:1]
+    forecast = await http.post(
+        f"{PAGE}/replay/preview", data={"action": "resume", "all": "1", "filter": unescape(wanted)}
+    )
+    assert "Resume 71 jobs" in forecast.text
+    (link,) = re.findall(r'href="([^"]+)" aria-label="Show the 71 jobs', page)
+    single = re.findall(r'id="row-([^"]+)" data-row', (await http.get(unescape(link))).text)
+    assert len(single) == 50
+    assert set(single) <= {*outage, *re.findall(r"message-\d+", page)} - set(other)
+
+
+async def test_few_failures_are_listed_singly(rows: JobRows, http: httpx.AsyncClient) -> None:
+    failed = [rows.failed(reason=f"no answer within {number} s") for number in range(4)]
+    assert await listed(http) == failed[::-1]
 
 
 async def test_the_form_keeps_what_came_with_a_link_and_offers_to_leave_it_out(
@@ -205,8 +263,8 @@ async def test_texts_of_others_stay_texts(rows: JobRows) -> None:
 
 
 async def test_long_texts_do_not_make_the_page_heavy(rows: JobRows, http: httpx.AsyncClient) -> None:
-    for _ in range(50):
-        rows.end(rows.add("🦄" * 20_000, user="ש" * 10_000), JobStatus.FAILED, "E" * 10_000, "r" * 10_000)
+    for number in range(50):
+        rows.end(rows.add("🦄" * 20_000, user="ש" * 10_000), JobStatus.FAILED, f"{number}" + "E" * 10_000, "r" * 10_000)
     page = await http.get(PAGE)
     assert len(re.findall(r'id="row-', page.text)) == 50
     # The address of the filter by error has the error as it is, and nothing else is as long as it may be.

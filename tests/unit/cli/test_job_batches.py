@@ -91,5 +91,9 @@ def test_a_time_is_read_in_the_zone_of_this_machine(rows: JobRows, maestro: Maes
     assert [job["id"] for job in listed] == [second]
     before = maestro("jobs", "list", "--json", "--until", rows.clock.now.isoformat()).json["items"]
     assert [job["id"] for job in before] == [first]
+    assert len(maestro("jobs", "list", "--json", "--at", at).json["items"]) == 2
+    for job in (first, second):
+        rows.end(job, JobStatus.COMPLETED)
+    assert maestro("jobs", "list", "--json", "--at", "08:00").json["items"] == [], "08:00 of today or yesterday"
     wrong = maestro("jobs", "list", "--since", "yesterday")
     assert (wrong.code, "such as 2026-11-20T09:00" in wrong.err) == (2, True)

@@ -54,6 +54,14 @@ LOOKS: dict[str, Look] = {
     "jobs of a webhook": jobs(webhook="orders"),
     "jobs of a conversation": jobs(conversation=1),
     "jobs of a time": jobs(since=MORNING, until=MORNING),
+    "jobs open at a time": jobs(at=MORNING),
+    "counts of jobs open at a time": lambda tx: tx.tallies.statuses(JobFilter(at=MORNING)),
+    "jobs without an outage": lambda tx: tx.browse.jobs(
+        JobFilter(), AFTER, 50, [JobFilter(status=(JobStatus.FAILED,), error="E", reason="no * s", since=MORNING)]
+    ),
+    "failed jobs of an error": lambda tx: list(
+        tx.tallies.failed(JobFilter(status=(JobStatus.FAILED,), error="E", since=MORNING))
+    ),
     "a job": lambda tx: tx.browse.job(tx.jobs.running()[0].id),
     "counts of jobs": lambda tx: tx.tallies.statuses(JobFilter()),
     "counts of jobs of an agent": lambda tx: tx.tallies.statuses(JobFilter(agent="ada", platform="web")),
