@@ -17,7 +17,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
 from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.job import Job, JobRef
+from maestro.domain.jobs.job import Job, JobRef, job_details
 from maestro.domain.jobs.precedence import ClaimOrder
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
@@ -45,7 +45,8 @@ class Pace:
     """Seconds: how often to look without being woken, between heartbeats at most, per request to a model, per tool.
 
     ``tool_rounds`` is how often a model may call tools before it has to answer. ``background`` jobs run at once that
-    give way to people, and where ``fair``, each client or channel gets its share.
+    give way to people, and where ``fair``, each client or channel gets its share. Workflows
+    link to the ``dashboard``, where that has an address.
     """
 
     look: float
@@ -55,6 +56,7 @@ class Pace:
     tool_rounds: int
     background: int
     fair: bool
+    dashboard: str = ""
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,7 @@ class Dispatcher:
                 llm_queue=self._queues.llm,
                 connector_queue=self._queues.connector(job.platform, job.account),
                 fair=self._pace().fair,
+                dashboard=self._pace().dashboard,
             ),
             id=job.id,
             task_queue=self._queues.main,
@@ -200,7 +203,7 @@ class Dispatcher:
             static_summary=f"{'what if: ' if job.what_if else ''}{job.kind} on {job.platform}, channel {job.channel}"[
                 :200
             ],
-            static_details=f"Job `{job.id}`, run {job.run}. Its steps, prompt and answer are in the job's row.",
+            static_details=f"{job_details(job.id, self._pace().dashboard)} Run {job.run}.",
             search_attributes=TypedSearchAttributes(
                 [
                     SearchAttributePair(PLATFORM, job.platform),

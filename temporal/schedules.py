@@ -156,6 +156,7 @@ def _ref(planned: Planned, terms: Terms) -> JobRef:
         connector_queue=terms.queues.connector(planned.platform, planned.account),
         schedule=planned.ref,
         fair=pace.fair,
+        dashboard=pace.dashboard,
     )
 
 
@@ -170,10 +171,15 @@ def _action(
         task_timeout=TASK_TIMEOUT,
         typed_search_attributes=attributes,
         static_summary=f"{ref.schedule} of {attributes[AGENT]}, channel {attributes[CHANNEL]}"[:200],
-        static_details=f"A run of `{ref.schedule}`. Its steps, prompt and answer are in the row of the job that has "
-        "the id of this workflow.",
+        static_details=_details(ref),
         priority=priority,
     )
+
+
+def _details(ref: JobRef) -> str:
+    """Say where a run is shown: Temporal makes its id, so that the link leads to all runs of the schedule."""
+    runs = f"[{ref.schedule}]({ref.dashboard}/queue?schedule={ref.schedule})" if ref.dashboard else ref.schedule
+    return f"A run of {runs}. Its job has the id of this workflow."
 
 
 def _priority(planned: Planned, agent: Agent, terms: Terms) -> Priority:

@@ -7,7 +7,7 @@ from temporalio.workflow import ParentClosePolicy
 
 with workflow.unsafe.imports_passed_through():
     from maestro.domain.jobs.flow import AnswerOutcome
-    from maestro.domain.jobs.job import JobKind, JobRef
+    from maestro.domain.jobs.job import JobKind, JobRef, job_details
     from maestro.domain.precedence import Precedence
     from workflows.precedence import temporal_priority
     from workflows.story import CHANNEL, KIND, PLATFORM
@@ -31,6 +31,7 @@ async def begin_tasks(ref: JobRef, answer: AnswerOutcome, of_answer: Precedence 
                 parent_close_policy=ParentClosePolicy.ABANDON,
                 task_timeout=workflow.info().task_timeout,
                 static_summary="A task that an agent gave to another",
+                static_details=job_details(job_id, ref.dashboard),
                 search_attributes=_attributes(),
                 priority=temporal_priority(precedence, fair=ref.fair),
             )

@@ -148,7 +148,7 @@ def show(request: Request, parts: Parts, job_id: str, whole: str = "", runs: str
         return same
     try:
         with parts.store.view() as tx:
-            sheet = replace(sheet_of(tx, job_id, whole), every=bool(runs))
+            sheet = replace(sheet_of(tx, job_id, whole, parts.budgets().fallback_model), every=bool(runs))
     except NotFound as error:
         return gone(request, str(error))
     ui = sheet.job.linked(parts.temporal_ui_url, parts.namespace).temporal_url
@@ -168,9 +168,9 @@ def show_call(request: Request, parts: Parts, job_id: str, call_id: Number, turn
     return render(request, "job-call.html", title=title, seen=seen, turns=_turns(seen, turn), tools=tools)
 
 
-def sheet_of(tx: Transaction, job_id: str, whole: str = "") -> Sheet:
-    """Read everything about a job; raises ``NotFound``."""
-    record = tx.browse.job(job_id)
+def sheet_of(tx: Transaction, job_id: str, whole: str = "", cheaper: str = "") -> Sheet:
+    """Read everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
+    record = tx.browse.job(job_id, cheaper)
     row, job = record.listed.job, detail(record)
     return Sheet(
         job=job,

@@ -84,7 +84,7 @@ def list_jobs(parts: Parts, query: Annotated[JobQuery, Query()]) -> JobPage:
 def show_job(parts: Parts, job_id: str) -> JobDetail:
     """Return a job with every attempt at every step, its model calls and what it sent."""
     with parts.store.view() as tx:
-        record = tx.browse.job(job_id)
+        record = tx.browse.job(job_id, parts.budgets().fallback_model)
     return detail(record).linked(parts.temporal_ui_url, parts.namespace)
 
 

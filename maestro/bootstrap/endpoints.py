@@ -5,6 +5,9 @@ from maestro.domain.proxies import TrustedProxies
 from maestro.settings import Settings
 from temporal.endpoint import Endpoint, Tls
 
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+"""Addresses to bind that lead a browser nowhere."""
+
 
 def endpoint_of(settings: Settings) -> Endpoint:
     """Return where Temporal is: the configured address, or the embedded server.
@@ -27,9 +30,13 @@ def temporal_ui_url(settings: Settings) -> str:
 
 
 def dashboard_url(settings: Settings) -> str:
-    """Return where the dashboard's pages are on this machine, empty where there is none."""
+    """Return where browsers reach the dashboard's pages, empty where there are none."""
     webui = settings.webui
-    return f"http://{webui.host}:{webui.port}" if webui.enabled else ""
+    if not webui.enabled:
+        return ""
+    host = f"[{webui.host}]" if ":" in webui.host else webui.host
+    local = f"http://{'localhost' if webui.host in WILDCARDS else host}:{webui.port}"
+    return webui.public_url.rstrip("/") or local
 
 
 def connection_limits(settings: Settings) -> ConnectionLimits:

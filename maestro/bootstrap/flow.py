@@ -29,6 +29,7 @@ from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
 from maestro.bootstrap.access import answer_rules
 from maestro.bootstrap.chain import build_chain
+from maestro.bootstrap.endpoints import dashboard_url
 from maestro.bootstrap.growing import GrowingAnswers
 from maestro.bootstrap.keys import Keys, open_keys
 from maestro.bootstrap.live import LiveSettings
@@ -153,6 +154,7 @@ def pace(settings: Settings) -> Pace:
         tool_rounds=settings.jobs.max_tool_rounds,
         background=settings.jobs.background_concurrency,
         fair=settings.jobs.fairness,
+        dashboard=dashboard_url(settings),
     )
 
 

@@ -103,6 +103,9 @@ def _facts(job: JobDetail) -> Iterator[tuple[str, str]]:
     yield "planned for", moment(job.slot)
     yield "message", job.excerpt if not job.task else ""
     yield "route", job.route
+    if job.substitution is not None:
+        other = job.substitution
+        yield "answered by", f"{other.model} of account {other.account}, because {other.reason}"
     yield from _edits(job.edits)
     yield "conversation", str(job.conversation_id or "")
     yield "created", moment(job.created_at)

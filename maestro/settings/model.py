@@ -131,6 +131,11 @@ class WebuiSettings(Section):
     enabled: bool = Field(default=True, description="whether the dashboard and the API are served")
     host: Host = Field(default="localhost", description="the address to bind; beyond this machine `password` is needed")
     port: Port = Field(default=8080, description="the port of dashboard, REST API and MCP")
+    public_url: HttpUrl = Field(
+        default="",
+        description="the address by which browsers reach the dashboard, for links to it, such as those in the Temporal "
+        "Web UI; empty: `http://host:port`",
+    )
     password: SecretStr = Field(
         default=NO_SECRET,
         description="the password of user `maestro`; empty: none is asked. Here the file beats the environment",

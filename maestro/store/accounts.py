@@ -102,9 +102,12 @@ class Accounts(Repository):
             raise NotFound(f"there is no account {name!r}; `maestro accounts list` shows which there are")
         return account
 
-    def limits(self) -> Mapping[AccountModel, datetime]:
-        """Return until when accounts, or models of theirs, are left alone; what is not there is free."""
-        return {(account, model): until for account, model, until in self._run(self._LIMITS, at=self._now)}
+    def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
+        """Return until when accounts, or models of theirs, are left alone now, or were then; what is not there is free.
+
+        Of the past only the last limit is known.
+        """
+        return {(account, model): until for account, model, until in self._run(self._LIMITS, at=at or self._now)}
 
     def default_model(self) -> str:
         """Return ``provider/model`` of the account that is asked first; the demo model's name without any.

@@ -10,13 +10,17 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.edits import model_for
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.timeline import AskedView, ToolTexts
 from maestro.domain.jobs.views import Listed, Record
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.substitution import FirstChoice, Substitution, final_answer, substitution
 from maestro.domain.questions.question import Question
 from maestro.domain.tools import ToolRun
 from maestro.domain.webhooks.webhook import Webhook
+from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations
@@ -54,15 +58,17 @@ class Browse(Repository):
         last = found[limit - 1].job if len(found) > limit else None
         return found[:limit], Cursor(last.created_at, last.id) if last else None
 
-    def job(self, job_id: str) -> Record:
-        """Return everything about a job; raises ``NotFound``."""
+    def job(self, job_id: str, cheaper: str = "") -> Record:
+        """Return everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
         row = self._session.exec(_listed().where(Job.id == job_id)).first()
         if row is None:
             raise NotFound(f"job {job_id} does not exist")
+        listed, calls = Listed(*row), Calls(self._link, self._now).of(job_id)
         return Record(
-            listed=Listed(*row),
+            listed=listed,
+            substitution=self._substitution(listed.job, calls, cheaper),
             steps=Steps(self._link, self._now).of(job_id),
-            calls=Calls(self._link, self._now).of(job_id),
+            calls=calls,
             deliveries=Deliveries(self._link, self._now).of(job_id),
             actions=Actions(self._link, self._now).of(job_id),
             led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
@@ -80,6 +86,15 @@ class Browse(Repository):
                 )
             ],
         )
+
+    def _substitution(self, job: Job, calls: Sequence[LLMCall], cheaper: str) -> Substitution | None:
+        answer = final_answer(calls)
+        agent = self._session.get(Agent, job.agent_id) if job.agent_id is not None else None
+        if answer is None or agent is None:
+            return None
+        accounts = Accounts(self._link, self._now)
+        limits = accounts.limits(answer.started_at)
+        return substitution(calls, FirstChoice(model_for(job, agent.model), accounts.all(), limits, cheaper))
 
     def _with_texts(self, run: ToolRun) -> ToolTexts:
         prompts = Prompts(self._link, self._now)

@@ -16,7 +16,7 @@ from connectors.base import NotDispatched, PermanentSend, Scope
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.release import release
 from tests.support.histories import payloads, stories, story
-from tests.support.instance import KEY, Instance, running_instance, until
+from tests.support.instance import KEY, Instance, free_port, running_instance, until
 from tests.support.llm_server import Failure
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("histories")]
@@ -46,7 +46,8 @@ class Told:
 async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Told]:
     agent = {"slug": "conductor", "role": "conductor", "systemPrompt": f"You keep {SYSTEM} to yourself."}
     agents = [agent, {"slug": "bob", "systemPrompt": f"You keep {SYSTEM} too."}]
-    async with running_instance(tmp_path_factory.mktemp("told"), agents=agents) as maestro:
+    webui = {"enabled": True, "port": free_port(), "publicUrl": "https://maestro.example/"}
+    async with running_instance(tmp_path_factory.mktemp("told"), agents=agents, webui=webui) as maestro:
         scripts(maestro)
         client = await maestro.temporal()
         await asyncio.gather(
@@ -276,7 +277,7 @@ async def test_a_workflow_says_what_it_is_and_how_it_goes(told: Told) -> None:
     first = (await story(told.client, job)).events[0]
     summary, details = (json.loads(payload.data) for payload in payloads(first.user_metadata))
     assert summary == "message on web, channel plain"
-    assert job in details
+    assert f"[Job `{job}`](https://maestro.example/queue/{job})" in details
     metadata = await told.client.get_workflow_handle(job).query("__temporal_workflow_metadata")
     current = str(metadata)
     assert "a direct message goes to the conductor" in current

@@ -254,6 +254,7 @@ class JobRef(Value):
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue is the workflow's own.
     With ``fair`` each client or channel gets its share where steps wait for each other.
     Where Temporal begins a run of a ``schedule``, such as cron-3, there is no job yet, and its id is empty.
+    ``dashboard`` is the address of its pages, for links, empty without any.
     """
 
     job_id: str
@@ -266,3 +267,10 @@ class JobRef(Value):
     connector_queue: str = ""
     schedule: str = ""
     fair: bool = True
+    dashboard: str = ""
+
+
+def job_details(job_id: str, dashboard: str) -> str:
+    """Return what the Temporal Web UI says of a job, in Markdown: a link to its page, and nothing that was said."""
+    job = f"[Job `{job_id}`]({dashboard}/queue/{job_id})" if dashboard else f"Job `{job_id}`"
+    return f"{job}: its steps, prompts and answer."

@@ -30,6 +30,7 @@ from maestro.domain.jobs.timeline import (
 )
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.llm.substitution import Substitution
 from maestro.domain.tags.actions import Action
 from maestro.domain.tags.grammar import Tag, parse
 from maestro.domain.values import View
@@ -90,7 +91,8 @@ class JobDetail(JobSummary):
     It answers in the place of the ``merged`` ones too. ``erased`` says that its texts went with its conversation.
     ``interrupted_cost_usd`` is what calls that a crash cut off are estimated to have cost beside ``cost_usd``.
     ``route`` says by which rule the agent answers, or why nobody does. ``whatIfs`` asked what this job would answer
-    now, and ``wouldAct`` is what such a one would have acted on.
+    now, and ``wouldAct`` is what such a one would have acted on. ``substitution`` is not null when another model or
+    account answered than the agent's first choice.
     """
 
     conversation_id: int | None
@@ -103,6 +105,7 @@ class JobDetail(JobSummary):
     calls: tuple[CallView, ...]
     deliveries: tuple[DeliveryView, ...]
     actions: tuple[ActionView, ...]
+    substitution: Substitution | None = None
     would_act: tuple[WouldActView, ...]
     tools: tuple[ToolRunView, ...]
     questions: tuple[AskedView, ...]
@@ -148,6 +151,7 @@ class Record:
     questions: Sequence[AskedView] = ()
     led_to: Sequence[str] = ()
     merged: Sequence[str] = ()
+    substitution: Substitution | None = None
 
 
 def summary(listed: Listed) -> JobSummary:
@@ -170,6 +174,7 @@ def detail(record: Record) -> JobDetail:
         calls=tuple(map(call_view, record.calls)),
         deliveries=tuple(map(delivery_view, record.deliveries)),
         actions=tuple(map(ActionView.model_validate, record.actions)),
+        substitution=record.substitution,
         would_act=tuple(would_act_view(seq, tag) for seq, tag in enumerate(_unacted(record))),
         tools=tuple(map(tool_view, record.tools)),
         questions=tuple(record.questions),

@@ -160,7 +160,14 @@ def choose(
 
 def able(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[ModelAccount]:
     """Return those that can be asked for a wanted model itself: none of them would answer with another one."""
-    return [account for account in accounts if any(_serves(account, model) for model in filter(None, wanted))]
+    return [account for account in accounts if any(serving(account, model) for model in filter(None, wanted))]
+
+
+def serving(account: ModelAccount, model: str) -> bool:
+    """Say whether an account is of the wanted model's provider and takes it, or names a model of just that name."""
+    if account.names(model):
+        return True
+    return account.provider == provider_of(model) and account.takes(account.own_name(model))
 
 
 def candidates(accounts: Sequence[ModelAccount], wanted: Sequence[str]) -> list[Choice]:
@@ -197,17 +204,10 @@ def _preferred(ordered: Sequence[ModelAccount], wanted: Sequence[str]) -> list[C
         Choice(account, account.own_name(model))
         for model in filter(None, wanted)
         for account in ordered
-        if _serves(account, model)
+        if serving(account, model)
     ]
     having = {choice.account.name for choice in named}
     return [*named, *(Choice(account, account.model) for account in ordered if account.name not in having)]
-
-
-def _serves(account: ModelAccount, model: str) -> bool:
-    """Say whether an account is of the wanted model's provider and takes it, or names a model of just that name."""
-    if account.names(model):
-        return True
-    return account.provider == provider_of(model) and account.takes(account.own_name(model))
 
 
 def _free(choice: Choice, limited: Mapping[AccountModel, datetime], tried: Collection[AccountModel]) -> bool:

@@ -14,6 +14,7 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.flow import ParkOutcome, RouteAction, RouteOutcome
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef, Wait
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import parse
 from maestro.domain.tools import ToolRun, ToolState
@@ -49,6 +50,30 @@ def step_of(page: str, name: str) -> str:
 def words(part: str) -> str:
     """Return what stands in a part of a page."""
     return " ".join(re.sub(r"<[^>]+>", " ", part).split())
+
+
+async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http: httpx.AsyncClient) -> None:
+    with rows.store.begin() as tx:
+        for priority, name in enumerate(("first", "main")):
+            tx.accounts.add(
+                ModelAccount(
+                    name=name,
+                    provider="anthropic",
+                    model="claude-haiku-4-5",
+                    priority=priority,
+                    source=AccountSource.API,
+                    created_at=tx.now,
+                    updated_at=tx.now,
+                )
+            )
+    job_id = rows.add()
+    rows.worked(job_id)
+    page = await page_of(http, f"/queue/{job_id}")
+    (said,) = re.findall(r'<div id="substitution">.*?</div>', page)
+    assert "claude-haiku-4-5, main" in words(said)
+    assert "because claude-haiku-4-5 failed with RateLimited" in words(said)
+    detail = (await http.get(f"/api/jobs/{job_id}")).json()
+    assert detail["substitution"]["account"] == "main"
 
 
 def journal(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:

@@ -1,0 +1,91 @@
+"""Answers by another model or account than the agent's first choice, and why that one was not asked or failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from maestro.domain.llm.accounts import AccountModel, AccountStatus, Choice, ModelAccount, serving
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.errors import AuthenticationFailed
+from maestro.domain.llm.prompts import CallPurpose
+from maestro.domain.values import View
+
+
+class Substitution(View):
+    """The ``model`` and ``account`` that answered, the model ``wanted`` first (empty for any), and the ``reason``."""
+
+    wanted: str
+    model: str
+    account: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class FirstChoice:
+    """What a job's call asks for first: a model, empty for the accounts' own, and the accounts there are.
+
+    ``cheaper`` is the model that is asked when a budget is used up, ``limits`` held when the call began.
+    """
+
+    model: str
+    accounts: Sequence[ModelAccount]
+    limits: Mapping[AccountModel, datetime]
+    cheaper: str = ""
+
+
+def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
+    """Return the call that answered last, None without any."""
+    answers = [one for one in calls if one.purpose is CallPurpose.ANSWER and one.state is CallState.ANSWERED]
+    return answers[-1] if answers else None
+
+
+def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
+    """Return by what the last answer was given, None where that was the first choice or no account is known."""
+    answer = final_answer(calls)
+    chosen = _chosen(first)
+    if answer is None or not answer.account or any(_is(answer, one) for one in chosen):
+        return None
+    return Substitution(
+        wanted=first.model, model=answer.model, account=answer.account, reason=_reason(calls, answer, first, chosen)
+    )
+
+
+def _chosen(first: FirstChoice) -> Sequence[Choice]:
+    """Return the accounts that are asked first: those of the lowest priority that take the model."""
+    able = [one for one in first.accounts if not first.model or serving(one, first.model)]
+    lowest = min((one.priority for one in able), default=0)
+    return [
+        Choice(one, one.own_name(first.model) if first.model else one.model) for one in able if one.priority == lowest
+    ]
+
+
+def _is(answer: LLMCall, choice: Choice) -> bool:
+    # A provider may answer with the release that a name stands for, such as gpt-4o-2024-08-06.
+    return answer.account == choice.account.name and answer.model.startswith(choice.model)
+
+
+def _reason(calls: Sequence[LLMCall], answer: LLMCall, first: FirstChoice, chosen: Sequence[Choice]) -> str:
+    failed = [
+        f"{one.account or one.model} failed with {one.error}"
+        for one in calls
+        if (one.purpose, one.number, one.state) == (answer.purpose, answer.number, CallState.FAILED)
+    ]
+    if failed:
+        return ", ".join(dict.fromkeys(failed))
+    if not chosen:
+        return f"no account takes {first.model}"
+    stopped = [_stopped(one, first.limits) for one in chosen]
+    if all(stopped):
+        return ", ".join(stopped)
+    if first.cheaper and answer.model.startswith(first.cheaper.rpartition("/")[2]):
+        return "a daily budget was used up, so budgets.fallbackModel answered"
+    return "the first choice could not be asked then: it was busy, or its circuit breaker was open"
+
+
+def _stopped(choice: Choice, limits: Mapping[AccountModel, datetime]) -> str:
+    account = choice.account
+    if account.status is AccountStatus.DISABLED:
+        refused = account.last_error == AuthenticationFailed.__name__
+        return f"{account.name} is disabled{': its key was refused' if refused else ''}"
+    until = max((limits[key] for key in choice.keys if key in limits), default=None)
+    return f"{account.name} was in cool-down until {until:%Y-%m-%d %H:%M:%S} UTC" if until else ""

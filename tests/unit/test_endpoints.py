@@ -1,0 +1,20 @@
+"""Where browsers reach the dashboard."""
+
+import pytest
+
+from maestro.bootstrap.endpoints import dashboard_url
+from maestro.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("webui", "url"),
+    [
+        ({}, "http://localhost:8080"),
+        ({"host": "::1", "port": 9000}, "http://[::1]:9000"),
+        ({"host": "0.0.0.0", "password": "p"}, "http://localhost:8080"),  # noqa: S104 - what containers bind
+        ({"publicUrl": "https://maestro.example/ops/"}, "https://maestro.example/ops"),
+        ({"enabled": False, "publicUrl": "https://maestro.example"}, ""),
+    ],
+)
+def test_links_lead_to_an_address_that_a_browser_can_open(webui: dict[str, object], url: str) -> None:
+    assert dashboard_url(Settings.model_validate({"webui": webui})) == url
