@@ -24,6 +24,7 @@ from api.dashboard import memory as memory_page
 from api.dashboard import overview as overview_page
 from api.dashboard import people as people_page
 from api.dashboard import questions as questions_page
+from api.dashboard import reference as reference_page
 from api.dashboard import schedule_backfill as backfill_page
 from api.dashboard import schedules as schedules_page
 from api.dashboard import settings as settings_page
@@ -107,6 +108,7 @@ ROUTERS = (
     usage_page.router,
     questions_page.router,
     audit_page.router,
+    reference_page.router,
     settings_page.router,
     accounts_page.router,
     connectors_page.router,
@@ -122,7 +124,7 @@ log = structlog.get_logger(__name__)
 
 def build_app(parts: ApiParts) -> FastAPI:
     """Return the application; it holds no sockets and starts nothing by itself."""
-    # FastAPI's own documentation pages load scripts from elsewhere, which our content policy forbids.
+    # FastAPI's own documentation pages load scripts from elsewhere, which our content policy forbids; /docs is ours.
     app = FastAPI(
         title="Maestro",
         version=parts.version,

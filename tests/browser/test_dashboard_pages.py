@@ -46,6 +46,8 @@ NAMES = {
     "accounts": "/accounts",
     "settings": "/settings",
     "audit": "/audit",
+    "api": "/docs",
+    "api-jobs": "/docs/jobs",
     "unknown": "/nowhere",
 }
 """Every page, by the name of its picture."""

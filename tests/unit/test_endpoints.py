@@ -11,7 +11,7 @@ from maestro.settings import Settings
     [
         ({}, "http://localhost:8080"),
         ({"host": "::1", "port": 9000}, "http://[::1]:9000"),
-        ({"host": "0.0.0.0", "password": "p"}, "http://localhost:8080"),  # noqa: S104 - what containers bind
+        ({"host": "0.0.0.0", "password": "p"}, "http://localhost:8080"),
         ({"publicUrl": "https://maestro.example/ops/"}, "https://maestro.example/ops"),
         ({"enabled": False, "publicUrl": "https://maestro.example"}, ""),
     ],
