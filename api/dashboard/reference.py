@@ -1,4 +1,4 @@
-"""The API reference as pages: a list of all operations, and a page for each group with the values it takes and returns."""
+"""The API reference as pages: all operations in a list, and a page for each group with the values of its operations."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +18,8 @@ HERE = "docs"
 TITLE = "API reference – Maestro"
 OF_MODELS = "#/components/schemas/"
 CODE = re.compile(r"``?([^`]+)``?")
+LARGEST = 2**31
+"""A limit beyond this one is that of the database, and tells people nothing."""
 LIMITS = {
     "minimum": "at least",
     "exclusiveMinimum": "more than",
@@ -91,7 +93,8 @@ def show(request: Request) -> HTMLResponse:
     groups: dict[str, list[Operation]] = {}
     for one in _operations(request.app.openapi()):
         groups.setdefault(one.group, []).append(one)
-    return render(request, "reference.html", title=TITLE, groups=groups)
+    home = f"{request.url.scheme}://{request.headers['host']}"
+    return render(request, "reference.html", title=TITLE, groups=groups, home=home)
 
 
 @router.get("/{group}")
@@ -185,7 +188,7 @@ def _types(schema: Schema) -> list[TypeWord]:
 def _note(schema: Schema) -> Markup:
     """Say what else holds for a value: its meaning, its limits and what it is when it is left out."""
     limits = {**schema, **{name: value for one in schema.get("anyOf", ()) for name, value in one.items()}}
-    said = [f"{words} {limits[name]}" for name, words in LIMITS.items() if name in limits]
+    said = [f"{words} {limits[name]}" for name, words in LIMITS.items() if abs(limits.get(name, LARGEST)) < LARGEST]
     default = schema.get("default")
     if default not in (None, "", [], {}):
         said.append(f"``{default}`` when it is left out")

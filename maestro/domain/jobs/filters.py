@@ -19,35 +19,33 @@ LOOK_BACK = timedelta(days=1)
 
 
 class JobFilter(Value):
-    """Which jobs to show; what is empty or None does not matter.
-
-    ``schedule`` is a heartbeat or a cron, such as cron-3, ``webhook`` the path of one, ``error`` the name of a class,
-    ``q`` a part of the id, the message or the task, the user's name, the error or the reason. ``step`` is the one that
-    failed last, ``reason`` one as the groups of failures show it: a ``*`` in it stands for anything. ``client`` is the
-    name of who pays, ``conversation`` a number, ``batch`` the id of a batch: the jobs that it began or stopped.
-    They were created at ``since`` or later, and before ``until``. ``at`` chooses the jobs that were created within two
-    minutes of a moment or were open then; one that ended since is found if it was created in the day before.
-    """
+    """Which jobs to show; what is empty or None does not matter."""
 
     status: tuple[JobStatus, ...] = ()
     kind: tuple[JobKind, ...] = ()
-    agent: str | None = None
+    agent: str | None = Field(default=None, description="the slug of the agent")
     platform: str | None = None
     account: str | None = None
     channel: str | None = None
     priority: int | None = Field(default=None, ge=1, le=10)
-    client: str | None = None
-    conversation: int | None = Field(default=None, ge=1, le=LARGEST)
-    schedule: str | None = None
-    webhook: str | None = None
-    error: str | None = None
-    step: str | None = None
-    reason: SearchText | None = None
-    batch: str | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    at: Moment | None = None
-    q: SearchText | None = None
+    client: str | None = Field(default=None, description="the name of the client who pays")
+    conversation: int | None = Field(default=None, ge=1, le=LARGEST, description="the number of a conversation")
+    schedule: str | None = Field(default=None, description="a heartbeat or a cron, such as cron-3")
+    webhook: str | None = Field(default=None, description="the path of a webhook")
+    error: str | None = Field(default=None, description="the class of the error, such as ProviderUnavailable")
+    step: str | None = Field(default=None, description="the step that failed last")
+    reason: SearchText | None = Field(default=None, description="the reason; a ``*`` stands for anything")
+    batch: str | None = Field(default=None, description="the id of a batch: the jobs that it began or stopped")
+    since: Moment | None = Field(default=None, description="created then or later")
+    until: Moment | None = Field(default=None, description="created before")
+    at: Moment | None = Field(
+        default=None,
+        description="created within two minutes of this moment or open then; a job that ended since is found if it was "
+        "created in the day before",
+    )
+    q: SearchText | None = Field(
+        default=None, description="a part of the id, the message or the task, the user's name, the error or the reason"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
