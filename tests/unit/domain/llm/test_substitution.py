@@ -39,7 +39,7 @@ def call(account: str, model: str, state: CallState = CallState.ANSWERED, error:
 
 def reason(calls: list[LLMCall], first: FirstChoice) -> str | None:
     found = substitution(calls, first)
-    return found and found.reason
+    return found.reason if found is not None else None
 
 
 @pytest.mark.parametrize("model", [SONNET, "claude-sonnet-4-6", ""])
