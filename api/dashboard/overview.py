@@ -140,8 +140,9 @@ def _problems(sums: _Sums, connectors: Sequence[ConnectorView]) -> Iterator[Open
         words = "1 channel is" if sums.closed_channels == 1 else f"{sums.closed_channels:,} channels are"
         yield OpenProblem("Closed channels", f"{words} refused by the platform, so no answer is sent there", CHANNELS)
     refused = [one for one in sums.accounts if _key_refused(one)]
-    for one in refused:
-        yield OpenProblem(f"Account {one.name}", f"{one.provider} refuses its key, so it is not asked", ACCOUNTS)
+    for account in refused:
+        words = f"{account.provider} refuses its key, so it is not asked"
+        yield OpenProblem(f"Account {account.name}", words, ACCOUNTS)
     if len(refused) < len(sums.accounts) and not any(one.state is AccountState.ACTIVE for one in sums.accounts):
         yield OpenProblem("Accounts", "none can be asked now: each is limited or disabled", "#accounts")
 

@@ -153,8 +153,10 @@ def _models(described: Schema, operations: Sequence[Operation]) -> Sequence[ApiM
 
 def _mentioned(operation: Operation) -> Iterator[TypeWord]:
     yield from operation.body
-    for part in (*operation.parameters, *operation.answers):
-        yield from part.types
+    for parameter in operation.parameters:
+        yield from parameter.types
+    for answer in operation.answers:
+        yield from answer.types
 
 
 def _model(name: str, schema: Schema) -> ApiModel:
