@@ -24,7 +24,7 @@ class ClosingActivities:
         self._released = released
         self._rules = rules
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def close_job(self, step: CloseStep) -> CloseOutcome:
         """End the job with its reason and free its places; a job that was resumed meanwhile is left alone."""
         self._typing.stop(step.job_id)

@@ -55,7 +55,7 @@ class ContextActivities:
         self._rules = rules
         self._shelves = Shelves()
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
         """Store the prompt of this job and return its id."""
         with self._store.begin() as tx:

@@ -24,7 +24,7 @@ class ConversationActivities:
         self._store = store
         self._window = window
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def record_message(self, ref: StepRef) -> ConversationOutcome:
         """Record the message, keyed by its inbox row, so that a restarted job finds it instead of repeating it."""
         with self._store.begin() as tx:

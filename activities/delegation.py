@@ -17,7 +17,7 @@ class DelegationActivities:
         self._store = store
         self._typing = typing
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def take_up(self, ref: StepRef) -> TakenUp:
         """Return who works on the task; raises ``NoAgent`` when the agent was paused meanwhile."""
         with self._store.begin() as tx:

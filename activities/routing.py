@@ -51,7 +51,7 @@ class RoutingActivities:
         self._typing = typing
         self._rules = rules
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
         """Return who answers this message; nobody closes the job as dropped (specification 003, step 2)."""
         with self._store.begin() as tx:
@@ -131,7 +131,7 @@ class TypingActivities:
         self._store = store
         self._typing = typing
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def show_typing(self, ref: StepRef) -> None:
         """Start the indicator from the process that holds the connector (specification 003, step 3)."""
         with self._store.view() as tx:

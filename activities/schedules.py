@@ -32,7 +32,7 @@ class ScheduleActivities:
         self._store = store
         self._rules = rules
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def enter(self, firing: Firing) -> Entered:
         """Make the job of this time, or say why there is none.
 
@@ -60,7 +60,7 @@ class ScheduleActivities:
             job = job_of(planned, payer, firing.job_id, firing.slot)
             return _begin(tx, job, full=tx.jobs.background_full(rules.concurrency))
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def take_on(self, ref: StepRef) -> BackgroundOutcome:
         """Return who works on a job without a person; raises ``NoAgent`` when the agent was paused meanwhile."""
         with self._store.begin() as tx:

@@ -33,7 +33,7 @@ class TagActivities:
         self._rules = rules
         self._asked = asked
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def record_answer(self, step: AnswerStep) -> AnswerOutcome:
         """Act on the tags and record the assistant's message without them, under the job's key.
 

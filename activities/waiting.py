@@ -23,7 +23,7 @@ class WaitingActivities:
         self._typing = typing
         self._released = released
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def park_job(self, step: ParkStep) -> ParkOutcome:
         """Let the job wait for what its steps wait for; one that a person stopped meanwhile ends instead."""
         self._typing.stop(step.job_id)

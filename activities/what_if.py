@@ -26,7 +26,7 @@ class WhatIfActivities:
         self._store = store
         self._rules = rules
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def choose_for_show(self, ref: StepRef) -> RouteOutcome:
         """Return who would answer; nobody closes the what-if as dropped, as the job would be."""
         with self._store.begin() as tx:
@@ -47,7 +47,7 @@ class WhatIfActivities:
         precedence = tx.jobs.precedence(job.priority, payer, message.address)
         return RouteOutcome(action=RouteAction.ANSWER, agent=agent.slug, reason=reason, precedence=precedence)
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def show_answer(self, step: AnswerStep) -> ShownOutcome:
         """Keep what would be said, and close the what-if; on the tags of the answer nobody acts."""
         with self._store.begin() as tx:

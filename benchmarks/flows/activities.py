@@ -33,13 +33,13 @@ class IdleActivities:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def look_for_media(self, ref: JobRef) -> int:
         """Return how many files came with the message."""
         with self._store.view() as tx:
             return len(tx.inbox.get(tx.jobs.get(ref.job_id).inbox_id).files())
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def look_whether_due(self, ref: JobRef) -> bool:
         """Say whether the conversation is due for compaction."""
         with self._store.view() as tx:
@@ -52,7 +52,7 @@ class FusedActivities:
     def __init__(self, journaled: Journaled) -> None:
         self._journaled = journaled
 
-    @activity.defn
+    @activity.defn(no_thread_cancel_exception=True)
     def prepare(self, ref: JobRef) -> Prepared:
         """Route, record the message, build the context."""
         route = self._journaled["choose_agent"](StepRef(job_id=ref.job_id, step="route"))

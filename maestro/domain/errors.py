@@ -9,6 +9,7 @@ class Patience(StrEnum):
 
     PROVIDER = "provider"
     PLATFORM = "platform"
+    STORE = "store"
     OURSELVES = "ourselves"
 
 
@@ -64,6 +65,13 @@ class StoreBusy(MaestroError):
 
     public = "The store is busy."
     retryable = True
+    patience = Patience.STORE
+
+
+class StoreFull(StoreBusy):
+    """The database could not be written because its disk is full."""
+
+    public = "The disk of the store is full."
 
 
 class StoreDamaged(StoreBusy):

@@ -1,13 +1,13 @@
 """What every repository has: its transaction's connection and session, and the transaction's time."""
 
-import sqlite3
 from datetime import datetime
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
 
+from maestro.store.engine import driver_of
 from maestro.store.prepared import Prepared
 
 Row = TypeVar("Row", bound=SQLModel)
@@ -18,7 +18,7 @@ class Link:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
+        self.driver = driver_of(connection)
 
     @cached_property
     def session(self) -> Session:

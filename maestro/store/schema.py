@@ -13,19 +13,9 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DatabaseError
 
 from maestro.domain.errors import NewerDatabase, OlderDatabase, StoreUnreadable
-from maestro.store.engine import open_readers, open_writer
+from maestro.store.engine import damage, open_readers, open_writer
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-PRIMARY_CODE = 0xFF
-"""The part of SQLite's extended result codes that is the plain one."""
-
-_NOT_UTF_8 = "Could not decode to UTF-8"
-"""How Python's driver begins an error about a text; it has no code for it."""
-
-RESCUE = (
-    "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
-    "`sqlite3 FILE .recover` can."
-)
 
 
 def upgrade(path: Path) -> None:
@@ -77,17 +67,6 @@ def opened(engine: Engine, path: Path) -> Iterator[Connection]:
         raise StoreUnreadable(_why(path, error.orig if isinstance(error, DatabaseError) else error)) from None
     finally:
         engine.dispose()
-
-
-def damage(path: Path, cause: BaseException | None) -> str:
-    """Say what a person does about damage that the driver found; empty when its error is about something else."""
-    if str(cause).startswith(_NOT_UTF_8):
-        found = "a text in it is not UTF-8"  # the driver's own sentence quotes the text
-    elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-        found = str(cause)
-    else:
-        return ""
-    return f"the database {path} is damaged: {found}. {RESCUE}"
 
 
 def _why(path: Path, cause: BaseException | None) -> str:

@@ -1,22 +1,28 @@
 """The store: everything durable that an operator may query, behind two kinds of transaction."""
 
-import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy.exc import DatabaseError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
-
-from maestro.domain.errors import StoreBusy, StoreDamaged
-from maestro.store.engine import open_readers, open_writer
+from maestro.domain.errors import StoreBusy
+from maestro.store.engine import BUSY_SECONDS, DATABASE_ERRORS, open_readers, store_failure
 from maestro.store.repository import Link
-from maestro.store.schema import damage, upgrade
+from maestro.store.reserve import Reserve
+from maestro.store.schema import upgrade
 from maestro.store.sentinel import Sentinel
 from maestro.store.transaction import Transaction
+from maestro.store.writer import WriteHistory, Writer
 
 Clock = Callable[[], datetime]
+
+PROVEN_SECONDS = 10.0
+"""How long a write that succeeded proves that the store can be written."""
+NO_ROOM = (
+    "the disk of the store is nearly full: what was kept free on it for answers that are paid for has been given up. "
+    "Free some space on its disk."
+)
 
 
 def utc_now() -> datetime:
@@ -27,10 +33,12 @@ def utc_now() -> datetime:
 class Store:
     """The database of one data folder; safe to share between threads."""
 
-    def __init__(self, path: Path, clock: Clock = utc_now) -> None:
-        self._path = path
+    def __init__(self, path: Path, clock: Clock = utc_now, busy_seconds: float = BUSY_SECONDS) -> None:
+        """``busy_seconds`` is how long a write waits for its turn before it fails."""
         self._clock = clock
-        self._writer = open_writer(path)
+        self.path = path
+        self._writer = Writer(path, busy_seconds)
+        self._reserve = Reserve(path)
         self._readers = open_readers(path)
         self._sentinel = Sentinel(path)
 
@@ -47,17 +55,18 @@ class Store:
     def begin(self) -> Iterator[Transaction]:
         """Write: begins immediately, commits at the end of the block, rolls back on an exception.
 
-        Raises ``StoreBusy`` when somebody else holds the lock for too long, or the disk is full, and
-        ``StoreDamaged``.
+        Raises ``StoreBusy`` when another program holds the lock for too long, ``StoreFull`` when the disk is full,
+        and ``StoreDamaged``.
         """
-        with _typed(self._path), self._writer.begin() as connection, closing(Link(connection)) as link:
+        with self._writer.begin() as connection, closing(Link(connection)) as link:
             yield Transaction(link, self._clock())
             link.flush()
+        self._reserve.restore()
 
     @contextmanager
     def view(self) -> Iterator[Transaction]:
         """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does."""
-        with _typed(self._path), self._readers.begin() as connection, closing(Link(connection)) as link:
+        with _typed(self.path), self._readers.begin() as connection, closing(Link(connection)) as link:
             yield Transaction(link, self._clock())
 
     def mark(self) -> str:
@@ -65,21 +74,40 @@ class Store:
 
         It counts for this store alone, as long as it is open.
         """
-        with _typed(self._path):
+        with _typed(self.path):
             return self._sentinel.mark()
 
+    @property
+    def writes(self) -> WriteHistory:
+        """How writing went in this process."""
+        return self._writer.history
+
     def problem(self) -> str | None:
-        """Return why the store cannot be read, or None."""
+        """Return why the store cannot be read or written, or None.
+
+        Where no write succeeded lately, or the last one failed, one is made.
+        """
         try:
             with self.view() as tx:
                 tx.jobs.pending()
+            if self.writes.failing or time.time() - self.writes.succeeded_at > PROVEN_SECONDS:
+                self._writer.probe()
         except StoreBusy as error:
             return str(error)
-        return None
+        self._reserve.restore()
+        return NO_ROOM if self._reserve.missing else None
+
+    def keep_reserve(self) -> None:
+        """Keep some room on the disk for what must not be lost when the disk is full."""
+        self._reserve.want()
+
+    def make_room(self) -> bool:
+        """Give the reserve up; false when that makes no room, because it was given up before."""
+        return self._reserve.give_up()
 
     def close(self) -> None:
         """Close every connection."""
-        self._writer.dispose()
+        self._writer.close()
         self._readers.dispose()
         self._sentinel.close()
 
@@ -89,12 +117,7 @@ def _typed(path: Path) -> Iterator[None]:
     """Turn the driver's errors into ours, without the statement that met them."""
     try:
         yield
-    except (DatabaseError, sqlite3.DatabaseError, PoolTimeout) as error:
-        cause = error.orig if isinstance(error, DatabaseError) else error
-        if damaged := damage(path, cause):
-            raise StoreDamaged(damaged) from None
-        if not isinstance(cause, (sqlite3.OperationalError, PoolTimeout)):
-            raise
-        full = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
-        fix = "Free some space on its disk." if full else "Check its disk and who else uses the database."
-        raise StoreBusy(f"the store did not answer: {cause}. {fix}") from None
+    except DATABASE_ERRORS as error:
+        if failure := store_failure(error, path):
+            raise failure from None
+        raise

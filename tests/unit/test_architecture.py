@@ -244,6 +244,18 @@ def test_a_try_in_an_activity_is_found() -> None:
     assert breaches(effects.activities_have_no_try, text, "temporal/failures.py") == 0
 
 
+def test_threaded_activities_are_not_interrupted() -> None:
+    check(effects.threaded_activities_are_not_interrupted, product())
+
+
+def test_a_threaded_activity_that_may_be_interrupted_is_found() -> None:
+    rule, path = effects.threaded_activities_are_not_interrupted, "activities/llm.py"
+    assert breaches(rule, "@activity.defn\ndef f(): ...", path) == 1
+    assert breaches(rule, "@activity.defn(name='f')\ndef f(): ...", path) == 1
+    assert breaches(rule, "@activity.defn(no_thread_cancel_exception=True)\ndef f(): ...", path) == 0
+    assert breaches(rule, "@activity.defn\nasync def f(): ...", path) == 0
+
+
 def test_broad_excepts_are_explained() -> None:
     check(effects.broad_excepts_are_explained, product() + examples())
 

@@ -7,7 +7,7 @@ from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import MaestroError
 from maestro.store.inspection import Inspection, inspect
-from maestro.store.schema import RESCUE
+from maestro.store.engine import RESCUE
 
 CHECK = "store"
 JOBS = "jobs"

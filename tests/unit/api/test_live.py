@@ -77,7 +77,7 @@ async def looks(http: httpx.AsyncClient, seen: str, path: str = PAGE, **options:
 async def test_nothing_new_is_a_304_that_reads_no_table(rows: JobRows, http: httpx.AsyncClient) -> None:
     seen = await tag(http)
     begun: list[object] = []
-    for engine in (rows.store._readers, rows.store._writer):
+    for engine in (rows.store._readers, rows.store._writer.engine):
         event.listen(engine, "begin", begun.append)
     assert await looks(http, seen) == 304
     assert not begun

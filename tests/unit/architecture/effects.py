@@ -51,6 +51,20 @@ def activities_have_no_try(source: Source) -> Iterator[Finding]:
             yield source.finding(node, "try in an activity: let it raise, temporal/failures.py knows what to do")
 
 
+def threaded_activities_are_not_interrupted(source: Source) -> Iterator[Finding]:
+    """An activity that is no ``async def`` says ``no_thread_cancel_exception=True``.
+
+    Else the SDK raises ``CancelledError`` in its thread wherever that is, such as in the pool with the connection that
+    writes, which is then lost.
+    """
+    if source.is_in("activities/"):
+        for function in source.walk(ast.FunctionDef):
+            for decorator in function.decorator_list:
+                text = ast.unparse(decorator)
+                if text.startswith("activity.defn") and "no_thread_cancel_exception=True" not in text:
+                    yield source.finding(function, "the SDK may interrupt this thread anywhere")
+
+
 def broad_excepts_are_explained(source: Source) -> Iterator[Finding]:
     """Catching everything needs a sentence that says why: on its line, the line before or the line after.
 

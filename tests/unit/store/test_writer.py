@@ -1,0 +1,145 @@
+"""The writing connection: replaced when it is lost, and it knows how its writes went."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+from structlog.testing import capture_logs
+
+from maestro.domain.errors import StoreBusy, StoreFull
+from maestro.store.reserve import RESERVE_BYTES
+from maestro.store.store import NO_ROOM, Store, utc_now
+from tests.support.fresh_store import fresh_store
+from tests.support.locking import locked
+
+BUSY_SECONDS = 0.2
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    fresh_store(tmp_path / "maestro.db").close()
+    store = Store(tmp_path / "maestro.db", utc_now, BUSY_SECONDS)
+    yield store
+    store.close()
+
+
+def write(store: Store, text: str = "wrote") -> None:
+    """Commit a change."""
+    with store.begin() as tx:
+        tx.audit.add("ada", text)
+
+
+def lose_connection(store: Store, *statements: str) -> object:
+    """Take the connection out of the pool as an interrupted thread does: nobody will give it back."""
+    lost = store._writer.engine.pool._do_get()
+    assert lost.dbapi_connection is not None
+    for statement in statements:
+        lost.dbapi_connection.execute(statement)
+    return lost
+
+
+def fill(store: Store) -> None:
+    """Let SQLite say that the disk is full as soon as the database has to grow."""
+    with store.begin() as tx:
+        (pages,) = tx._link.driver.execute("PRAGMA page_count").fetchone()
+        tx._link.driver.execute(f"PRAGMA max_page_count={pages}")
+
+
+LONG = "x" * 100_000
+
+
+@pytest.mark.parametrize("statements", [(), ("BEGIN IMMEDIATE",)], ids=["idle", "in a transaction"])
+def test_a_connection_that_nobody_holds_and_nobody_gets_is_replaced(store: Store, statements: tuple[str, ...]) -> None:
+    write(store)
+    lost = lose_connection(store, *statements)
+    with capture_logs() as logs, ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda number: write(store, str(number)), range(4)))
+    assert [line["event"] for line in logs] == ["store.writer_replaced"]
+    assert store.writes.replaced == 1
+    assert not store.writes.failing
+    with store.view() as tx:
+        assert len(tx.audit.latest(10)) == 5
+    del lost
+
+
+def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(store: Store) -> None:
+    begun, over = Event(), Event()
+
+    def hold() -> None:
+        with store.begin() as tx:
+            tx.audit.add("ada", "slow")
+            begun.set()
+            over.wait()
+
+    with ThreadPoolExecutor(1) as threads:
+        holding = threads.submit(hold)
+        begun.wait()
+        with pytest.raises(StoreBusy):
+            write(store)
+        over.set()
+        holding.result()
+    assert store.writes.replaced == 0
+    write(store)
+
+
+def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) -> None:
+    with store.begin() as tx:
+        tx.audit.latest(1)
+    assert store.writes.succeeded_at == 0
+    write(store)
+    assert time.time() - store.writes.succeeded_at < 60
+
+
+def test_a_store_that_cannot_be_written_has_a_problem_until_it_can(store: Store) -> None:
+    write(store)
+    with locked(store.path):
+        assert store.problem() is None, "a write succeeded just now"
+        with pytest.raises(StoreBusy, match="locked"):
+            write(store)
+        assert "database is locked" in str(store.problem())
+        assert (store.writes.failing, store.writes.failures) == (True, 2)
+    assert store.problem() is None
+    assert not store.writes.failing
+
+
+def test_a_store_that_was_never_written_is_tried(store: Store) -> None:
+    with locked(store.path):
+        assert "database is locked" in str(store.problem())
+    before = (store.path.with_name("maestro.db-wal")).stat().st_size
+    assert store.problem() is None
+    assert store.path.with_name("maestro.db-wal").stat().st_size > before, "the write was a real one"
+
+
+def test_a_full_disk_is_told_with_what_to_do(store: Store) -> None:
+    fill(store)
+    with pytest.raises(StoreFull, match="Free some space"):
+        write(store, LONG)
+    assert "Free some space" in store.writes.problem
+
+
+def test_the_reserve_is_on_the_disk_and_given_up_once(store: Store) -> None:
+    reserve = store.path.with_name("maestro.db-reserve")
+    assert not reserve.exists()
+    store.keep_reserve()
+    found = reserve.stat()
+    assert (found.st_size, found.st_mode & 0o777) == (RESERVE_BYTES, 0o600)
+    assert found.st_blocks * 512 >= RESERVE_BYTES
+    assert store.problem() is None
+    assert store.make_room()
+    assert not reserve.exists()
+    assert not store.make_room()
+    assert store.problem() == NO_ROOM
+    store._reserve._look_at = 0.0  # as if it was long ago
+    assert store.problem() is None
+    assert reserve.exists()
+    assert sorted(store.path.parent.glob("*reserve*")) == [reserve]
+
+
+def test_a_store_without_a_reserve_makes_none(store: Store) -> None:
+    assert not store.make_room()
+    write(store)
+    assert store.problem() is None
+    assert list(store.path.parent.glob("*reserve*")) == []
