@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -20,9 +21,10 @@ from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, as_it_is
+from maestro.store.commits import committed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.uninterrupted import uninterrupted
+from maestro.uninterrupted import finished
 
 LANE_POLL_SECONDS = 0.1
 
@@ -123,7 +125,9 @@ class DeliveryActivities:
         sent = 0
         while left.following is not None:
             # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
-            left = await uninterrupted(self._send(step, prepared.connector, left.following))
+            outcome = await finished(hand_over(prepared.connector, left.following.chunk, left.following.move))
+            settle = partial(self._settled, step, prepared.connector, left.following, outcome)
+            left = await committed(self._store, settle)
             sent += 1
         if left.taken:
             raise StepTaken(f"another process sends the rest of the message of job {step.job_id}")
@@ -143,17 +147,20 @@ class DeliveryActivities:
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
 
-    async def _send(self, step: DeliverStep, connector: Connector, turn: Turn) -> Left:
-        """Send one chunk and return what is left; raises the ``SendFailure`` after its row says what is known."""
-        outcome = await hand_over(connector, turn.chunk, turn.move)
+    def _settled(self, step: DeliverStep, connector: Connector, turn: Turn, outcome: Receipt | SendFailure) -> Left:
+        """Commit how a send went and return what is left; raises the ``SendFailure`` after its row says what is known.
+
+        A receipt that cannot be committed is kept and tried again: without it the chunk would be in doubt, and be sent
+        twice where the platform cannot be asked.
+        """
         if isinstance(outcome, Unsettled):
-            return await asyncio.to_thread(self._decided, step, connector, turn.chunk)
+            return self._decided(step, connector, turn.chunk)
         if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is Scope.MESSAGE:
-            return await asyncio.to_thread(self._anew, step.job_id, turn.chunk)
+            return self._anew(step.job_id, turn.chunk)
         if isinstance(outcome, SendFailure):
-            await asyncio.to_thread(self._unsent, turn, outcome)
+            self._unsent(turn, outcome)
             raise outcome
-        left = await asyncio.to_thread(self._sent, step, connector, turn.chunk, outcome)
+        left = self._sent(step, connector, turn.chunk, outcome)
         if left.status.ended:
             raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
         if left.undelivered is not None:

@@ -1,6 +1,7 @@
 """Writes drafts on their platform: what is committed before it is asked, and what its word means."""
 
 import asyncio
+from functools import partial
 
 from activities.chunks import measure_of
 from activities.parts import reply_to
@@ -10,6 +11,7 @@ from connectors.splitting import chunks
 from maestro.domain.drafts import STOPPED, DraftState, ending
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
+from maestro.store.commits import committed
 from maestro.store.drafts import Sheet
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -36,7 +38,7 @@ class Drafting:
             await asyncio.to_thread(self._dropped, job_id)
             return None
         outcome = await hand_over(connector, message, move)
-        return await uninterrupted(asyncio.to_thread(self._told, job_id, message, outcome))
+        return await committed(self._store, partial(self._told, job_id, message, outcome))
 
     async def edit(self, sheet: Sheet, connector: Connector) -> float | None:
         """Let the message say what is written so far, as much of it as fits."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from temporalio import activity
@@ -19,6 +20,7 @@ from maestro.domain.scanning import LOOK_AHEAD
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.store.commits import committed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
@@ -107,7 +109,7 @@ class ToolActivities:
         verdict = begun.verdict
         if begun.wanted is not None and isinstance(begun.wanted.tool, Runs):
             verdict = _verdict(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))
-        return await asyncio.to_thread(self._end, step, begun, verdict)
+        return await committed(self._store, partial(self._end, step, begun, verdict))
 
     async def _run(self, wanted: Understood, caller: Caller) -> Said:
         assert isinstance(wanted.tool, Runs)

@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import datetime
+from functools import partial
 
 from temporalio import activity
 
@@ -13,6 +14,7 @@ from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import MediaFile
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.transcriber import Attempt, Audio, Transcriber
+from maestro.store.commits import committed
 from maestro.store.files import Files
 from maestro.store.store import Store
 
@@ -59,8 +61,11 @@ class _Books:
         self._voice = voice
         self._row_id = 0
 
-    def keep(self, attempt: Attempt) -> None:
+    async def keep(self, attempt: Attempt) -> None:
         """Keep a transcript with what it took, so that neither is lost nor bought again."""
+        await committed(self._store, partial(self._commit, attempt))
+
+    def _commit(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:
             if attempt.state is CallState.SENT:
                 tx.steps.require_newest()

@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import JobStatus, StepRef, StepState, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs import Standing
-from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for
+from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
@@ -64,6 +64,7 @@ class Journal:
     def __init__(self, store: Store, rules: Callable[[], RetryRules]) -> None:
         self._store = store
         self._rules = rules
+        self._unwritten: dict[StepRef, tuple[OwnAttempt, str]] = {}
 
     def begin(self, ref: StepRef, name: str, tried: TemporalAttempt = UNKNOWN) -> str | OwnAttempt:
         """Return what the finished step returned, or note that an attempt begins and return it.
@@ -74,6 +75,10 @@ class Journal:
         """
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
+            if ref in self._unwritten:
+                own, problem = self._unwritten[ref]
+                with acting_for(own):
+                    tx.steps.failed(ref, problem, UNEXPECTED)
             past = tx.steps.past(ref, tried)
             if past.result is not None and ref.step.startswith("park"):
                 return past.result  # the job may wait for its next run already
@@ -88,6 +93,7 @@ class Journal:
             _refuse(job, ref)
             attempt = OwnAttempt(ref, tx.steps.start(ref, name, job.run, past))
             crashes = past.crashes(job.run)
+        self._unwritten.pop(ref, None)
         if crashes >= self._rules().crashes:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return attempt
@@ -95,8 +101,12 @@ class Journal:
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
 
-        What has failed often enough waits where there is something to wait for instead (decision 9).
+        What has failed often enough waits where there is something to wait for instead (decision 9). Raises
+        ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a crash.
         """
+        own = own_attempt()
+        if own is not None:
+            self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
             failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED) + 1
             again_in = next_attempt_in(error, failures, self._rules())
@@ -105,11 +115,11 @@ class Journal:
                 waits = waits or error.instead
             if waits is not None:
                 _suspend(tx, ref, waits)
-                return StepFailure(waits, None)
             # Who took the step has the row: an attempt that came too late leaves no trace.
-            if not isinstance(error, StepTaken) and tx.steps.failed(ref, type(error).__name__, _detail(error)):
+            elif not isinstance(error, StepTaken) and tx.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
-        return StepFailure(error, again_in)
+        self._unwritten.pop(ref, None)
+        return StepFailure(waits or error, None if waits is not None else again_in)
 
 
 def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:

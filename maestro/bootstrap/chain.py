@@ -8,6 +8,7 @@ from maestro.bootstrap.scope import Scope
 from maestro.domain.redaction import TextKind
 from maestro.llm.estimates import Estimates
 from maestro.llm.hearing import keep_heard
+from maestro.llm.held_answers import nothing_more
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
 from maestro.llm.middleware.budget import Budget
 from maestro.llm.middleware.cache_markers import CacheMarkers
@@ -16,7 +17,7 @@ from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.middleware.growth import Growth
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
-from maestro.llm.middleware.recorder import Recorder, nothing_more
+from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.redaction import Redaction
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
 from maestro.llm.middleware.reminder import Reminder
@@ -45,10 +46,11 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
     window, chat = models.table.context_window, live.start.chat.enabled
     remind: list[Middleware] = [lambda inner: Reminder(inner, store)]
     tell: list[Middleware] = [lambda inner: ChatFeed(inner, store, models.book, window)]
+    keep = keep_heard if chat else nothing_more
     request_time = live.of(_request_time)
     return chain(
         models.transport,
-        lambda inner: ReplayGuard(inner, store),
+        lambda inner: ReplayGuard(inner, store, keep),
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, store, estimates, live.of(daily_budgets)),
         lambda inner: Failover(inner, models.book, request_time, window),
@@ -60,7 +62,7 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
         lambda inner: CacheMarkers(inner, models.book, lambda: live.current().llm.cache),
         *(tell if chat else ()),
-        lambda inner: Recorder(inner, store, estimates, keep_heard if chat else nothing_more),
+        lambda inner: Recorder(inner, store, estimates, keep),
         RefuseEmpty,
         deadline(request_time, models.ready),
         lambda inner: Growth(inner, store),

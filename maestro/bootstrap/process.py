@@ -90,6 +90,7 @@ class Process(ABC):
             await asyncio.to_thread(sweep, self.settings, STILL_ARRIVING if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
+                await asyncio.to_thread(store.keep_reserve)
                 await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings)
                 async with self.live.watching(store, _apply):

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -57,8 +57,8 @@ class Attempt:
     error: str = ""
 
 
-Keep = Callable[[Attempt], None]
-"""Commits an attempt, as sent before it leaves and then as it ended; may block, it is called in a thread."""
+Keep = Callable[[Attempt], Awaitable[None]]
+"""Commits an attempt, as sent before it leaves and then as it ended; a cancellation does not cut it off."""
 
 
 class Transcriber:
@@ -110,15 +110,15 @@ class Transcriber:
             return Attempt(site, state, round((time.monotonic() - started) * 1000), text, error)
 
         try:
-            await uninterrupted(asyncio.to_thread(keep, attempt(CallState.SENT)))
+            await keep(attempt(CallState.SENT))
             text = await self._text(account, site, audio, walk.until)
         except LLMFailure as failure:
-            await uninterrupted(asyncio.to_thread(keep, attempt(CallState.FAILED, error=type(failure).__name__)))
+            await keep(attempt(CallState.FAILED, error=type(failure).__name__))
             return failure
         except asyncio.CancelledError:
-            await uninterrupted(asyncio.to_thread(keep, attempt(CallState.INTERRUPTED)))
+            await keep(attempt(CallState.INTERRUPTED))
             raise
-        await uninterrupted(asyncio.to_thread(keep, attempt(CallState.ANSWERED, text)))
+        await keep(attempt(CallState.ANSWERED, text))
         return None
 
     async def _text(self, account: Account, site: CallSite, audio: Audio, until: float) -> str:

@@ -55,6 +55,11 @@ class OwnAttempt:
 _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
+def own_attempt() -> OwnAttempt | None:
+    """Return the attempt that the running code belongs to, None outside of a step."""
+    return _OWN.get()
+
+
 @contextmanager
 def acting_for(attempt: OwnAttempt) -> Iterator[None]:
     """Have everything that is written within the block count as the work of this attempt.

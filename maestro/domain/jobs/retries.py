@@ -1,5 +1,6 @@
 """How often and after how long a step that failed is tried again."""
 
+import sys
 from datetime import timedelta
 
 from maestro.domain.errors import MaestroError, Patience
@@ -19,6 +20,9 @@ class RetryRules(Value):
 
 LONGEST_PLATFORM_WAIT = timedelta(minutes=1)
 
+MOST_DOUBLINGS = 20
+"""A store may be away for days, and a wait doubled that often would be no number any more."""
+
 LONGEST_PROVIDER_WAIT = timedelta(minutes=10)
 """A job keeps its place while it waits, so a provider that asks for hours or days would silence a whole lane."""
 
@@ -29,7 +33,8 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
     A provider gets ``provider_attempts`` with waits of ``base``, doubled each time, or what it asked for
     (specification 003, step 14; decision 9); one that asks for more than ``LONGEST_PROVIDER_WAIT`` gets none: the job
     fails with that reason, and can be resumed when the account is back. A platform is tried more often and sooner. A
-    fault of our own gets a few quick repeats. An error that says it is not retryable gets none.
+    fault of our own gets a few quick repeats. A store that cannot be written is waited for as long as that takes, since
+    it is no fault of the job. An error that says it is not retryable gets none.
     """
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:
@@ -39,10 +44,12 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
     attempts, base = {
         Patience.PROVIDER: (rules.provider_attempts, timedelta(seconds=rules.provider_base)),
         Patience.PLATFORM: (rules.platform_attempts, timedelta(seconds=rules.platform_base)),
+        Patience.STORE: (sys.maxsize, timedelta(seconds=1)),
         Patience.OURSELVES: (rules.own_attempts, timedelta(seconds=1)),
     }[patience]
     too_long = patience is Patience.PROVIDER and asked is not None and asked > LONGEST_PROVIDER_WAIT
     if failures >= attempts or too_long:
         return None
-    wait: timedelta = base * 2 ** (failures - 1)
-    return asked or (min(wait, LONGEST_PLATFORM_WAIT) if patience is Patience.PLATFORM else wait)
+    wait: timedelta = base * 2 ** min(failures - 1, MOST_DOUBLINGS)
+    short = patience in (Patience.PLATFORM, Patience.STORE)
+    return asked or (min(wait, LONGEST_PLATFORM_WAIT) if short else wait)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import structlog
@@ -11,19 +10,13 @@ from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import LLMFailure, ModelTimeout
 from maestro.domain.llm.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMResponse, Usage
 from maestro.llm.estimates import Estimates
+from maestro.llm.held_answers import HeldAnswers, Keep, nothing_more
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
 
-Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
-"""Keeps something more with an answer, in its transaction."""
-
 log = structlog.get_logger(__name__)
-
-
-def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
-    """Keep nothing but the answer."""
 
 
 @dataclass(frozen=True)
@@ -44,15 +37,16 @@ class Attempt:
 class Recorder:
     """What it passes on is exactly what it has committed: nothing inside of it may change a request.
 
-    Each attempt ends in one transaction: its row, its row in the usage log, the account's count and the budgets.
+    Each attempt ends in one transaction: its row, its row in the usage log, the account's count and the budgets. An
+    answer is held until that transaction is committed.
     """
 
     def __init__(self, inner: LLMClient, store: Store, estimates: Estimates, keep: Keep = nothing_more) -> None:
-        """``keep`` is called for every answer, in the transaction that keeps it."""
+        """``keep`` is called for every answer, in the transaction that commits it."""
         self._inner = inner
         self._store = store
         self._estimates = estimates
-        self._keep = keep
+        self._answers = HeldAnswers(store, keep)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Send what an earlier attempt sent, if it was cut off, to the account chosen now, and keep what comes back."""
@@ -67,7 +61,7 @@ class Recorder:
         except Exception as error:
             await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
             raise
-        await uninterrupted(asyncio.to_thread(self._answered, attempt, response))
+        await self._answers.commit(attempt.number, attempt.request, response)
         return response
 
     async def _sent(self, request: LLMRequest) -> Attempt:
@@ -89,13 +83,6 @@ class Recorder:
                 estimate = self._estimates.least(request)
             told = (request.chat_after, request.chat_upto)
             return Attempt(tx.calls.sent(request.key, _kept(tx, request), estimate, told), request, estimate)
-
-    def _answered(self, attempt: Attempt, response: LLMResponse) -> None:
-        request = attempt.request
-        with self._store.begin() as tx:
-            cost = tx.calls.keep_answer(request.key, attempt.number, response)
-            tx.accounts.succeeded(request.account, request.model, cost)
-            self._keep(tx, request, response)
 
     def _unsent(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:

@@ -1,0 +1,118 @@
+"""Answers of models that the store has not taken yet: kept in memory, in a spool file, and committed when it can be."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from urllib.parse import quote
+
+import structlog
+from pydantic import ValidationError
+
+from maestro.domain.llm.calls import CallState
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.values import Value
+from maestro.store.commits import committed
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+FOLDER = "answers"
+"""Beside the database; answers are in it only while the database cannot be written."""
+
+Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
+"""Keeps something more with an answer, in its transaction."""
+
+log = structlog.get_logger(__name__)
+
+
+def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
+    """Keep nothing but the answer."""
+
+
+class HeldAnswer(Value):
+    """The answer to one attempt at a call; of its request only what is needed to commit it."""
+
+    attempt: int
+    request: LLMRequest
+    response: LLMResponse
+
+
+class HeldAnswers:
+    """Commits answers, each exactly once, however often that has to be tried and by whichever process.
+
+    The spool file says which attempt it answers. So an answer whose process died between its commit and the removal of
+    its file is found committed, and the file is only removed.
+    """
+
+    def __init__(self, store: Store, keep: Keep = nothing_more) -> None:
+        """``keep`` is called for every answer, in the transaction that commits it."""
+        self._store = store
+        self._keep = keep
+        self._folder = store.path.with_name(FOLDER)
+
+    async def commit(self, attempt: int, request: LLMRequest, response: LLMResponse) -> None:
+        """Return once the answer is in the store; a cancellation leaves it in its spool file."""
+        without_texts = request.model_copy(update={"messages": (), "tools": ()})
+        held = HeldAnswer(attempt=attempt, request=without_texts, response=response)
+        await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
+
+    def recover(self) -> None:
+        """Commit every answer that is in a spool file; raises ``StoreBusy`` while that cannot be done."""
+        for file in sorted(self._folder.glob("*.json")):
+            try:
+                held = HeldAnswer.model_validate_json(file.read_bytes())
+            except FileNotFoundError:
+                continue  # another process was faster
+            except ValidationError:
+                log.warning("answer.unreadable", file=str(file))
+                file.rename(file.with_suffix(".unreadable"))
+                continue
+            self._committed(held, file)
+            log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
+
+    def _committed(self, held: HeldAnswer, file: Path) -> None:
+        request = held.request
+        spooled = file.exists()
+        with self._store.begin() as tx:
+            # What was spooled may have been committed by another process; a restored backup may not know the call.
+            if not spooled or _is_open(tx, held):
+                cost = tx.calls.keep_answer(request.key, held.attempt, held.response)
+                tx.accounts.succeeded(request.account, request.model, cost)
+                self._keep(tx, request, held.response)
+        file.unlink(missing_ok=True)
+
+    def _spool(self, held: HeldAnswer) -> None:
+        """Write the file and see that it is on the disk; raises ``OSError``."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        file = self._file(held)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
+                writing.write(held.model_dump_json().encode())
+                writing.flush()
+                os.fsync(writing.fileno())
+            fresh.replace(file)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+        _flush(self._folder)
+        log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
+
+    def _file(self, held: HeldAnswer) -> Path:
+        key = held.request.key
+        return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
+
+
+def _is_open(tx: Transaction, held: HeldAnswer) -> bool:
+    key = held.request.key
+    attempts = (call for call in tx.calls.of(key.job_id) if (call.purpose, call.number) == (key.purpose, key.number))
+    return any(call.attempt == held.attempt and call.state is not CallState.ANSWERED for call in attempts)
+
+
+def _flush(folder: Path) -> None:
+    """See that the name of a new file is on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

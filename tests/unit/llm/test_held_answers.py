@@ -1,0 +1,170 @@
+"""An answer that is paid for outlives a store that cannot be written, and the process that holds it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.models import Price
+from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
+from maestro.llm.estimates import Estimates
+from maestro.llm.held_answers import FOLDER, HeldAnswer, HeldAnswers
+from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.replay_guard import ReplayGuard
+from maestro.llm.protocols import Account
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+from tests.support.instance import until
+from tests.support.job_rows import JobRows
+from tests.support.llm_fakes import Accounts, Held, Scripted
+from tests.support.llm_requests import request_of, response_of
+from tests.support.locking import locked
+
+MAIN = Account("main", "anthropic", "claude-haiku-4-5")
+ESTIMATES = Estimates(Accounts([MAIN]), {"anthropic/claude-haiku-4-5": Price(1000, 5000)}.get)
+ANSWER = response_of("an answer that was paid for").model_copy(update={"cost_usd": 0.5})
+
+
+@dataclass
+class Process:
+    """A process that works on the store, and what it kept with answers."""
+
+    rows: JobRows
+    store: Store
+    kept: list[str]
+
+    def keep(self, _tx: Transaction, request: LLMRequest, _response: LLMResponse) -> None:
+        self.kept.append(request.key.job_id)
+
+    def client(self, model: Held | Scripted) -> ReplayGuard:
+        """Return the part of the chain that holds answers."""
+        return ReplayGuard(Recorder(model, self.store, ESTIMATES, self.keep), self.store, self.keep)
+
+    def calls(self, request: LLMRequest) -> list[LLMCall]:
+        with self.store.view() as tx:
+            return list(tx.calls.of(request.key.job_id))
+
+    def files(self) -> list[Path]:
+        return sorted(self.store.path.with_name(FOLDER).glob("*"))
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Process]:
+    rows = JobRows.at(tmp_path)
+    rows.store.close()
+    store = Store(tmp_path / "maestro.db", rows.clock, busy_seconds=0.02)
+    rows.store = store
+    yield Process(rows, store, [])
+    store.close()
+
+
+@pytest.fixture
+def request_(process: Process) -> LLMRequest:
+    key = CallKey(job_id=process.rows.add(), number=1)
+    return request_of().model_copy(update={"key": key, "account": "main", "model": "claude-haiku-4-5"})
+
+
+@asynccontextmanager
+async def answered_while_locked(process: Process, request: LLMRequest) -> AsyncIterator["asyncio.Task[LLMResponse]"]:
+    """Let the answer come while the store is locked; inside, it is in its spool file."""
+    model = Held()
+    call = asyncio.create_task(process.client(model).complete(request))
+    await until(lambda: model.open > 0)
+    with locked(process.store.path):
+        model.end(0, ANSWER)
+        await until(lambda: any(file.suffix == ".json" for file in process.files()))
+        yield call
+
+
+async def killed_while_locked(process: Process, request: LLMRequest) -> Path:
+    """Let the process end with the answer in its spool file; return the file."""
+    async with answered_while_locked(process, request) as call:
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+    (file,) = process.files()
+    return file
+
+
+async def test_an_answer_is_kept_until_the_store_takes_it(process: Process, request_: LLMRequest) -> None:
+    async with answered_while_locked(process, request_) as call:
+        assert not call.done()
+    assert await call == ANSWER
+    assert [call.state for call in process.calls(request_)] == ["answered"]
+    assert process.kept == [request_.key.job_id]
+    assert await process.client(Scripted()).complete(request_) == ANSWER
+    assert process.files() == []
+
+
+async def test_the_next_process_commits_what_the_last_one_held_and_buys_nothing(
+    process: Process, request_: LLMRequest
+) -> None:
+    file = await killed_while_locked(process, request_)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert request_.messages[-1].content not in file.read_text(), "the prompt is in the store"
+    nobody = Scripted()
+    assert await process.client(nobody).complete(request_) == ANSWER
+    assert nobody.asked == []
+    (call,) = process.calls(request_)
+    assert (call.state, call.attempt, call.cost_usd) == ("answered", 1, 0.5)
+    assert process.kept == [request_.key.job_id]
+    assert process.files() == []
+
+
+async def test_any_call_commits_what_is_left_of_all_others(process: Process, request_: LLMRequest) -> None:
+    await killed_while_locked(process, request_)
+    other = request_.model_copy(update={"key": CallKey(job_id=process.rows.add(), number=1)})
+    await process.client(Scripted(response_of("another"))).complete(other)
+    assert [call.state for call in process.calls(request_)] == ["answered"]
+    assert process.files() == []
+
+
+async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_once(
+    process: Process, request_: LLMRequest
+) -> None:
+    file = await killed_while_locked(process, request_)
+    content = file.read_bytes()
+    HeldAnswers(process.store, process.keep).recover()
+    with process.store.view() as tx:
+        spent = tx.usage.of_job(request_.key.job_id)
+    file.write_bytes(content)
+    HeldAnswers(process.store, process.keep).recover()
+    with process.store.view() as tx:
+        assert tx.usage.of_job(request_.key.job_id) == spent
+    assert process.kept == [request_.key.job_id]
+    assert process.files() == []
+
+
+async def test_an_answer_whose_job_was_ended_meanwhile_is_in_the_books(process: Process, request_: LLMRequest) -> None:
+    await killed_while_locked(process, request_)
+    with process.store.begin() as tx:
+        tx.calls.close(request_.key.job_id)
+    HeldAnswers(process.store).recover()
+    (call,) = process.calls(request_)
+    assert (call.state, call.cost_usd) == ("answered", 0.5)
+
+
+async def test_an_answer_to_a_call_that_a_restored_backup_does_not_know_is_dropped(
+    process: Process, request_: LLMRequest
+) -> None:
+    file = await killed_while_locked(process, request_)
+    held = HeldAnswer.model_validate_json(file.read_bytes())
+    key = CallKey(job_id="message-unknown", number=1)
+    unknown = held.model_copy(update={"request": held.request.model_copy(update={"key": key})})
+    file.write_text(unknown.model_dump_json())
+    HeldAnswers(process.store, process.keep).recover()
+    assert process.kept == []
+    assert [call.state for call in process.calls(request_)] == ["sent"]
+
+
+async def test_a_file_that_cannot_be_read_is_set_aside(process: Process, request_: LLMRequest) -> None:
+    file = await killed_while_locked(process, request_)
+    file.write_text("{")
+    answer = response_of("bought again")
+    assert await process.client(Scripted(answer)).complete(request_) == answer
+    assert process.files() == [file.with_suffix(".unreadable")]
