@@ -21,7 +21,7 @@ async def healthz() -> Alive:
 
 @for_operators.get("/readyz", responses={503: {"model": Readiness, "description": "Something does not work yet"}})
 async def readyz(parts: Parts, response: Response) -> Readiness:
-    """Say whether store, Temporal and worker do their work; 503 when one does not."""
+    """Say whether store, Temporal, worker and connectors do their work; 503 when one does not."""
     readiness = Readiness.of(await parts.health.checks())
     response.status_code = readiness.http_status
     return readiness

@@ -79,6 +79,11 @@ class WebConnector:
         """The port in use; differs from the configured one only where that is 0."""
         return self._port
 
+    @property
+    def listening(self) -> bool:
+        """Whether the port accepts connections."""
+        return self._settled.is_set() and self._failure is None
+
     async def started(self) -> None:
         """Return once the port accepts connections; raises what ``run`` raises if it never will."""
         await self._settled.wait()

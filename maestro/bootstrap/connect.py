@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from connectors.base import Connector
 from connectors.platforms import platforms
@@ -12,6 +13,7 @@ from maestro.bootstrap.connectors import (
     Stations,
     configured_connectors,
     listening,
+    silent,
     stop_accepting,
     web_context,
     webhooks_of,
@@ -45,15 +47,15 @@ class Connect(SeparateProcess):
         dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        vitals = Vitals(EngineHealth(store, engine, own_workers(engine, STANDING_BY)), metrics)
         flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
         connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher.wake)))
+        health = EngineHealth(store, engine, own_workers(engine, STANDING_BY), partial(silent, connectors))
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()
         services.add(*(stations.man(connector, begun.another()) for connector in connectors))
         services.add(self._bots(store, dispatcher, stations).run(webhooks_of(connectors)))
         place, hosts = connect_place(self.settings), self.settings.webui.allowed_hosts
-        services.add(HealthServer(place, hosts, vitals, connection_limits(self.settings)).run())
+        services.add(HealthServer(place, hosts, Vitals(health, metrics), connection_limits(self.settings)).run())
         services.add(engine.run(dispatcher.run), flow.growing.run())
 
         async def drain() -> None:

@@ -118,6 +118,12 @@ async def listening(connectors: Sequence[Connector]) -> None:
             await connector.started()
 
 
+def silent(connectors: Sequence[Connector]) -> str:
+    """Return which connectors that have a port do not take messages yet, empty when all do."""
+    waiting = [one.platform for one in connectors if isinstance(one, WebConnector) and not one.listening]
+    return f"not listening yet: {', '.join(waiting)}" if waiting else ""
+
+
 def stop_accepting(connectors: Sequence[Connector]) -> None:
     """Let them take no more messages, while what is being answered still goes out."""
     for connector in connectors:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from connectors.base import Connector
 from maestro.bootstrap.api_server import ApiServer, api_parts
@@ -17,6 +18,7 @@ from maestro.bootstrap.connectors import (
     Stations,
     configured_connectors,
     listening,
+    silent,
     stop_accepting,
     web_context,
     webhooks_of,
@@ -132,7 +134,8 @@ class Up(Process):
         services.add(build_batch_work(store, engine, dispatcher.wake).run())
         if self.settings.webui.enabled:
             control = TemporalJobControl(store, engine.present, dispatcher.wake)
-            vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
+            health = EngineHealth(store, engine, own_workers(engine), partial(silent, connectors))
+            vitals = Vitals(health, metrics)
             parts = api_parts(self.live, store, chat, control, vitals)
             services.add(
                 ApiServer(self.settings, replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))).run()

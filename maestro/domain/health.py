@@ -42,7 +42,10 @@ class Health(Protocol):
     """Knows whether the parts of a process do their work."""
 
     async def checks(self) -> Mapping[str, str]:
-        """Return ``"ok"`` or the problem, in words for an operator, by part: ``store``, ``temporal``, ``worker``."""
+        """Return ``"ok"`` or the problem, in words for an operator, by part.
+
+        The parts are ``store``, ``temporal``, ``worker`` and, where there are any, ``connectors``.
+        """
         ...
 
 

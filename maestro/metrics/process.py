@@ -25,6 +25,7 @@ from maestro.metrics.calls import ModelCalls
 from maestro.metrics.jobs import EndedJobs, WaitingJobs
 from maestro.metrics.ledger import Ledger
 from maestro.metrics.platforms import Traffic
+from maestro.metrics.writes import StoreWrites
 from maestro.store.store import Clock, Store, utc_now
 
 STEP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300)
@@ -62,6 +63,8 @@ class ProcessMetrics:
             "Texts that this process could not search for secrets whole.",
             registry=registry,
         )
+        self._writes = StoreWrites(registry)
+        self._store = store
         self._checks = Gauge(
             "maestro_check_ok",
             "Whether a check of /readyz is ok: 1, or 0 with a problem.",
@@ -88,6 +91,7 @@ class ProcessMetrics:
             self._checks.clear()
             for check, state in checks.items():
                 self._checks.labels(check).set(state == OK)
+            self._writes.update(self._store.writes)
             try:
                 self._read()
             except StoreBusy as error:

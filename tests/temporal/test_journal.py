@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, WaitReason
+from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, StoreBusy, WaitReason
 from maestro.domain.jobs.flow import VoiceOutcome
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules
@@ -18,6 +18,7 @@ from maestro.store.steps import OwnAttempt, TemporalAttempt, acting_for
 from maestro.store.store import Store
 from temporal.journal import Journal
 from tests.support.fresh_store import fresh_store
+from tests.support.locking import locked
 
 RULES = RetryRules(
     provider_attempts=3, provider_base=1, platform_attempts=10, platform_base=1, own_attempts=5, crashes=10
@@ -59,6 +60,22 @@ def test_a_step_of_an_ended_job_is_final(store: Store) -> None:
     error, again = refused(store)
     assert isinstance(error, JobEnded)
     assert not again
+
+
+def test_a_failure_that_the_store_did_not_take_is_written_by_the_next_attempt_and_is_no_crash(store: Store) -> None:
+    impatient = Store(store.path, busy_seconds=0.02)
+    journal = Journal(impatient, lambda: RULES)
+    for _ in range(RULES.crashes + 1):
+        begun = journal.begin(REF, "build_context")
+        assert isinstance(begun, OwnAttempt)
+        with acting_for(begun), locked(store.path), pytest.raises(StoreBusy):
+            journal.failed(REF, StoreBusy("the disk is full"))
+    assert isinstance(journal.begin(REF, "build_context"), OwnAttempt)
+    with store.view() as tx:
+        assert {(step.state, step.error) for step in tx.steps.of("job")[:-1]} == {("failed", "StoreBusy")}
+    failure = journal.failed(REF, StoreBusy("the disk is full"))
+    assert not failure.non_retryable, "a job waits for the store as long as that takes"
+    impatient.close()
 
 
 def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanwhile(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,8 +24,11 @@ from connectors.base import (
 from maestro.domain.errors import StepTaken, Stopped
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from maestro.store.store import Store
 from tests.support.delivery_bench import CUT, Bench, Platform, Readable, Silent
+from tests.support.instance import until
 from tests.support.job_rows import JobRows
+from tests.support.locking import locked
 
 
 @pytest.fixture
@@ -73,6 +77,31 @@ def test_an_attempt_that_stalled_while_it_sent_leaves_the_rest_to_the_newer_one(
     # Its receipt counts; how it failed does not, since the newer attempt may have sent the chunk by now.
     assert bench.states() == (["sent", "pending"] if failure is None else ["sending", "pending"])
     assert bench.status() is JobStatus.RUNNING
+
+
+def test_a_receipt_that_the_store_does_not_take_is_kept_and_nothing_is_sent_twice(bench: Bench) -> None:
+    """Without its receipt a chunk is in doubt; this platform cannot be asked, and has such chunks sent again."""
+    database = bench.rows.store.path
+    bench.rows.store.close()
+    store = bench.rows.store = Store(database, bench.rows.clock, busy_seconds=0.02)
+
+    class Locking(Platform):
+        async def send(self, message: OutgoingMessage) -> Receipt:
+            receipt = await super().send(message)
+            lock = locked(database)
+            lock.__enter__()
+            self.unlocking = asyncio.create_task(self.unlock(lock, store.writes.failures))
+            return receipt
+
+        async def unlock(self, lock: AbstractContextManager[None], failures: int) -> None:
+            await until(lambda: store.writes.failures > failures)
+            lock.__exit__(None, None, None)
+
+    platform = Locking(Idempotency.NONE)
+    assert bench.deliver(platform) is None
+    assert store.writes.failures >= len(platform.posts)
+    assert (len(platform.posts), bench.states()) == (2, ["sent", "sent"])
+    assert all(chunk.tried_at is None for chunk in bench.chunks())
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_the_alert_rules_of_the_manual_name_metrics_that_exist(rows: JobRows, me
     found = busy(rows, metrics)
     blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", MANUAL.read_text(), re.DOTALL)]
     rules = [rule for block in blocks for group in block.get("groups", ()) for rule in group["rules"]]
-    assert len(rules) == 6
+    assert len(rules) == 7
     for rule in rules:
         named = {re.sub("_(bucket|sum|count)$", "", name) for name in re.findall(r"maestro_\w+", rule["expr"])}
         assert named

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from connectors.base import NotDispatched, PermanentSend, RetryableSend, Scope
-from maestro.domain.errors import MaestroError, NoAgent, StepTaken
+from maestro.domain.errors import MaestroError, NoAgent, StepTaken, StoreBusy, StoreFull
 from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, next_attempt_in
 from maestro.domain.llm.errors import (
@@ -68,6 +68,12 @@ def test_a_platform_is_tried_sooner_and_more_often_but_never_later_than_a_minute
     assert waits(NotDispatched("x")) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert waits(RetryableSend("x", timedelta(seconds=90)))[0] == 90
     assert waits(PermanentSend("x", Scope.CHANNEL)) == []
+
+
+@pytest.mark.parametrize("error", [StoreBusy, StoreFull])
+def test_a_store_that_cannot_be_written_is_waited_for_as_long_as_that_takes(error: type[Exception]) -> None:
+    first = [next_attempt_in(error("x"), failures, RULES) for failures in (1, 2, 6, 7, 5000)]
+    assert [wait.total_seconds() for wait in first if wait is not None] == [1, 2, 32, 60, 60]
 
 
 def test_a_fault_of_our_own_gets_a_few_quick_repeats() -> None:
