@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResp
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
 from maestro.store.claims import Claimed
+from maestro.store.engine import BUSY_SECONDS
 from maestro.store.store import Store
 from maestro.store.transaction import OnDemand, Transaction
 from maestro.tools.base import Caller
@@ -33,6 +34,7 @@ from temporal.server_process import read_record
 
 ARMED = "armed.json"
 PASSED = "passed.log"
+BUSY = "busy-seconds"
 
 MAESTRO, TEMPORAL = "maestro", "temporal"
 """Who can die at a point; Temporal first where both do."""
@@ -69,6 +71,16 @@ _NAMES: Mapping[str, Callable[..., str]] = {
 """What a transaction is called, by the first of these methods that was called in it."""
 
 
+def be_impatient(folder: Path, seconds: float) -> None:
+    """Let the store of this data folder wait only so long for the lock of its database, from the next start on."""
+    (folder / BUSY).write_text(str(seconds))
+
+
+def busy_seconds(folder: Path) -> float:
+    """Return how long the store of this data folder waits for the lock of its database."""
+    return float((folder / BUSY).read_text()) if (folder / BUSY).exists() else BUSY_SECONDS
+
+
 class Fuse:
     """Kills this process, its Temporal server or both at the point that the test has armed, as often as it said."""
 
@@ -80,7 +92,8 @@ class Fuse:
     def reach(self, point: str) -> None:
         """Note that a point is reached, and die if it is the armed one."""
         with self._lock:
-            with self._passed.open("a") as log:
+            # On a full disk, which some tests are about, nothing can be noted.
+            with suppress(OSError), self._passed.open("a") as log:
                 log.write(f"{point}\n")
             for victim in self._victims(point):
                 os.kill(self._pid(victim), signal.SIGKILL)
@@ -133,7 +146,7 @@ class CrashingStore(Store):
     """Reaches a point before and after every commit that changes something."""
 
     def __init__(self, path: Path, clock: Callable[[], datetime], fuse: Fuse) -> None:
-        super().__init__(path, clock)
+        super().__init__(path, clock, busy_seconds(path.parent))
         self._fuse = fuse
 
     @contextmanager

@@ -2,6 +2,8 @@
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -29,6 +31,26 @@ def mounted(mount: Mount, folder: Path, spare: int = 0) -> tuple[str, ...]:
         pytest.skip(f"this system allows no mounts of one's own, which a full or read-only disk needs: {refused}")
     script = f'{mount} || exit 99; shift 2; exec "$@"'
     return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh", str(folder), str(spare))
+
+
+@contextmanager
+def small_disk(folder: Path, megabytes: int) -> Iterator[None]:
+    """Let a folder be a file system of its own, of this size, for all processes; only root can mount it.
+
+    Skips the test where that is not allowed.
+    """
+    tried = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", str(folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        pytest.skip(f"no file system can be mounted here, which a disk that fills needs: {tried.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @cache

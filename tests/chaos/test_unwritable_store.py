@@ -1,0 +1,151 @@
+"""A store that cannot be written, because its disk is full or another program holds its lock, costs no answer."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from maestro.domain.health import NOT_READY
+from maestro.llm.held_answers import FOLDER
+from tests.chaos.conftest import HELPER
+from tests.chaos.promise import assert_answered_once
+from tests.support.chatting import Person, person
+from tests.support.crashing import be_impatient
+from tests.support.evidence import Evidence
+from tests.support.instance import until
+from tests.support.llm_server import LLMServer
+from tests.support.mounts import small_disk
+from tests.support.running import Maestro
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+RESERVE = "maestro.db-reserve"
+BUSY_SECONDS = 0.5
+"""A sixtieth of what a store of the product waits for a lock, so that a lock of 45 s is one of less than a second."""
+ANSWER_SECONDS = 2.0
+"""How long the model takes: in this time the store becomes one that cannot be written."""
+DISK_MEGABYTES = 48
+HOLDER = """
+import sqlite3, sys
+lock = sqlite3.connect(sys.argv[1], isolation_level=None, timeout=30)
+lock.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Maestro]:
+    """Maestro on a disk of its own."""
+    maestro = Maestro(tmp_path_factory.mktemp("maestro"), llm, {"agents": [HELPER]})
+    with small_disk(maestro.data, DISK_MEGABYTES):
+        be_impatient(maestro.data, BUSY_SECONDS)
+        try:
+            await maestro.start()
+            yield maestro
+        finally:
+            await maestro.end()
+
+
+@asynccontextmanager
+async def conversations(maestro: Maestro, llm: LLMServer, *said: str) -> AsyncIterator[dict[str, Person]]:
+    """Let each of these messages be on its way to the model, which takes its time."""
+    llm.script(reply="{last}: paid for", delay=ANSWER_SECONDS)
+    async with contextlib.AsyncExitStack() as talks:
+        people = {one: await talks.enter_async_context(person(maestro.web_port, one)) for one in said}
+        for client_id, somebody in people.items():
+            await somebody.say(f"{client_id} please, @helper")
+        await until(lambda: all(llm.matching(client_id) for client_id in said))
+        yield people
+
+
+@asynccontextmanager
+async def lock_held(maestro: Maestro) -> AsyncIterator[None]:
+    """Let another process hold the lock of the database."""
+    command = (sys.executable, "-c", HOLDER, str(maestro.data / "maestro.db"))
+    pipe = asyncio.subprocess.PIPE
+    holder = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    try:
+        assert holder.stdout is not None
+        assert await holder.stdout.readline() == b"locked\n"
+        yield
+    finally:
+        assert holder.stdin is not None
+        holder.stdin.close()
+        await holder.wait()
+
+
+@contextmanager
+def full_disk(maestro: Maestro) -> Iterator[None]:
+    """Fill the disk to its last byte."""
+    filling = maestro.data / "filling"
+    try:
+        with contextlib.suppress(OSError), filling.open("wb", buffering=0) as file:
+            while True:
+                file.write(bytes(4096))
+        yield
+    finally:
+        filling.unlink()
+
+
+def on_disk(maestro: Maestro, client_id: str) -> bool:
+    """Tell whether the answer to a message is on the disk: in the database where the reserve makes room, or spooled."""
+    evidence = Evidence(maestro.data)
+    (job,) = evidence.jobs(client_id)
+    return evidence.calls(job["id"])["answered"] == 1 or any((maestro.data / FOLDER).glob(f"{job['id']}.*.json"))
+
+
+async def not_ready(maestro: Maestro) -> str:
+    """Return what /readyz says of the store once it is not ready."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{maestro.webui_port}") as http:
+        while True:
+            answer = await http.get("/readyz", timeout=30)
+            if answer.status_code == 503:
+                assert answer.json()["status"] == NOT_READY
+                return str(answer.json()["checks"]["store"])
+            await asyncio.sleep(0.05)
+
+
+async def assert_bought_once(maestro: Maestro, llm: LLMServer, people: dict[str, Person]) -> None:
+    """Everybody has the answer, once, and the model was asked once for each."""
+    evidence = Evidence(maestro.data)
+    for client_id, somebody in people.items():
+        (job,) = await evidence.ended(client_id)
+        await somebody.has(*(chunk["id"] for chunk in evidence.deliveries(job["id"])))
+        assert_answered_once(evidence, somebody, job, client_id)
+        assert evidence.calls(job["id"]) == {"answered": 1}
+        assert len(llm.matching(client_id)) == 1
+    assert list((maestro.data / FOLDER).glob("*.json")) == []
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])
+async def test_a_lock_that_another_process_holds(maestro: Maestro, llm: LLMServer, killed: bool) -> None:
+    async with conversations(maestro, llm, f"lock-{killed}.a", f"lock-{killed}.b") as people:
+        async with lock_held(maestro):
+            await until(lambda: len(list((maestro.data / FOLDER).glob("*.json"))) == len(people))
+            assert "the store" in await not_ready(maestro)
+            if killed:
+                await maestro.kill()
+        if killed:
+            await maestro.start()
+        await assert_bought_once(maestro, llm, people)
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])
+async def test_a_disk_that_fills(maestro: Maestro, llm: LLMServer, killed: bool) -> None:
+    await until((maestro.data / RESERVE).exists)
+    async with conversations(maestro, llm, f"full-{killed}.a", f"full-{killed}.b") as people:
+        with full_disk(maestro):
+            assert "Free some space" in await not_ready(maestro)
+            await until(lambda: not (maestro.data / RESERVE).exists())
+            await until(lambda: all(on_disk(maestro, client_id) for client_id in people))
+            if killed:
+                await maestro.kill()
+        if killed:
+            await maestro.start()
+        await assert_bought_once(maestro, llm, people)
