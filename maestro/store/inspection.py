@@ -1,5 +1,6 @@
 """A look at the store from outside, beside whoever uses it, that changes nothing."""
 
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -70,6 +71,21 @@ def inspect(path: Path, seconds: float) -> Inspection:
                 webhooks=Webhooks(link, datetime.now(UTC)).all(),
                 bots=Bots(link, datetime.now(UTC)).all(),
             )
+
+
+def is_locked(path: Path, seconds: float) -> bool:
+    """Return whether another program keeps everybody from writing for so long.
+
+    Ask only while a Maestro uses the database: who closes it last changes its files.
+    """
+    address = f"{path.absolute().as_uri()}?mode=rw"
+    with closing(sqlite3.connect(address, uri=True, timeout=seconds, isolation_level=None)) as connection:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+        connection.execute("ROLLBACK")
+    return False
 
 
 def stored_accounts(path: Path) -> Sequence[ModelAccount]:

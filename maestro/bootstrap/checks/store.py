@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import MaestroError
-from maestro.store.inspection import Inspection, inspect
 from maestro.store.engine import RESCUE
+from maestro.store.inspection import Inspection, inspect, is_locked
 
 CHECK = "store"
 JOBS = "jobs"
@@ -33,7 +33,7 @@ def store(subject: Subject) -> Look:
     except MaestroError as error:
         found, _, fix = str(error).partition(". ")
         return Look(None, [broken(CHECK, found, fix)])
-    return Look(inspection, [_pages(subject, inspection), *_jobs(inspection)])
+    return Look(inspection, [_pages(subject, inspection), *_lock(subject), *_jobs(inspection)])
 
 
 def _pages(subject: Subject, inspection: Inspection) -> Diagnosis:
@@ -44,6 +44,14 @@ def _pages(subject: Subject, inspection: Inspection) -> Diagnosis:
     if not inspection.thorough:
         return fine(CHECK, f"{path} ({size}) is of this release; it is too large to read every page now")
     return fine(CHECK, f"{path} ({size}) is of this release and whole")
+
+
+def _lock(subject: Subject) -> list[Diagnosis]:
+    path = subject.settings.database
+    if not subject.holder.running or not is_locked(path, SECONDS):
+        return []
+    found = f"{path} cannot be written: another program has held the lock of the database for {SECONDS:g} s"
+    return [broken(CHECK, found, "End that program, such as an open sqlite3 shell; Maestro then goes on by itself.")]
 
 
 def _jobs(inspection: Inspection) -> list[Diagnosis]:

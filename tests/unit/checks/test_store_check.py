@@ -1,0 +1,26 @@
+"""What the doctor says of a store that a running Maestro cannot write."""
+
+from pathlib import Path
+
+import pytest
+
+from maestro.bootstrap.checks import store as module
+from maestro.bootstrap.checks.holder import Holder
+from maestro.bootstrap.checks.subject import Subject
+from maestro.domain.diagnosis import Verdict
+from maestro.settings import survey
+from tests.support.fresh_store import fresh_store
+from tests.support.locking import locked
+
+
+def test_a_program_that_holds_the_lock_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SECONDS", 0.1)
+    store = fresh_store(tmp_path / "maestro.db")
+    running = Subject(survey(None, {}, {"dataDir": str(tmp_path)}), {}, Holder(running=True))
+    with locked(tmp_path / "maestro.db"):
+        found = module.store(running).diagnoses
+    assert [(one.check, one.verdict) for one in found] == [("store", Verdict.FINE), ("store", Verdict.BROKEN)]
+    assert "has held the lock of the database for 0.1 s" in found[1].found
+    assert "End that program" in found[1].fix
+    assert [one.verdict for one in module.store(running).diagnoses] == [Verdict.FINE]
+    store.close()
