@@ -18,7 +18,7 @@ OWNER_ONLY = 0o077
 """The mask of files and folders that only their owner may read: prompts, keys and what people sent are in them."""
 CONTENT = (
     *("maestro.db*", "temporal.db*", "temporal.json", "*.key", "*.lock", "maestro.pid"),
-    *("leases", "logs", "media", "sessions", "uploads", "workspaces"),
+    *("answers", "leases", "logs", "media", "sessions", "uploads", "workspaces"),
 )
 """What Maestro makes in the folder; it may be one that holds other things as well."""
 TRIES_ALONE = 4
