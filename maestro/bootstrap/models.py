@@ -65,7 +65,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     table, library = model_table(settings.llm.models), Library(live.of(_answer_limit))
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
-    transport = Transport(book, _clients(settings, environment, table, library), library)
+    transport = Transport(book, _clients(live, environment, table, library), library)
     return Models(
         transport=transport,
         ready=transport.ready,
@@ -84,6 +84,10 @@ def _answer_limit(settings: Settings) -> int:
 
 def _ladder(settings: Settings) -> tuple[timedelta, ...]:
     return tuple(timedelta(minutes=minutes) for minutes in settings.llm.cooldown_minutes)
+
+
+def _demo_duration(settings: Settings) -> timedelta:
+    return timedelta(seconds=settings.llm.demo_seconds)
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
@@ -108,7 +112,8 @@ def account_of(settings: AccountSettings) -> Account:
     )
 
 
-def _clients(settings: Settings, environment: Mapping[str, str], table: ModelTable, library: Library) -> Clients:
+def _clients(live: LiveSettings, environment: Mapping[str, str], table: ModelTable, library: Library) -> Clients:
+    settings = live.start
     files = open_files(settings)
 
     def load_image(image: ImageRef) -> bytes:
@@ -117,7 +122,7 @@ def _clients(settings: Settings, environment: Mapping[str, str], table: ModelTab
     return Clients(
         http=LiteLLMClient(load_image, table, library),
         command=CliRunner(settings.data_dir / "sessions", environment),
-        demo=DemoClient(loopback=is_loopback(settings.web.host)),
+        demo=DemoClient(live.of(_demo_duration), loopback=is_loopback(settings.web.host)),
     )
 
 

@@ -1,8 +1,14 @@
 """The built-in model that answers without any account, so that a fresh install talks back (decision 23)."""
 
+import asyncio
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.domain.llm.tokens import estimate, estimate_messages
+from maestro.llm.listening import listener
 from maestro.llm.protocols import Account
 
 WEB = "web"
@@ -13,11 +19,15 @@ QUOTE_LENGTH = 120
 class DemoClient:
     """Answers deterministically, offline and free of charge, and says that it is only the demo model.
 
+    It writes an answer for as long as ``duration`` returns, as a real model does: an operator can kill the process in
+    the middle of a call, and streaming has something to show.
+
     It speaks to the local person only: on the web connector while the server is bound to loopback. Anything else
     needs a real account, so that nobody on a real platform ever talks to a stand-in.
     """
 
-    def __init__(self, *, loopback: bool) -> None:
+    def __init__(self, duration: Callable[[], timedelta], *, loopback: bool) -> None:
+        self._duration = duration
         self._loopback = loopback
 
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
@@ -27,7 +37,10 @@ class DemoClient:
                 f"No model account is configured, so messages from {request.platform!r} cannot be answered. "
                 "Add one with `maestro accounts add`, or set ANTHROPIC_API_KEY or llm.accounts and restart."
             )
-        content = _answer(request)
+        content, duration = _answer(request), timedelta()
+        if request.key.purpose is CallPurpose.ANSWER:
+            duration = self._duration()
+            await _write(content, duration)
         return LLMResponse(
             content=content,
             model=account.model,
@@ -36,9 +49,18 @@ class DemoClient:
             input_tokens=estimate_messages(request.messages),
             output_tokens=estimate(content),
             cost_usd=0.0,
-            duration_ms=0,
+            duration_ms=round(duration / timedelta(milliseconds=1)),
             finish_reason="stop",
         )
+
+
+async def _write(content: str, duration: timedelta) -> None:
+    """Stream the answer word by word to the listener, if there is one, in this time."""
+    hear, words = listener(), re.findall(r"\S+\s*", content)
+    for word in words:
+        await asyncio.sleep(duration.total_seconds() / len(words))
+        if hear is not None:
+            hear(word)
 
 
 def _answer(request: LLMRequest) -> str:

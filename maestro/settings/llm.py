@@ -100,6 +100,14 @@ class LlmSettings(Section):
     cache: bool = Field(
         default=True, description="whether Anthropic is asked to keep the beginning of prompts", json_schema_extra=LIVE
     )
+    demo_seconds: float = Field(
+        default=4,
+        ge=0,
+        le=60,
+        allow_inf_nan=False,
+        description="seconds the built-in demo model takes for an answer",
+        json_schema_extra=LIVE,
+    )
     breaker: BreakerSettings = BreakerSettings()
     transcription: TranscriptionSettings = TranscriptionSettings()
 

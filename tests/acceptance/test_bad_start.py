@@ -147,6 +147,7 @@ async def test_a_full_disk_is_named_whoever_finds_it_full(tmp_path: Path, ports:
 
 
 async def test_a_second_process_on_the_folder_is_refused_and_the_first_goes_on(tmp_path: Path, ports: Ports) -> None:
+    (tmp_path / "maestro.json").write_text('{"llm": {"demoSeconds": 0}}')
     async with up(tmp_path, ports) as first:
         said = await refused(tmp_path, Ports(*free_ports(4)))
         assert str(first.process.pid) in said

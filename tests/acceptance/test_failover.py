@@ -201,7 +201,10 @@ def chosen_elsewhere(maestro: Instance) -> str:
 
 
 async def test_without_an_account_the_demo_model_answers_until_one_is_added(tmp_path: Path, channel: str) -> None:
-    async with running_instance(tmp_path, llm={"accounts": []}) as bare, bare.client(channel) as client:
+    async with (
+        running_instance(tmp_path, llm={"accounts": [], "demoSeconds": 0}) as bare,
+        bare.client(channel) as client,
+    ):
         assert "demo model" in await client.ask("anybody there")
         await asyncio.to_thread(add, bare)
         assert await client.ask("and now") == "answer to: and now"
