@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up up test check bench format lock clean compiled-tests
+.PHONY: help set-up set-up-to-run up test check bench format lock clean compiled-tests
 
 # The slowest first: they run side by side.
 CHECKS := check-types check-style check-imports check-architecture
@@ -15,12 +15,15 @@ PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo "  ARGS=... goes to maestro, pytest or the benchmarks; PYTHON=... names the Python to use (3.11, 3.12 or 3.13)."
+	@echo "  ARGS=... goes to maestro, pytest or the benchmarks; PYTHON=... names the Python to use (3.11 to 3.14)."
 
-set-up: ## Create .venv from the pinned requirements (every target does this when it is needed)
-	@python=$$(scripts/find-python) && "$$python" scripts/set_up.py
+set-up: ## Create .venv with all that the checks and tests need (every target does this when it is needed)
+	@python=$$(scripts/find-python) && "$$python" scripts/set_up.py dev
 
-up: set-up ## Run Maestro: Temporal, worker, connectors, API and dashboard
+set-up-to-run: # What running needs and nothing else; a few hundred megabytes less.
+	@python=$$(scripts/find-python) && "$$python" scripts/set_up.py run
+
+up: set-up-to-run ## Run Maestro: Temporal, worker, connectors, API and dashboard
 	@set -a; if [ -f .env ]; then . ./.env; fi; set +a; exec $(BIN)/maestro up $(ARGS)
 
 test: set-up ## Run every check and every test
@@ -63,7 +66,7 @@ lock: set-up ## Pin the requirements with hashes; ARGS=--upgrade moves them all 
 	$(BIN)/python -m pip install --quiet uv
 	$(COMPILE) --group dev --output-file requirements.lock $(ARGS) pyproject.toml
 	$(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-run.lock pyproject.toml
-	echo hatchling | $(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-build.lock -
+	printf 'hatchling\neditables\n' | $(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-build.lock -
 	$(BIN)/python -m pip uninstall --quiet --yes uv
 
 clean: ## Remove the environment and every cache; your data stays
