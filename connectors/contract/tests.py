@@ -26,6 +26,8 @@ from maestro.domain.messages import OutgoingMessage, Receipt
 
 PATIENCE = 20.0
 """Seconds a test waits for what must happen."""
+PAUSE = 0.05
+"""Seconds before a connector that did not dispatch a message is asked again."""
 SCOPES = {Fault.NO_CHANNEL: Scope.CHANNEL, Fault.BAD_TOKEN: Scope.ACCOUNT, Fault.BAD_MESSAGE: Scope.MESSAGE}
 
 
@@ -230,14 +232,28 @@ async def _say_all(bench: Bench, said: list[str]) -> None:
 
 
 async def _again(bench: Bench, message: OutgoingMessage) -> Move:
-    """Do what Maestro does with a chunk of which nothing is known, and return what that was."""
+    """Do what Maestro does with a chunk of which nothing is known, and return what that was.
+
+    A connector that is reconnecting says that it did not dispatch the message; it is asked again, as Maestro does.
+    """
     doubtful = message.model_copy(update={"tried_at": datetime.now(UTC)})
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            move, outcome = await _one_more(bench, doubtful)
+            if not (isinstance(outcome, SendFailure) and outcome.retryable and outcome.surely_unsent):
+                break
+            await asyncio.sleep(outcome.retry_after.total_seconds() if outcome.retry_after else PAUSE)
+    assert not isinstance(outcome, SendFailure), f"{outcome!r}"
+    return move
+
+
+async def _one_more(bench: Bench, doubtful: OutgoingMessage) -> tuple[Move, Receipt | SendFailure | None]:
+    """Make one attempt; there is no outcome where the rules leave the chunk alone."""
     move = move_for(doubtful, bench.connector, datetime.now(UTC))
     if move is Move.LEAVE:
-        return move
+        return move, None
     outcome: Receipt | SendFailure = await hand_over(bench.connector, doubtful, move)
-    if isinstance(outcome, Unsettled):
-        move = unsettled(doubtful, bench.connector)
-        outcome = await attempt(bench.connector, doubtful) if move is Move.RESEND else Receipt(platform_message_id="")
-    assert isinstance(outcome, Receipt), f"{outcome!r}"
-    return move
+    if not isinstance(outcome, Unsettled):
+        return move, outcome
+    move = unsettled(doubtful, bench.connector)
+    return move, await attempt(bench.connector, doubtful) if move is Move.RESEND else None

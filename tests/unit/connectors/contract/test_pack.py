@@ -55,6 +55,8 @@ class Paper:
         self.acknowledged: set[int] = set()
         self.posts: list[OutgoingMessage] = []
         self.fault: Fault | None = None
+        self.away = 0
+        """How many more calls find nobody, because the connection is being built anew."""
         self.events: asyncio.Queue[int] = asyncio.Queue()
 
 
@@ -81,6 +83,7 @@ class PaperConnector:
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Hand it over, or fail as the platform wants."""
+        self._reach()
         fault, self._paper.fault = self._paper.fault, None
         if fault is not None:
             await self._fail(fault, message)
@@ -91,11 +94,17 @@ class PaperConnector:
 
     async def find(self, message: OutgoingMessage) -> Receipt | None:
         """Look for the key."""
+        self._reach()
         known = any(post.key == message.key for post in self._paper.posts)
         return Receipt(platform_message_id="found") if known and self._flaw is not Flaw.FINDS_NOTHING else None
 
     async def typing(self, address: Address) -> None:
         """Show nothing."""
+
+    def _reach(self) -> None:
+        if self._paper.away:
+            self._paper.away -= 1
+            raise NotDispatched("reconnecting")
 
     async def _late(self, number: int) -> None:
         await asyncio.sleep(0.02 * (len(self._paper.said) - number))
@@ -118,6 +127,7 @@ class PaperConnector:
             raise RetryableSend("come back", timedelta(seconds=1))
         if fault is Fault.CUT:
             self._paper.posts.append(message)
+            self._paper.away = 2
             if self._flaw is Flaw.TRIES_AGAIN:
                 return  # and so it is handed over once more
             raise NotDispatched("cut") if self._flaw is Flaw.CALLS_A_CUT_UNSENT else AmbiguousSend("cut")
