@@ -67,6 +67,9 @@ lock: set-up ## Pin the requirements with hashes; ARGS=--upgrade moves them all 
 	$(COMPILE) --group dev --output-file requirements.lock $(ARGS) pyproject.toml
 	$(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-run.lock pyproject.toml
 	printf 'hatchling\neditables\n' | $(COMPILE) --upgrade --constraint requirements.lock --output-file requirements-build.lock -
+	@# A wheel of every package that running needs must exist for every supported Python.
+	for version in 3.11 3.12 3.13 3.14; do $(BIN)/uv pip compile --quiet --python-version $$version --only-binary :all: \
+	  --output-file /dev/null requirements-run.lock requirements-build.lock || exit 1; done
 	$(BIN)/python -m pip uninstall --quiet --yes uv
 
 clean: ## Remove the environment and every cache; your data stays

@@ -75,9 +75,9 @@ def install_ourselves() -> None:
         pip_install("--no-build-isolation", "--editable", ".", environment={"PYTHONPATH": tools})
 
 
-def remove_unused() -> None:
+def remove_unused(environment: Path) -> None:
     """Remove what takes space and is not needed to run: unused parts of wheels, and the bytecode of pip."""
-    [packages] = ENVIRONMENT.glob("lib/python*/site-packages")
+    [packages] = environment.glob("lib/python*/site-packages")
     for folder in [*(packages / name for name in UNUSED), *(packages / "pip").rglob("__pycache__")]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -93,7 +93,7 @@ def set_up(part: str) -> None:
     if part == "run":
         install_ourselves()
         subprocess.run([PYTHON, "scripts/compile_imported.py"], cwd=ROOT, check=True)  # noqa: S603 - ours
-        remove_unused()
+        remove_unused(ENVIRONMENT)
     stamp(part).write_text(fingerprint(part))
 
 
@@ -109,7 +109,9 @@ def main(wanted: str) -> int:
                 if not is_current(part):  # else another make was faster
                     set_up(part)
         except subprocess.CalledProcessError as error:
-            print(f"error: the set-up failed: {error.cmd[:3]} ended with {error.returncode}; see above.", file=sys.stderr)
+            print(
+                f"error: the set-up failed: {error.cmd[:3]} ended with {error.returncode}; see above.", file=sys.stderr
+            )
             return 1
     return 0
 

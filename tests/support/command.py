@@ -69,10 +69,10 @@ async def maestro(
 
 
 @asynccontextmanager
-async def up(folder: Path, ports: Ports) -> AsyncIterator[UpProcess]:
+async def up(folder: Path, ports: Ports, command: Path = COMMAND) -> AsyncIterator[UpProcess]:
     """Run ``maestro up`` in a folder, ready when the block begins, ended when it is over."""
     process = await asyncio.create_subprocess_exec(
-        COMMAND,
+        command,
         "up",
         *ports.options,
         cwd=folder,

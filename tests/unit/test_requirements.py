@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tests.unit.architecture.source import ROOT
@@ -81,3 +82,23 @@ def test_what_builds_the_wheel_is_pinned() -> None:
     assert not list(
         unmet([Requirement(text) for text in project["build-system"]["requires"]], pinned(BUILD.read_text()))
     )
+
+
+def test_every_supported_python_is_named_and_gets_what_maestro_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    versions = [text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text]
+    assert versions == ["3.11", "3.12", "3.13", "3.14"]
+    assert all(SpecifierSet(project["requires-python"]).contains(f"{version}.1") for version in versions)
+    assert f"python{versions[-1]}" in (ROOT / ".ci" / "run").read_text()
+    needed = {canonicalize_name(Requirement(text).name) for text in project["dependencies"]}
+    for version in versions:
+        environment = {"python_version": version, "python_full_version": f"{version}.1"}
+        assert needed <= set(pinned_for(environment, RUN)), version
+
+
+def pinned_for(environment: dict[str, str], lock: Path) -> Iterator[str]:
+    """Yield the packages that the lock file pins for a Python."""
+    for line in re.findall(r"^[A-Za-z0-9._-]+==[^\\\n]+", lock.read_text(), flags=re.MULTILINE):
+        requirement = Requirement(line.strip())
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            yield canonicalize_name(requirement.name)
