@@ -29,8 +29,8 @@ class RunEnvironment:
 
     @property
     def command(self) -> Path:
-        """The command that its wheel installed."""
-        return self.folder / "bin" / "maestro"
+        """The command that `uvx maestro-agents` runs; `maestro` is the same."""
+        return self.folder / "bin" / "maestro-agents"
 
     def run(self, *arguments: str | Path, folder: Path) -> str:
         """Run its Python in a folder and return what it prints."""
