@@ -5,10 +5,12 @@ from collections.abc import Callable
 from temporalio import activity
 
 from activities.routing import Typing
-from activities.schedules import ScheduleRules, pause_failing
+from activities.schedules import ScheduleRules, pause_failing, skip_run
+from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.jobs.job import Ending, JobStatus, StepState, Wait
+from maestro.domain.llm.errors import PASSING
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -38,8 +40,17 @@ class ClosingActivities:
 
 
 def _close(tx: Transaction, step: CloseStep) -> None:
+    if step.error in PASSING and _is_skipped(tx, step):
+        return
     reason = next((row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error), "")
     if step.status is JobStatus.CANCELLED and tx.jobs.get(step.job_id).merged_into is not None:
         reason = INTERRUPTED
     tx.steps.interrupt_others(step)
     tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason))
+
+
+def _is_skipped(tx: Transaction, step: CloseStep) -> bool:
+    """Skip a run of a schedule that failed for an outage, and say whether it was one."""
+    job, attempt = tx.jobs.get(step.job_id), tx.steps.last(step.job_id, StepState.FAILED)
+    tx.steps.interrupt_others(step)
+    return skip_run(tx, job, Wait(reason=WaitReason.PROVIDER), attempt)

@@ -7,8 +7,7 @@ from activities.chunks import Piece, pieces
 from connectors.base import Connector, Edits
 from maestro.domain.deliveries import Delivery, JobFile, Purpose, kept_buttons
 from maestro.domain.drafts import IN_FILES
-from maestro.domain.jobs.job import Job
-from maestro.domain.jobs.notices import failure_notice
+from maestro.domain.jobs.job import FAILURE_NOTICE, Job
 from maestro.domain.messages import Button
 from maestro.domain.redaction import Redact
 from maestro.store.transaction import Transaction
@@ -91,7 +90,7 @@ def words_of(tx: Transaction, job: Job, purpose: Purpose) -> Words:
 def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
     if purpose is Purpose.ANSWER:
         return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
-    return job.notice or failure_notice(tx.steps.last_error(job.id))
+    return job.notice or FAILURE_NOTICE
 
 
 def reply_to(tx: Transaction, job: Job) -> str:

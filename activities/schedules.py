@@ -9,9 +9,9 @@ from ulid import ULID
 from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
 from maestro.domain.jobs.flow import BackgroundOutcome
-from maestro.domain.jobs.job import Job, JobStatus, StepRef
+from maestro.domain.jobs.job import Ending, Job, JobStatus, JobStep, StepRef, Wait
 from maestro.domain.precedence import Priority
-from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, job_of, no_run, times_missed
+from maestro.domain.schedules.firing import GIVEN_UP, Entered, Firing, is_skipped, job_of, no_run, times_missed
 from maestro.domain.schedules.schedule import Planned
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -70,6 +70,19 @@ class ScheduleActivities:
                 raise NoAgent(f"the agent {agent.slug} is {agent.status}; make it active, and resume the job")
             precedence = tx.jobs.precedence_of(job)
             return tx.steps.done(ref, BackgroundOutcome(agent=agent.slug, script=not job.task, precedence=precedence))
+
+
+def skip_run(tx: Transaction, job: Job, wait: Wait, attempt: JobStep | None) -> bool:
+    """End and count a run of a schedule that cannot ask a model now, and say whether that was done.
+
+    It is no failure, so that no spent budget and no outage pauses a schedule.
+    """
+    planned = tx.schedule_runs.find(job.schedule)
+    if planned is None or attempt is None or not is_skipped(planned, wait, tx.now):
+        return False
+    planned.skipped += 1
+    tx.close_job(job.id, Ending(status=JobStatus.DROPPED, error=attempt.error, reason=f"skipped: {attempt.detail}"))
+    return True
 
 
 def _known(job: Job) -> Entered:

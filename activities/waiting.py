@@ -1,22 +1,24 @@
 """A job that cannot go on gives its place back and waits, without a workflow, until something wakes it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from temporalio import activity
 from ulid import ULID
 
 from activities.routing import Typing
+from activities.schedules import skip_run
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import ParkOutcome, ParkStep
-from maestro.domain.jobs.job import WAITING_NOTICE, Ending, Job, JobStatus, Wait, notice_of
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepState, Wait, notice_of
+from maestro.domain.jobs.notices import waiting_notice
 from maestro.domain.messages import LaneKey
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
 class WaitingActivities:
-    """Parks jobs (design invariant 7, decisions 9 and 16)."""
+    """Parks jobs (design invariant 7, decisions 9 and 16); a run of a schedule is skipped if another comes first."""
 
     def __init__(self, store: Store, typing: Typing, released: Callable[[], None]) -> None:
         self._store = store
@@ -33,21 +35,30 @@ class WaitingActivities:
                 reason = INTERRUPTED if job.merged_into is not None else "stopped by a person"
                 tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
-                _park(tx, job, tx.steps.waits(job.id, step.steps))
+                _park(tx, job, step)
             outcome = tx.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
         self._released()
         return outcome
 
 
-def _park(tx: Transaction, job: Job, waits: Sequence[Wait]) -> None:
-    reason = WaitReason.ACCOUNT if any(wait.reason is WaitReason.ACCOUNT for wait in waits) else WaitReason.PERSON
+def _park(tx: Transaction, job: Job, step: ParkStep) -> None:
+    waits = tx.steps.waits(job.id, step.steps)
+    reason = next((wait.reason for wait in waits if wait.reason is not WaitReason.PERSON), WaitReason.PERSON)
     soonest = min((wait.wake_at for wait in waits if wait.wake_at is not None), default=None)
-    if reason is WaitReason.ACCOUNT and _is_news(tx, job):
-        notice = notice_of(job, f"{job.kind}-{ULID()}", WAITING_NOTICE, tx.now)
-        notice.inbox_id = None  # it answers nothing: who waits for the reply to a message goes on waiting
-        tx.jobs.add(notice)
-        tx.jobs.update(job.id, told_to_wait=True)
-    tx.jobs.park(job.id, Wait(reason=reason, wake_at=soonest))
+    wait = Wait(reason=reason, wake_at=soonest)
+    if reason is not WaitReason.PERSON:
+        if skip_run(tx, job, wait, tx.steps.last(job.id, StepState.WAITING)):
+            return
+        if _is_news(tx, job):
+            _tell(tx, job, wait)
+    tx.jobs.park(job.id, wait)
+
+
+def _tell(tx: Transaction, job: Job, wait: Wait) -> None:
+    notice = notice_of(job, f"{job.kind}-{ULID()}", waiting_notice(wait, tx.now), tx.now)
+    notice.inbox_id = None  # it answers nothing: who waits for the reply to a message goes on waiting
+    tx.jobs.add(notice)
+    tx.jobs.update(job.id, told_to_wait=True)
 
 
 def _is_news(tx: Transaction, job: Job) -> bool:

@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
-from maestro.domain.jobs.job import JobStatus, StepRef, StepState, Wait
+from maestro.domain.jobs.job import JobStatus, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs import Standing
@@ -23,6 +23,8 @@ from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
 
 DETAIL_CHARS = 500
+MOST_FAILURES = 30
+"""Failed attempts at a step, in all runs of its job, after which the job fails though a provider may recover."""
 Activity = Callable[..., Any]
 AFTER_A_STOP = ("deliver", "notice", "close", "park")
 """Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
@@ -108,10 +110,11 @@ class Journal:
         if own is not None:
             self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
-            failures = tx.steps.count(ref, tx.jobs.standing(ref.job_id).run, StepState.FAILED) + 1
+            past = tx.steps.past(ref)
+            failures = past.failures(tx.jobs.standing(ref.job_id).run) + 1
             again_in = next_attempt_in(error, failures, self._rules())
             waits = error if isinstance(error, Suspension) else None
-            if again_in is None and isinstance(error, LLMFailure):
+            if again_in is None and isinstance(error, LLMFailure) and past.failures() + 1 < MOST_FAILURES:
                 waits = waits or error.instead
             if waits is not None:
                 _suspend(tx, ref, waits)

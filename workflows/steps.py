@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, ApplicationErrorCategory
 
 with workflow.unsafe.imports_passed_through():
     from maestro.domain.jobs.job import JobRef, StepRef
     from maestro.domain.precedence import Precedence
     from workflows import policies
     from workflows.precedence import temporal_priority
-    from workflows.suspension import SUSPENSIONS, Suspended
+    from workflows.suspension import Suspended
 
 Outcome = TypeVar("Outcome")
 
@@ -49,7 +49,7 @@ def _suspending(step: StepRef) -> Iterator[None]:
     try:
         yield
     except (ActivityError, ApplicationError) as error:
-        if kind_of(error) in SUSPENSIONS:
+        if _waits(error):
             raise Suspended(step.step) from None
         raise
 
@@ -100,6 +100,12 @@ class Queued:
             summary=summary,
             priority=self.priority,
         )
+
+
+def _waits(error: ActivityError | ApplicationError) -> bool:
+    """Say whether a step only has to wait, which is no failure (temporal/failures.py)."""
+    cause = error.cause if isinstance(error, ActivityError) else error  # a local step's failure comes bare
+    return isinstance(cause, ApplicationError) and cause.category is ApplicationErrorCategory.BENIGN
 
 
 def kind_of(error: BaseException) -> str:

@@ -1,8 +1,5 @@
 """What ends a run of a job without ending the job: steps that wait for something outside."""
 
-SUSPENSIONS = frozenset({"WaitsForPerson", "AccountsExhausted"})
-"""The classes of errors by which an activity says that it has to wait."""
-
 
 class Suspended(Exception):
     """These steps cannot go on now; the job is parked and goes on with a new run (docs/adr/0008)."""

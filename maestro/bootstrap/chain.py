@@ -1,10 +1,12 @@
 """The order of the middleware around every model call; it is written here and nowhere else."""
 
 from datetime import timedelta
+from functools import partial
 
 from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.scope import Scope
+from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
 from maestro.llm.estimates import Estimates
 from maestro.llm.hearing import keep_heard
@@ -56,7 +58,7 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         lambda inner: Failover(inner, models.book, request_time, window),
         Validator,
         ToolSupport,
-        lambda inner: Breaker(inner, models.book, live.of(_breaker_rules)),
+        lambda inner: Breaker(inner, models.book, live.of(_breaker_rules), recovered=partial(_wake, store)),
         lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
         *(remind if chat else ()),
         lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
@@ -67,6 +69,12 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         deadline(request_time, models.ready),
         lambda inner: Growth(inner, store),
     )
+
+
+def _wake(store: Store) -> None:
+    """Let the jobs go on that wait for a provider."""
+    with store.begin() as tx:
+        tx.jobs.wake_for_models(WaitReason.PROVIDER)
 
 
 def _request_time(settings: Settings) -> timedelta:

@@ -74,13 +74,12 @@ class LiveSettings:
                 self._take(newest, values)
 
     def _take(self, version: int, values: Mapping[str, object]) -> None:
-        overlaid = overlay(self.loaded, values)
-        self.version, self._overlaid = version, overlaid
-        if self._tell is None:  # a command, which says what it was asked for and nothing else
-            return
-        for key, problem in overlaid.refused.items():
-            log.warning("a value that was set at run time does not count", key=key, problem=problem)
-        self._tell(overlaid.settings)
+        overlaid = self._overlaid = overlay(self.loaded, values)
+        if self._tell is not None:  # a command says what it was asked for and nothing else
+            for key, problem in overlaid.refused.items():
+                log.warning("a value that was set at run time does not count", key=key, problem=problem)
+            self._tell(overlaid.settings)
+        self.version = version  # last: what could not be told is told again at the next look
 
     @contextlib.asynccontextmanager
     async def watching(self, store: Store, tell: Callable[[Settings], None]) -> AsyncIterator[None]:

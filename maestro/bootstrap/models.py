@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from maestro.bootstrap.keys import Keys, last4, open_keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.storage import open_files
+from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.domain.llm.models import ModelTable, own_name
 from maestro.domain.llm.prompts import ImageRef
@@ -131,6 +132,7 @@ def _enter(store: Store, settings: Settings, keys: Keys, own: Sequence[AccountSe
     source = AccountSource.CONFIGURATION if settings.llm.accounts else AccountSource.ENVIRONMENT
     with store.begin() as tx:
         tx.accounts.enter([_row(account, source, keys, tx.now) for account in own])
+        tx.jobs.wake_for_models(WaitReason.BUDGET)  # the configuration may allow more than it did
         return tx.accounts.all()
 
 

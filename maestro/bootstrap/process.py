@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from typing import ClassVar
 
 from maestro.bootstrap.chat_session import join_session
@@ -93,7 +94,7 @@ class Process(ABC):
                 await asyncio.to_thread(store.keep_reserve)
                 await asyncio.to_thread(remove_discarded, store, self.settings.data_dir)
                 await asyncio.to_thread(join_session, store, self.settings)
-                async with self.live.watching(store, _apply):
+                async with self.live.watching(store, partial(_apply, store)):
                     await self.work(store, stop)
 
     @abstractmethod
@@ -101,9 +102,14 @@ class Process(ABC):
         """Run the parts of this kind of process until the event is set."""
 
 
-def _apply(settings: Settings) -> None:
-    """Do what nobody asks for: everything else is read where it is used."""
+def _apply(store: Store, settings: Settings) -> None:
+    """Do what no part asks for: everything else is read where it is used.
+
+    Jobs that wait for a model look again, by the settings that this process has now.
+    """
     set_level(settings.logs.level)
+    with store.begin() as tx:
+        tx.jobs.wake_for_models()
 
 
 class SeparateProcess(Process):

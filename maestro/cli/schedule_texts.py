@@ -123,7 +123,10 @@ def _last(run: LastRun | None, now: datetime) -> str:
 
 
 def _outcome(run: LastRun | None) -> str:
-    return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)}" if run is not None else ""
+    if run is None:
+        return ""
+    why = f" ({run.reason})" if run.reason else ""
+    return f"{run.job_id}: {run.status or 'gone'} {moment(run.created_at)}{why}"
 
 
 def _times(times: tuple[datetime, ...]) -> Iterator[str]:

@@ -17,6 +17,8 @@ class WaitReason(StrEnum):
     """What a waiting job waits for."""
 
     ACCOUNT = "account"
+    PROVIDER = "provider"
+    BUDGET = "budget"
     PERSON = "person"
 
 
@@ -24,12 +26,10 @@ class MaestroError(Exception):
     """The base of all our errors.
 
     ``public`` is a fixed sentence without user text, prompts or secrets: it alone may enter a workflow history.
-    ``str(error)`` may say more and stays in logs, rows and answers to the operator. ``notice`` is what a person is
-    told of a message that fails for it, where that is more than that it failed.
+    ``str(error)`` may say more and stays in logs, rows and answers to the operator.
     """
 
     public = "Maestro could not do this."
-    notice = ""
     retryable = False
     retry_after: timedelta | None = None
     patience = Patience.OURSELVES

@@ -51,6 +51,12 @@ class EndedJobs:
         self._failures = Counter(
             "maestro_job_failures", "Jobs that failed, by the class of their error.", ["error"], registry=registry
         )
+        self._skipped = Counter(
+            "maestro_schedule_runs_skipped",
+            "Runs of schedules that were skipped because no model could be asked, by the class of the reason.",
+            ["reason"],
+            registry=registry,
+        )
         self._took = Histogram(
             "maestro_job_duration_seconds",
             "Time from the arrival of a job to its end, of completed jobs; waiting included.",
@@ -68,5 +74,7 @@ class EndedJobs:
             self._ended.labels(job.status).inc()
             if job.status is JobStatus.FAILED:
                 self._failures.labels(self._errors.word(job.error)).inc()
+            if job.status is JobStatus.DROPPED and job.error:
+                self._skipped.labels(self._errors.word(job.error)).inc()
             if job.status is JobStatus.COMPLETED:
                 self._took.observe(max(job.took.total_seconds(), 0))

@@ -277,7 +277,7 @@ class Accounts(Repository):
         return account
 
     def _wake(self) -> None:
-        Jobs(self._link, self._now).wake_for_accounts()
+        Jobs(self._link, self._now).wake_for_models()
 
 
 def _comes_from(account: ModelAccount, fix: str) -> str:

@@ -14,7 +14,11 @@ from maestro.store.agent_tokens import AgentTokens
 from maestro.store.audit import Audit
 from maestro.store.bindings import Bindings
 from maestro.store.clients import Clients
+from maestro.store.jobs import Jobs
 from maestro.store.versions import AgentVersions
+
+MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
+"""What decides whether a model can be asked: a change wakes the jobs that wait for one."""
 
 EARLIER = "an earlier release"
 """Who made what an agent is before its first edit, where nobody wrote down who."""
@@ -63,6 +67,8 @@ class AgentEdits(Bindings):
             self._free_channels(agent)
         self._record(agent, actor, reason)
         self._audit.add(actor, "agent.change", agent.slug, ", ".join(one.field for one in different))
+        if MODEL_FIELDS.intersection(one.field for one in different):
+            Jobs(self._link, self._now).wake_for_models()
         return agent
 
     def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import UTC, date, datetime, time, timedelta
 
 from sqlalchemy import bindparam, case, delete, select
 from sqlalchemy.dialects.sqlite import insert
@@ -83,6 +83,11 @@ class Budgets(Repository):
     def today(self) -> date:
         """The day that spending counts in, UTC."""
         return self._now.astimezone(UTC).date()
+
+    @property
+    def tomorrow(self) -> datetime:
+        """When the next day of budgets begins."""
+        return datetime.combine(self.today + timedelta(days=1), time(), UTC)
 
     def payer(self, job_id: str) -> Payer:
         """Return whom the calls of a job are charged to; nobody when it does not exist."""

@@ -6,11 +6,12 @@ from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.clients.edits import ClientChange, NewClient
-from maestro.domain.errors import Conflict, InvalidEdit, NotFound
+from maestro.domain.errors import Conflict, InvalidEdit, NotFound, WaitReason
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.usage import UsageRow
 from maestro.store.audit import Audit
+from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository
 
 
@@ -59,6 +60,8 @@ class Clients(Repository):
         if different:
             self._put(client)
             Audit(self._link, self._now).add(actor, "client.change", client.name, ", ".join(different))
+        if "daily_budget_usd" in different:
+            Jobs(self._link, self._now).wake_for_models(WaitReason.BUDGET)
         return client
 
     def remove(self, client: Client, actor: str) -> None:

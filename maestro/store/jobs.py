@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, bindparam, case, func, literal
 from sqlmodel import col, or_, select, update
@@ -12,6 +13,12 @@ from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
 from maestro.domain.messages import LaneKey
 from maestro.store.claims import HOLDS_A_PLACE, Claims
 from maestro.store.prepared import Prepared, one_of, row_update
+
+MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
+"""What a job waits for that cannot ask a model now."""
+
+SPREAD = 10
+"""How many jobs at most come back to a provider that is left alone in the time for which it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,24 +163,24 @@ class Jobs(Claims):
         It goes on at ``wait.wake_at``, or sooner if ``wake`` was called since the last time it went on.
         """
         waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
-        sooner = (
-            case((col(Job.wake_at) < wait.wake_at, col(Job.wake_at)), else_=literal(wait.wake_at, UtcDateTime))
-            if wait.wake_at
-            else col(Job.wake_at)
+        at = self._spread(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
+        sooner = case((col(Job.wake_at) < at, col(Job.wake_at)), else_=literal(at, UtcDateTime)) if at else Job.wake_at
+        parked = waits.values(
+            status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
         )
-        self._run(
-            waits.values(
-                status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
-            )
-        )
+        if self._run(parked).rowcount and wait.reason is not WaitReason.PERSON:
+            self._keep_order(job_id)
 
     def wake(self, job_id: str) -> None:
         """Let a job go on that waits, or is about to; one that does neither is not disturbed."""
         self._wake(col(Job.id) == job_id)
 
-    def wake_for_accounts(self) -> None:
-        """Let the jobs go on that wait for an account, or are about to, because one may be free now."""
-        self._wake(or_(col(Job.waits_for) == WaitReason.ACCOUNT, col(Job.status) == JobStatus.RUNNING))
+    def wake_for_models(self, *reasons: WaitReason) -> None:
+        """Let the jobs go on that cannot ask a model, for one of these reasons or any, or are about to find out.
+
+        Accounts or budgets were changed, or a provider has recovered; a job for which that is not enough waits again.
+        """
+        self._wake(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
 
     def any_due(self) -> bool:
         """Say whether a job has waited long enough."""
@@ -237,6 +244,21 @@ class Jobs(Claims):
     def _next_turn(self) -> int:
         last: int | None = self._value(self._LAST_TURN)
         return (last or 0) + 1
+
+    def _spread(self, wait: Wait) -> datetime | None:
+        """Return when a job comes back to a provider that is left alone: only one request at a time may probe it."""
+        if wait.wake_at is None:
+            return None
+        waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
+        return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
+
+    def _keep_order(self, job_id: str) -> None:
+        """Let no later job of the lane come back from a wait for a model before this one."""
+        job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
+        for lane, turn, wake_at in self._run(job).all():
+            later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at
+            waiting = col(Job.status) == JobStatus.WAITING, col(Job.waits_for).in_(MODEL_WAITS)
+            self._run(update(Job).where(*later, *waiting).values(wake_at=wake_at))
 
     def _wake(self, which: ColumnElement[bool]) -> None:
         open_ones = col(Job.status).in_((JobStatus.RUNNING, JobStatus.WAITING))

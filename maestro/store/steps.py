@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import bindparam, func, insert
+from sqlalchemy import bindparam, insert
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
@@ -103,6 +103,10 @@ class Past:
             attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
             for attempt in self.attempts
         )
+
+    def failures(self, run: int | None = None) -> int:
+        """Count the attempts that ended with an error, of one run of the job or of all."""
+        return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
 
     def crashes(self, run: int) -> int:
         """Count the attempts of this run of the job whose process died."""
@@ -200,14 +204,6 @@ class Steps(Repository):
         )
         return attempt
 
-    def count(self, ref: StepRef, run: int, state: StepState) -> int:
-        """Count the attempts of this run that ended in the given state."""
-        return self._session.exec(
-            select(func.count())
-            .select_from(JobStep)
-            .where(JobStep.job_id == ref.job_id, JobStep.step == ref.step, JobStep.run == run, JobStep.state == state)
-        ).one()
-
     def done(self, ref: StepRef, result: Result) -> Result:
         """Finish the step in the transaction of its effect and return what it returns.
 
@@ -239,10 +235,10 @@ class Steps(Repository):
         )
         return [Wait.model_validate_json(result) for result in found]
 
-    def last_error(self, job_id: str) -> str:
-        """Return the class of the error that a step of this job failed with last, empty when none did."""
-        failed = select(JobStep.error).where(JobStep.job_id == job_id, JobStep.state == StepState.FAILED)
-        return self._session.exec(failed.order_by(col(JobStep.id).desc()).limit(1)).first() or ""
+    def last(self, job_id: str, state: StepState) -> JobStep | None:
+        """Return the newest attempt of a job that ended in a state."""
+        found = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
+        return self._session.exec(found.order_by(col(JobStep.id).desc()).limit(1)).first()
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark what another step of this job left running: nothing it still does may count."""

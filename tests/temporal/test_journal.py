@@ -16,7 +16,7 @@ from maestro.domain.messages import LaneKey
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.store.steps import OwnAttempt, TemporalAttempt, acting_for
 from maestro.store.store import Store
-from temporal.journal import Journal
+from temporal.journal import MOST_FAILURES, Journal
 from tests.support.fresh_store import fresh_store
 from tests.support.locking import locked
 
@@ -115,6 +115,13 @@ def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(sto
         ("ProviderUnavailable", False),
         ("AccountsExhausted", True),
     ]
+    with store.begin() as tx:
+        tx.jobs.update("job", status=JobStatus.RUNNING)
+        for _ in range(MOST_FAILURES - RULES.provider_attempts):
+            tx.steps.start(step, "call_model", 2)
+            tx.steps.failed(step, "ProviderUnavailable", "")
+    journal.begin(step, "call_model")
+    assert journal.failed(step, failure).type == "ProviderUnavailable", "not for ever"
     with store.view() as tx:
         assert tx.steps.waits("job", ["model-1"]) == [Wait(reason=WaitReason.ACCOUNT, wake_at=failure.instead.wake_at)]
 

@@ -15,7 +15,7 @@ from connectors.base import (
     Unsettled,
 )
 from maestro.domain.deliveries import Delivery, Purpose, kept_buttons
-from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.job import JobStatus, StepState
 from maestro.domain.messages import Button, OutgoingMessage, Receipt, Standing
 from tests.support.delivery_bench import CUT, Bench, Platform, Silent
 from tests.support.job_rows import JobRows
@@ -56,7 +56,9 @@ def test_what_fails_after_the_job_was_answered_makes_it_one_that_failed(bench: B
     bench.told(platform.posts[0].key, Standing.FAILED)
     with bench.rows.store.view() as tx:
         job = tx.jobs.get(bench.job_id)
-        assert tx.steps.last_error(bench.job_id) == "Undelivered"
+        failed = tx.steps.last(bench.job_id, StepState.FAILED)
+        assert failed is not None
+        assert failed.error == "Undelivered"
     assert (job.status, job.error, bench.states()) == (JobStatus.FAILED, "nobody is there", ["failed"])
 
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from activities.closing import ClosingActivities
 from activities.schedules import ScheduleActivities, ScheduleRules, pause_failing
+from activities.waiting import WaitingActivities
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import NewAgent
-from maestro.domain.errors import NoAgent
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.errors import NoAgent, WaitReason
+from maestro.domain.jobs.flow import CloseStep, ParkStep
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef, Wait
 from maestro.domain.schedules.edits import NewSchedule
 from maestro.domain.schedules.firing import Entered, Firing
 from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
@@ -212,3 +215,81 @@ def test_one_whose_failures_nobody_judged_is_paused_when_its_time_comes(store: S
     ref = plan(store)
     change(store, ref, failures=3)
     assert enter(store, ref, 1) == Entered(begun=False, reason="the schedule is paused")
+
+
+# Runs that cannot ask a model now
+
+
+class NoTyping:
+    """Shows nothing."""
+
+    def stop(self, job_id: str) -> None:
+        """Do nothing."""
+
+    start = stop  # type: ignore[assignment]
+
+
+def park(store: Store, job_id: str, wait: Wait, error: str) -> JobStatus:
+    model, step = StepRef(job_id=job_id, step="model-1"), ParkStep(job_id=job_id, step="park-1", steps=("model-1",))
+    with store.begin() as tx:
+        tx.steps.start(model, "call_model", 1)
+        tx.steps.suspended(model, error, "The reason in full.", wait)
+        tx.steps.start(step, "park_job", 1)
+    return WaitingActivities(store, NoTyping(), lambda: None).park_job(step).status
+
+
+def fail(store: Store, job_id: str, error: str) -> JobStatus:
+    model = StepRef(job_id=job_id, step="model-1")
+    step = CloseStep(job_id=job_id, step="close-1", run=1, status=JobStatus.FAILED, error=error)
+    with store.begin() as tx:
+        tx.steps.start(model, "call_model", 1)
+        tx.steps.failed(model, error, "The reason in full.")
+        tx.steps.start(step, "close_job", 1)
+    return ClosingActivities(store, NoTyping(), lambda: None, lambda: ROOM).close_job(step).status
+
+
+def test_a_spent_budget_skips_the_runs_of_a_schedule_and_pauses_nothing(store: Store) -> None:
+    ref = plan(store)
+    for minute in range(1, ROOM.pause_after + 3):
+        assert enter(store, ref, minute).begun
+        wait = Wait(reason=WaitReason.BUDGET, wake_at=MADE + timedelta(hours=14))
+        assert park(store, f"{ref}-{minute}", wait, "BudgetExceeded") is JobStatus.DROPPED
+    skipped = job(store, f"{ref}-1")
+    assert skipped is not None
+    assert (skipped.error, skipped.reason) == ("BudgetExceeded", "skipped: The reason in full.")
+    assert (row(store, ref).skipped, row(store, ref).failures, row(store, ref).paused_reason) == (5, 0, "")
+    with store.view() as tx:
+        last = tx.schedules.view(row(store, ref)).last_run
+    assert last is not None
+    assert (last.status, last.reason) == (JobStatus.DROPPED, "skipped: The reason in full.")
+
+
+def test_an_outage_skips_the_runs_of_a_schedule_and_other_failures_pause_it(store: Store) -> None:
+    ref = plan(store)
+    for minute in range(1, ROOM.pause_after + 3):
+        assert enter(store, ref, minute).begun
+        assert fail(store, f"{ref}-{minute}", "ProviderUnavailable") is JobStatus.DROPPED
+    assert (row(store, ref).skipped, row(store, ref).failures) == (5, 0)
+    for minute in range(10, 10 + ROOM.pause_after):
+        enter(store, ref, minute)
+        assert fail(store, f"{ref}-{minute}", "AuthenticationFailed") is JobStatus.FAILED
+    assert row(store, ref).paused_reason == "failed 3 times in a row"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "reason", "minutes", "status"),
+    [
+        ("every 1h", WaitReason.ACCOUNT, 5, JobStatus.WAITING),
+        ("every 1h", WaitReason.PROVIDER, 5, JobStatus.WAITING),
+        ("every 1h", WaitReason.PROVIDER, 90, JobStatus.DROPPED),
+        ("0 9 * * *", WaitReason.BUDGET, 14 * 60, JobStatus.DROPPED),
+        ("in 10m", WaitReason.BUDGET, 14 * 60, JobStatus.WAITING),
+    ],
+)
+def test_a_run_waits_if_no_other_comes_before_it_can_go_on(
+    store: Store, clock: Clock, schedule: str, reason: WaitReason, minutes: int, status: JobStatus
+) -> None:
+    ref = plan(store, schedule, Cron)
+    clock.go(minutes=10)
+    enter(store, ref, 10)
+    assert park(store, f"{ref}-10", Wait(reason=reason, wake_at=clock.now + timedelta(minutes=minutes)), "X") is status

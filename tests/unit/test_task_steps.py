@@ -64,7 +64,7 @@ def parked(rows: JobRows, job_id: str) -> None:
 def notices(rows: JobRows) -> int:
     """Count how often people were told that they have to wait."""
     with rows.store.view() as tx:
-        return sum(tx.jobs.read(one.id).notice == WAITING_NOTICE for one in tx.jobs.claimable(50, tx.now))
+        return sum(tx.jobs.read(one.id).notice.startswith(WAITING_NOTICE) for one in tx.jobs.claimable(50, tx.now))
 
 
 def test_one_notice_for_all_tasks_of_a_channel_that_wait_for_an_account(rows: JobRows) -> None:

@@ -1,13 +1,31 @@
-"""What a person hears when a message finally failed: once, briefly, without internals (decision 20)."""
+"""What a person is told, once, while the answer has to wait for a model (decision 9)."""
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
-from maestro.domain.jobs.job import FAILURE_NOTICE
-from maestro.domain.llm.errors import BudgetExceeded
+from maestro.domain.errors import WaitReason
+from maestro.domain.jobs.job import WAITING_NOTICE, Wait
 
-_NOTICES: Mapping[str, str] = {BudgetExceeded.__name__: BudgetExceeded.notice}
+PROVIDER_NOTICE = "The model does not answer at the moment. I will answer this as soon as it works again."
+BUDGET_NOTICE = "Today's budget for answers is used up. I will answer this when the next one begins."
+
+_NOTICES: Mapping[WaitReason, tuple[str, str]] = {
+    WaitReason.ACCOUNT: (WAITING_NOTICE, "That should be in about {}."),
+    WaitReason.PROVIDER: (PROVIDER_NOTICE, "I try again in about {}."),
+    WaitReason.BUDGET: (BUDGET_NOTICE, "That is in about {}, or sooner if the operators raise it."),
+}
+
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
 
-def failure_notice(error: str) -> str:
-    """Return what to say of a failure, by the name of its class; most people need to know no more than that."""
-    return _NOTICES.get(error, FAILURE_NOTICE)
+def waiting_notice(wait: Wait, now: datetime) -> str:
+    """Return why the answer waits, and roughly for how long where that is a minute or more."""
+    why, when = _NOTICES[wait.reason]
+    left = wait.wake_at - now if wait.wake_at is not None else timedelta()
+    return f"{why} {when.format(_about(left))}" if left >= _MINUTE else why
+
+
+def _about(left: timedelta) -> str:
+    unit, word = (_DAY, "day") if left >= 2 * _DAY else (_HOUR, "hour") if left >= 2 * _HOUR else (_MINUTE, "minute")
+    count = round(left / unit)
+    return f"{count} {word}{'' if count == 1 else 's'}"

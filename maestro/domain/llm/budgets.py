@@ -133,6 +133,10 @@ class Level:
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
 
+    def uses_up(self, limit: Limit) -> bool:
+        """Say whether what was spent alone, without reservations, leaves nothing of a limit."""
+        return self.spent_usd >= limit.usd - DUST
+
 
 _SETTINGS: Mapping[BudgetScope, tuple[str, str]] = {
     BudgetScope.DAY: ("dayUsd", ""),

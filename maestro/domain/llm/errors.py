@@ -113,11 +113,12 @@ class NoAccount(LLMFailure):
     public = "No model account is configured for this platform."
 
 
-class CircuitOpen(LLMFailure):
-    """The provider failed so often in a row that it is left alone for a while; no request was sent."""
+class CircuitOpen(Suspension, LLMFailure):
+    """The provider failed so often in a row that it is left alone for ``retry_after``; no request was sent."""
 
     public = "The provider fails at present and is left alone for a while."
-    retryable = True
+    reason = WaitReason.PROVIDER
+    retry_after = timedelta()
 
 
 class LimiterBusy(LLMFailure):
@@ -133,11 +134,11 @@ class RequestTooLarge(LLMFailure):
     public = "The request is larger than the account's limit per minute."
 
 
-class BudgetExceeded(LLMFailure):
-    """The budget is used up; the message names which."""
+class BudgetExceeded(Suspension, LLMFailure):
+    """The budget is used up, or reserved by calls under way; the message names which."""
 
     public = "The budget is used up."
-    notice = "Sorry, today's budget for answers is used up. Please ask again tomorrow, or tell the operators."
+    reason = WaitReason.BUDGET
 
 
 class AccountsExhausted(Suspension, LLMFailure):
@@ -145,3 +146,9 @@ class AccountsExhausted(Suspension, LLMFailure):
 
     public = "All accounts are temporarily unavailable."
     reason = WaitReason.ACCOUNT
+
+
+PASSING = frozenset(
+    kind.__name__ for kind in (RateLimited, QuotaExhausted, ProviderUnavailable, ModelTimeout, LimiterBusy)
+)
+"""Failures of a provider or an account that pass without a change by an operator, by the names of their classes."""

@@ -3,12 +3,12 @@
 from datetime import datetime
 
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.errors import InvalidEdit
-from maestro.domain.jobs.job import Job
+from maestro.domain.errors import InvalidEdit, WaitReason
+from maestro.domain.jobs.job import Job, Wait
 from maestro.domain.precedence import Priority
 from maestro.domain.schedules.schedule import Heartbeat, Planned
 from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
-from maestro.domain.schedules.times import passed
+from maestro.domain.schedules.times import passed, times
 from maestro.domain.values import Value
 
 GIVEN_UP = "failed {} times in a row"
@@ -46,6 +46,21 @@ def no_run(planned: Planned | None, agent: Agent | None, open_job: str | None) -
     if open_job is not None:
         return f"skipped: job {open_job} of this schedule is not over"
     return None
+
+
+def is_skipped(planned: Planned, wait: Wait, now: datetime) -> bool:
+    """Say whether a run that cannot ask a model now is skipped: its wait would reach into the next time.
+
+    A wait without an end does, and so does one for the next day's budget. What runs once waits.
+    """
+    try:
+        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+    except InvalidEdit:
+        return False
+    following = next(times(schedule, read_zone(planned.zone), planned.anchored_at, now), None)
+    if following is None:
+        return False
+    return wait.reason is WaitReason.BUDGET or wait.wake_at is None or wait.wake_at >= following
 
 
 def job_of(planned: Planned, client_id: int | None, job_id: str, slot: datetime | None) -> Job:

@@ -37,10 +37,14 @@ class ScheduleState(StrEnum):
 
 
 class LastRun(View):
-    """The job of the last run; ``status`` is null when the job is gone."""
+    """The job of the last run; ``status`` is null when the job is gone.
+
+    ``reason`` says why the run was skipped (its status is ``dropped``) or failed.
+    """
 
     job_id: str
     status: JobStatus | None
+    reason: str = ""
     created_at: datetime | None
 
 
@@ -259,5 +263,6 @@ def _last(plan: Plan) -> LastRun | None:
     return LastRun(
         job_id=plan.planned.last_job_id,
         status=job.status if job is not None else None,
+        reason=job.reason if job is not None else "",
         created_at=job.created_at if job is not None else None,
     )

@@ -1,8 +1,10 @@
 """Leaves a provider alone for a while that failed several times in a row."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import structlog
 
@@ -78,7 +80,8 @@ class Breaker:
     """One circuit per provider and address, for all accounts there; ``now`` is a monotonic clock in seconds.
 
     An open circuit lets nothing through. When its time is over it admits one probe at a time, until enough of them have
-    succeeded. The state is that of one process and one event loop.
+    succeeded. The state is that of one process and one event loop. ``recovered`` is called, in a thread, after each
+    probe that succeeded: it wakes the jobs that wait for the provider.
     """
 
     inner: LLMClient
@@ -86,6 +89,7 @@ class Breaker:
     rules: Callable[[], BreakerRules] = BreakerRules
     now: Callable[[], float] = time.monotonic
     circuits: dict[CircuitKey, Circuit] = field(default_factory=dict)
+    recovered: Callable[[], None] = lambda: None
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on; raises ``CircuitOpen``, having touched nothing inside, when the provider rests."""
@@ -93,25 +97,32 @@ class Breaker:
         if account is None:
             return await self.inner.complete(request)  # the transport says what is wrong with it
         circuit = self.circuits.setdefault((account.type, account.provider, account.base_url), Circuit())
-        self._admit(circuit, account, request)
-        return await self._call(circuit, account, request)
+        if circuit.probing or circuit.seconds_left(self.rules(), self.now()):
+            raise self._refusal(circuit, account, request)
+        probe = circuit.probing = circuit.opened_at is not None
+        response = await self._call(circuit, account, request)
+        if probe:
+            await asyncio.to_thread(self.recovered)
+        return response
 
-    def _admit(self, circuit: Circuit, account: Account, request: LLMRequest) -> None:
-        seconds = circuit.seconds_left(self.rules(), self.now())
-        if seconds or circuit.probing:
-            wait = f"for another {seconds:.0f} s" if seconds else "while one request tries whether it works again"
-            failure = CircuitOpen(f"{account.provider} failed several times in a row and is left alone {wait}")
-            failure.site = CallSite(account.provider, account.name, request.model)
-            raise failure
-        circuit.probing = circuit.opened_at is not None
+    def _refusal(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
+        rules = self.rules()
+        seconds = circuit.seconds_left(rules, self.now())
+        wait = f"for another {seconds:.0f} s" if seconds else "while one request tries whether it works again"
+        failure = CircuitOpen(f"{account.provider} failed several times in a row and is left alone {wait}")
+        failure.site = CallSite(account.provider, account.name, request.model)
+        failure.retry_after = timedelta(seconds=seconds or rules.open_seconds)
+        return failure
 
     async def _call(self, circuit: Circuit, account: Account, request: LLMRequest) -> LLMResponse:
         began = circuit.round
         try:
             response = await self.inner.complete(request)
-        except COUNTED:
+        except COUNTED as failure:
             if circuit.round == began and circuit.failed(self.rules(), self.now()):
                 log.warning("llm.circuit.opened", provider=account.provider, failures=circuit.failures)
+            if circuit.opened_at is not None:
+                failure.instead = self._refusal(circuit, account, request)
             raise
         else:
             if circuit.round == began:

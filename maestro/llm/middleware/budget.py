@@ -3,7 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
+from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import AccountStatus, Choice, ModelAccount, able, candidates, choose
 from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Limit, Payer, limits_of
 from maestro.domain.llm.errors import BudgetExceeded
@@ -13,6 +15,9 @@ from maestro.llm.estimates import Estimates
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.uninterrupted import uninterrupted
+
+RESERVED_WAIT = timedelta(seconds=10)
+"""How long a call waits for reservations of other calls to be settled."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,10 @@ class Budget:
         self._budgets = budgets
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on, to the cheaper model if there is one for this; else raises ``BudgetExceeded``."""
+        """Pass the request on, to the cheaper model if there is one for this.
+
+        Raises ``BudgetExceeded`` otherwise, with the time at which the budget may have room again.
+        """
         admission = Admission()
         try:
             admitted = await uninterrupted(asyncio.to_thread(self._admit, request, admission))
@@ -76,7 +84,7 @@ class Budget:
         if used_up is None:
             return request
         if used_up.scope is BudgetScope.DAY or not plan.cheaper:
-            raise BudgetExceeded(f"{used_up} is used up; it is counted anew from midnight UTC")
+            raise self._refusal(used_up)
         # Exactly this one: who stands in for it may be dearer than what the budget was used up with.
         return request.model_copy(update={"model": plan.cheaper, "fallbacks": (), "exact": True})
 
@@ -124,6 +132,19 @@ class Budget:
                 tx.budgets.reserve(request.key, plan.payer, usd)
                 admission.reserved = True
             return used_up
+
+    def _refusal(self, limit: Limit) -> BudgetExceeded:
+        """Wait for the next day, or, where only calls under way have reserved what is left, for their end."""
+        with self._store.view() as tx:
+            spent, tomorrow = tx.budgets.level((limit.scope, limit.subject)).uses_up(limit), tx.budgets.tomorrow
+            soon = tx.now + RESERVED_WAIT
+        if spent:
+            failure = BudgetExceeded(f"{limit} is used up; it is counted anew from midnight UTC")
+        else:
+            failure = BudgetExceeded(f"{limit} has no room while the calls under way are not settled")
+            failure.reason = WaitReason.ACCOUNT
+        failure.wake_at = tomorrow if spent else soon
+        return failure
 
     def _release(self, request: LLMRequest) -> None:
         with self._store.begin() as tx:

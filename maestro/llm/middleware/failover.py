@@ -97,6 +97,13 @@ class Walk:
         return [failure for failure in self.failures if failure.retryable and not isinstance(failure, waits)]
 
     @property
+    def circuit(self) -> CircuitOpen | None:
+        """Return the open circuit of a provider that may be asked again first, also one that opened just now."""
+        met = (one for failure in self.failures for one in (failure, failure.instead))
+        circuits = [one for one in met if isinstance(one, CircuitOpen)]
+        return min(circuits, key=lambda one: one.retry_after, default=None)
+
+    @property
     def room_in(self) -> timedelta | None:
         """Return after how long there may be room under our own limits, None where these did not matter."""
         return min((failure.retry_after or timedelta() for failure in self.of(LimiterBusy)), default=None)
@@ -120,9 +127,9 @@ class Failover:
 
         Whose window is too small for the request is not asked while another's is not: some providers cut a prompt
         without a word.
-        Raises ``AccountsExhausted`` when all that could answer only wait for their limits, else the last failure worth
-        repeating, else why nobody can be asked. What a failure means for an account is committed before the next is
-        asked.
+        Raises the last failure worth repeating, else ``AccountsExhausted`` or ``CircuitOpen`` when all that could
+        answer only wait for a limit or for a provider that is left alone, else why no account can be asked. What a
+        failure means for an account is committed before the next is asked.
         """
         outcome = await self._ask_around(request)
         if isinstance(outcome, LLMFailure):
@@ -168,13 +175,18 @@ class Failover:
 
     def _verdict(self, walk: Walk) -> LLMFailure:
         """Return what to raise when nobody else is asked."""
-        nobody = self._roster(walk).none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
-        waits = nobody if isinstance(nobody, AccountsExhausted) else None
+        roster = self._roster(walk)
+        nobody = roster.none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
+        waits: list[AccountsExhausted | CircuitOpen] = [nobody] if isinstance(nobody, AccountsExhausted) else []
+        if walk.circuit is not None:
+            walk.circuit.wake_at = roster.now + walk.circuit.retry_after
+            waits.append(walk.circuit)
+        wait = min(waits, key=lambda one: one.wake_at or roster.now, default=None)
         if walk.repeatable:
             failure = walk.repeatable[-1]
-            failure.instead = waits
+            failure.instead = wait
             return failure
-        if waits is not None:
-            log.warning("all accounts limited", until=waits.wake_at and waits.wake_at.isoformat())
-            return waits
+        if wait is not None:
+            log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
+            return wait
         return next(reversed(walk.of(AuthenticationFailed) or walk.failures), nobody)

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -136,6 +137,37 @@ async def test_a_failure_while_it_is_tried_again_opens_it_for_the_whole_time(pat
     assert await patient.ask(WELL) == "CircuitOpen"
     patient.now += 0.1
     assert [await patient.ask(outcome) for outcome in (WELL, WELL, DOWN)] == ["hello", "hello", "ProviderUnavailable"]
+
+
+async def test_who_meets_an_open_circuit_hears_when_to_come_back(patient: Patient) -> None:
+    failures = []
+    for _ in range(7):
+        patient.provider.outcome = ProviderUnavailable("down")
+        with pytest.raises((ProviderUnavailable, CircuitOpen)) as caught:
+            await patient.breaker.complete(to("main"))
+        failures.append(caught.value)
+        patient.now += 1
+    *closed, opening, first, second = failures
+    assert {failure.instead for failure in closed} == {None}
+    assert isinstance(opening.instead, CircuitOpen), "what failed for good waits where its provider is known to be down"
+    assert [failure.retry_after for failure in (opening.instead, first, second)] == [
+        timedelta(seconds=seconds) for seconds in (30, 29, 28)
+    ]
+
+
+async def test_each_probe_that_succeeds_wakes_those_who_wait_for_the_provider(patient: Patient) -> None:
+    woken: list[str] = []
+    patient.breaker.recovered = lambda: woken.append("woken")
+    await patient.fail()
+    assert await patient.ask(WELL) == "CircuitOpen"
+    patient.now += RULES.open_seconds
+    await patient.ask(WELL)
+    assert woken == ["woken"]
+    await patient.fail(1)
+    patient.now += RULES.open_seconds
+    for _ in range(3 + 2):
+        await patient.ask(WELL)
+    assert len(woken) == 1 + 3, "a closed circuit wakes nobody"
 
 
 async def test_an_open_circuit_touches_no_limiter_and_does_not_open_for_another_address(patient: Patient) -> None:

@@ -6,19 +6,23 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 
-from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.agents.edits import AgentChange
+from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.errors import WaitReason
+from maestro.domain.jobs.job import Ending, JobStatus, Wait
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Level
 from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.estimates import Estimates
-from maestro.llm.middleware.budget import Budget
+from maestro.llm.middleware.budget import RESERVED_WAIT, Budget
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
@@ -118,9 +122,48 @@ async def test_beyond_the_limit_nobody_is_asked_and_people_are_told_why(rows: Jo
     spend(rows, 1)
     with pytest.raises(BudgetExceeded, match="the daily budget of everybody together, 1 US dollars") as caught:
         await guarded(rows.store, Scripted(), DailyBudgets(day_usd=1)).complete(request_for(rows.add()))
-    assert not caught.value.retryable
-    assert "budget" in caught.value.notice
+    with rows.store.view() as tx:
+        midnight = datetime.combine(tx.now.date() + timedelta(days=1), time(), UTC)
+    assert (caught.value.reason, caught.value.wake_at) == (WaitReason.BUDGET, midnight)
     assert level(rows) == Level(1, 0)
+
+
+async def test_what_is_only_reserved_is_waited_for_a_moment(rows: JobRows) -> None:
+    model, budgets = Held(), DailyBudgets(day_usd=ESTIMATE)
+    call = asyncio.create_task(guarded(rows.store, model, budgets).complete(request_for(rows.add())))
+    while not model.calls:
+        await settled()
+    with pytest.raises(BudgetExceeded, match="not settled") as caught:
+        await guarded(rows.store, Scripted(), budgets).complete(request_for(rows.add()))
+    with rows.store.view() as tx:
+        assert (caught.value.reason, caught.value.wake_at) == (WaitReason.ACCOUNT, tx.now + RESERVED_WAIT)
+    model.end(0, costing(0.01))
+    await call
+    await guarded(rows.store, Scripted(costing(0.01)), budgets).complete(request_for(rows.add()))
+
+
+def test_whoever_raises_a_budget_wakes_what_waits_for_it(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.clients.create(NewClient(name="Acme", slug="acme", daily_budget_usd=1), "operator")
+
+    def raise_agents() -> None:
+        with rows.store.begin() as tx:
+            tx.agents.change(tx.agents.get(1), AgentChange(daily_budget_usd=9), "operator")
+
+    def raise_clients() -> None:
+        with rows.store.begin() as tx:
+            tx.clients.change(tx.clients.get("acme"), ClientChange(daily_budget_usd=9), "operator")
+
+    for raise_it in (raise_agents, raise_clients):
+        with rows.store.begin() as tx:
+            tx.jobs.started(job_id)
+            tx.jobs.park(job_id, Wait(reason=WaitReason.BUDGET, wake_at=tx.now + timedelta(hours=9)))
+            assert not tx.jobs.any_due()
+        raise_it()
+        with rows.store.begin() as tx:
+            tx.jobs.go_on()
+            assert tx.jobs.status(job_id) is JobStatus.PENDING, raise_it.__name__
 
 
 async def test_a_limit_ends_with_its_day(rows: JobRows) -> None:

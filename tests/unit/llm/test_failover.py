@@ -8,7 +8,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from maestro.domain.errors import Stopped
+from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType
 from maestro.domain.llm.errors import (
     AccountsExhausted,
@@ -228,7 +228,7 @@ async def test_the_log_names_accounts_and_classes_and_nothing_else(store: Store)
     assert [line["event"] for line in lines] == [
         "account limited",
         "account disabled: its key is refused",
-        "all accounts limited",
+        "no account can be asked now",
     ]
     assert "PROMPT-SECRET" not in str(lines)
     assert "sk-1" not in str(lines)
@@ -260,6 +260,31 @@ async def test_where_only_our_own_limits_leave_no_room_the_job_waits_for_room(st
     model.failures["claude"] = failing(ProviderUnavailable)
     with pytest.raises(ProviderUnavailable):
         await failover(store, model, "claude", "gpt").complete(request_of())
+
+
+async def test_the_job_waits_for_a_provider_that_is_left_alone_or_for_an_account_that_is_free_sooner(
+    store: Store,
+) -> None:
+    def resting() -> Exception:
+        failure = CircuitOpen("left alone")
+        failure.retry_after = timedelta(seconds=30)
+        return failure
+
+    model = Model({"claude": resting, "gpt": limited(7200)})
+    with pytest.raises(CircuitOpen) as caught:
+        await failover(store, model, "claude", "gpt").complete(request_of())
+    assert (caught.value.reason, caught.value.wake_at) == (WaitReason.PROVIDER, START + timedelta(seconds=30))
+
+    def opening() -> Exception:
+        failure = ProviderUnavailable("down")
+        failure.instead = resting()
+        return failure
+
+    model.failures["claude"] = opening
+    with pytest.raises(ProviderUnavailable) as failed:
+        await failover(store, model, "claude", "gpt").complete(request_of())
+    assert isinstance(failed.value.instead, CircuitOpen)
+    assert failed.value.instead.wake_at == START + timedelta(seconds=30)
 
 
 async def test_a_limit_that_ended_meanwhile_is_waited_for_no_more(store: Store, clock: Clock) -> None:

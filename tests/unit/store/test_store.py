@@ -363,8 +363,9 @@ def test_an_attempt_cut_off_by_a_crash_is_marked_when_the_next_begins(store: Sto
     for _ in range(3):
         ref = begun(store)
     with store.view() as tx:
-        assert tx.steps.count(ref, 1, StepState.INTERRUPTED) == 2
-        assert tx.steps.count(ref, 2, StepState.INTERRUPTED) == 0
+        past = tx.steps.past(ref)
+        assert [attempt.state for attempt in past.attempts].count(StepState.INTERRUPTED) == 2
+        assert (past.crashes(1), past.crashes(2)) == (3, 0)
 
 
 def test_of_two_attempts_the_second_to_finish_is_rolled_back(store: Store) -> None:

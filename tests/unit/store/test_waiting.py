@@ -134,7 +134,7 @@ def test_an_account_that_is_free_again_wakes_those_that_wait_for_one_and_nobody_
     claim(store)
     park(store, "second", clock.now + MINUTE, WaitReason.PERSON)
     with store.begin() as tx:
-        tx.jobs.wake_for_accounts()
+        tx.jobs.wake_for_models()
     assert claim(store) == ["first"]
 
 
@@ -158,6 +158,51 @@ def test_midnight_is_no_border(store: Store, clock: Clock) -> None:
     assert claim(store) == ["first"]
 
 
+def test_a_change_of_budgets_wakes_those_that_wait_for_a_budget_alone(store: Store, clock: Clock) -> None:
+    add(store, "first", "second")
+    claim(store)
+    park(store, "first", clock.now + MINUTE, WaitReason.BUDGET)
+    claim(store)
+    park(store, "second", clock.now + MINUTE, WaitReason.PROVIDER)
+    with store.begin() as tx:
+        tx.jobs.wake_for_models(WaitReason.BUDGET)
+    assert claim(store) == ["first"]
+
+
+def test_jobs_come_back_to_a_failing_provider_one_after_the_other(store: Store, clock: Clock) -> None:
+    names = [f"job-{number}" for number in range(12)]
+    with store.begin() as tx:
+        for name in names:
+            lane = LaneKey(f"web/default/{name}")
+            tx.jobs.add(Job(id=name, lane=lane, platform="web", account="default", channel=name, created_at=tx.now))
+    for _ in range(2):
+        claim(store)
+    for name in names:
+        park(store, name, clock.now + MINUTE, WaitReason.PROVIDER)
+    clock.go(minutes=1)
+    assert claim(store) == ["job-0"]
+    clock.go(seconds=6)
+    assert claim(store) == ["job-1"]
+    with store.begin() as tx:
+        tx.jobs.wake_for_models(WaitReason.PROVIDER)
+    assert {*claim(store), *claim(store)} == set(names[2:]), "a provider that answers again is open to all of them"
+
+
+def test_a_job_that_waits_longer_keeps_the_later_ones_of_its_lane_behind_it(store: Store, clock: Clock) -> None:
+    add(store, "first", "second")
+    claim(store)
+    park(store, "first", clock.now + MINUTE)
+    claim(store)
+    park(store, "second", clock.now + 2 * MINUTE)
+    clock.go(minutes=1)
+    assert claim(store) == ["first"]
+    park(store, "first", clock.now + 5 * MINUTE)
+    clock.go(minutes=2)
+    assert claim(store) == []
+    clock.go(minutes=3)
+    assert claim(store) == ["first"]
+
+
 def test_an_ended_job_is_not_woken(store: Store, clock: Clock) -> None:
     add(store, "first")
     claim(store)
@@ -165,7 +210,7 @@ def test_an_ended_job_is_not_woken(store: Store, clock: Clock) -> None:
     end(store, "first")
     with store.begin() as tx:
         tx.jobs.wake("first")
-        tx.jobs.wake_for_accounts()
+        tx.jobs.wake_for_models()
     assert claim(store) == []
     assert job(store, "first").wake_at is None
 

@@ -11,7 +11,6 @@ from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, next_
 from maestro.domain.llm.errors import (
     AuthenticationFailed,
     BadRequest,
-    CircuitOpen,
     ContextOverflow,
     EmptyResponse,
     LimiterBusy,
@@ -40,7 +39,7 @@ def waits(error: BaseException) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("error", [ProviderUnavailable, ModelTimeout, CircuitOpen, LimiterBusy])
+@pytest.mark.parametrize("error", [ProviderUnavailable, ModelTimeout, LimiterBusy])
 def test_a_provider_gets_three_attempts_after_two_and_four_minutes(error: type[Exception]) -> None:
     assert waits(error("x")) == [120, 240]
 
