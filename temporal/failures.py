@@ -4,6 +4,9 @@ Chained exceptions, stack traces and the input values in validation errors would
 the history (design invariant 1).
 """
 
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from temporalio.api.failure.v1 import Failure
@@ -20,6 +23,11 @@ from temporalio.exceptions import (
 from maestro.domain.errors import MaestroError, Suspension
 
 UNEXPECTED = "An unexpected error; the worker's log and the job's steps say more."
+OF_THE_ENGINE: Mapping[str, str] = {
+    "CancelledError": "Cancelled.",
+    "TimeoutError": "A step did not end in its time, or its worker was lost.",
+}
+"""The sentences of failures that Temporal makes, by the names of their classes."""
 
 
 class StepFailure(ApplicationError):
@@ -57,8 +65,38 @@ def _safe(exception: BaseException) -> BaseException:
     if isinstance(exception, MaestroError):
         return StepFailure(exception, timedelta(seconds=1) if exception.retryable else None)
     if isinstance(exception, ApplicationError):
-        return ApplicationError(UNEXPECTED, type=exception.type, non_retryable=exception.non_retryable)
+        sentence = sentence_of(exception.type or "")
+        return ApplicationError(sentence, type=exception.type, non_retryable=exception.non_retryable)
     return ApplicationError(UNEXPECTED, type=type(exception).__name__)
+
+
+def sentence_of(kind: str) -> str:
+    """Return the fixed sentence of a failure by the name of its class, if only one class of ours has that name."""
+    known = {one.public for one in _below(MaestroError) if one.__name__ == kind}
+    return known.pop() if len(known) == 1 else OF_THE_ENGINE.get(kind, UNEXPECTED)
+
+
+def _below(kind: type[MaestroError]) -> Iterator[type[MaestroError]]:
+    yield kind
+    for one in kind.__subclasses__():
+        yield from _below(one)
+
+
+class ExpectedEnds(logging.Filter):
+    """Makes one line of what the SDK tells with a traceback of a step that ended in a way it may end in.
+
+    What the journal has told already is left out. A fault in our code keeps its traceback.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether the record is written, and shorten it where its error is an expected one."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, StepFailure):
+            return False
+        if isinstance(error, MaestroError | CancelledError | asyncio.CancelledError):
+            record.msg, record.args = f"{record.getMessage()}: {type(error).__name__}", ()
+            record.exc_info = record.exc_text = None
+        return True
 
 
 def _strip(failure: Failure) -> None:

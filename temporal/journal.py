@@ -5,8 +5,10 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any, get_type_hints
 
+import structlog
 from pydantic import BaseModel
 from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
@@ -22,10 +24,14 @@ from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
 from temporal.under_way import UnderWay
 
+log = structlog.get_logger(__name__)
+
 DETAIL_CHARS = 500
 MOST_FAILURES = 30
 """Failed attempts at a step, in all runs of its job, after which the job fails though a provider may recover."""
 Activity = Callable[..., Any]
+UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
+"""What says that nobody wants the attempt, any more or yet."""
 AFTER_A_STOP = ("deliver", "notice", "close", "park")
 """Steps that still run after a person said stop: what is being sent is sent, and the job is closed."""
 AFTER_THE_END = ("close", "park")
@@ -122,6 +128,7 @@ class Journal:
             elif not isinstance(error, StepTaken) and tx.steps.failed(ref, type(error).__name__, _detail(error)):
                 tx.jobs.update(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
+        _tell(ref, waits or error, again_in)
         return StepFailure(waits or error, None if waits is not None else again_in)
 
 
@@ -147,6 +154,22 @@ def _refuse(job: Standing, ref: StepRef) -> None:
         raise JobEnded(f"job {ref.job_id} is {job.status}")
     if job.stop_requested and not ref.step.startswith(AFTER_A_STOP):
         raise Stopped(f"a person stopped job {ref.job_id}")
+
+
+def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
+    """Write one line about an attempt that did not end well; a fault in our code comes with its traceback."""
+    facts = {"job": ref.job_id, "step": ref.step, "error": type(error).__name__, "reason": _detail(error)}
+    if isinstance(error, Suspension):
+        log.info("step.waits", until=error.wake_at and error.wake_at.isoformat(), **facts)
+    elif isinstance(error, UNWANTED):
+        log.info("step.unwanted", **facts)
+    else:
+        seconds = again_in.total_seconds() if again_in is not None else None
+        log.warning("step.failed", again_in=seconds, exc_info=_fault(error), **facts)
+
+
+def _fault(error: Exception) -> Exception | None:
+    return None if isinstance(error, MaestroError) else error
 
 
 def _detail(error: Exception) -> str:

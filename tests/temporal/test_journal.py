@@ -4,6 +4,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import structlog
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, StoreBusy, WaitReason
 from maestro.domain.jobs.flow import VoiceOutcome
@@ -98,6 +99,21 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
     with store.begin() as tx:
         tx.close_job("new", Ending(status=JobStatus.COMPLETED))
     assert isinstance(journal.begin(old, "choose_agent"), OwnAttempt)
+
+
+def test_a_failed_attempt_is_one_line_with_its_job_and_a_fault_has_its_traceback(store: Store) -> None:
+    journal, fault = Journal(store, lambda: RULES), ValueError("a fault")
+    with structlog.testing.capture_logs() as lines:
+        for error in (ProviderUnavailable("down"), AccountsExhausted("limited"), Stopped("by a person"), fault):
+            journal.begin(REF, "build_context")
+            journal.failed(REF, error)
+    assert [(line["event"], line["error"], line.get("exc_info")) for line in lines] == [
+        ("step.failed", "ProviderUnavailable", None),
+        ("step.waits", "AccountsExhausted", None),
+        ("step.unwanted", "Stopped", None),
+        ("step.failed", "ValueError", fault),
+    ]
+    assert {(line["job"], line["step"]) for line in lines} == {("job", "context")}
 
 
 def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(store: Store) -> None:
