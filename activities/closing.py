@@ -9,7 +9,7 @@ from activities.schedules import ScheduleRules, pause_failing, skip_run
 from maestro.domain.errors import WaitReason
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import CloseOutcome, CloseStep
-from maestro.domain.jobs.job import Ending, JobStatus, StepState, Wait
+from maestro.domain.jobs.job import IN_TEMPORAL, Ending, JobStatus, StepState, Wait
 from maestro.domain.llm.errors import PASSING
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -42,11 +42,18 @@ class ClosingActivities:
 def _close(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING and _is_skipped(tx, step):
         return
-    reason = next((row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error), "")
-    if step.status is JobStatus.CANCELLED and tx.jobs.get(step.job_id).merged_into is not None:
-        reason = INTERRUPTED
+    reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
+    failed = (row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error)
     tx.steps.interrupt_others(step)
-    tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason))
+    tx.close_job(step.job_id, Ending(status=step.status, error=step.error, reason=reason or next(failed, "")))
+
+
+def _why_cancelled(tx: Transaction, step: CloseStep) -> str:
+    """Return which operator cancelled the job, or that a newer message did; nothing where its own person stopped it."""
+    job = tx.jobs.read(step.job_id)
+    if job.merged_into is not None:
+        return INTERRUPTED
+    return job.reason if job.stop_requested else f"{IN_TEMPORAL}cancelled by a person"
 
 
 def _is_skipped(tx: Transaction, step: CloseStep) -> bool:

@@ -32,7 +32,7 @@ class WaitingActivities:
         with self._store.begin() as tx:
             job = tx.jobs.get(step.job_id)
             if job.stop_requested:
-                reason = INTERRUPTED if job.merged_into is not None else "stopped by a person"
+                reason = INTERRUPTED if job.merged_into is not None else job.reason or "stopped by a person"
                 tx.close_job(job.id, Ending(status=JobStatus.CANCELLED, error="Stopped", reason=reason))
             elif not job.status.ended:
                 _park(tx, job, step)

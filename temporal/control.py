@@ -9,7 +9,7 @@ from ulid import ULID
 
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.edits import NO_EDITS, Edits
-from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.job import CANCELLED_BY, Ending, Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
 from maestro.store.replays import assign, judged
 from maestro.store.store import Store
@@ -93,8 +93,11 @@ def stop(tx: Transaction, job_id: str, actor: str) -> JobStatus:
         raise Conflict(f"job {job_id} is {status} already; there is nothing to cancel")
     tx.audit.add(actor, "job.cancel", job_id)
     tx.jobs.request_stop(job_id)
+    reason = f"{CANCELLED_BY}{actor}"
     if status in WITHOUT_A_WORKFLOW:
-        tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=f"cancelled by {actor}"))
+        tx.close_job(job_id, Ending(status=JobStatus.CANCELLED, reason=reason))
+    else:
+        tx.jobs.update(job_id, reason=reason)  # for the step that closes it
     return status
 
 

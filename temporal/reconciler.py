@@ -10,7 +10,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from ulid import ULID
 
-from maestro.domain.jobs.job import FAILURE_NOTICE, Ending, Job, JobStatus, notice_of
+from maestro.domain.jobs.job import FAILURE_NOTICE, IN_TEMPORAL, Ending, Job, JobStatus, notice_of
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -30,10 +30,10 @@ class Finding(StrEnum):
 
 BY_A_PERSON = {
     WorkflowExecutionStatus.TERMINATED: Ending(
-        status=JobStatus.CANCELLED, error="Terminated", reason="its workflow was terminated by a person"
+        status=JobStatus.CANCELLED, error="Terminated", reason=f"{IN_TEMPORAL}terminated by a person"
     ),
     WorkflowExecutionStatus.CANCELED: Ending(
-        status=JobStatus.CANCELLED, error="Cancelled", reason="its workflow was cancelled by a person"
+        status=JobStatus.CANCELLED, error="Cancelled", reason=f"{IN_TEMPORAL}cancelled by a person"
     ),
 }
 

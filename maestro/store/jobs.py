@@ -10,7 +10,7 @@ from sqlmodel import col, or_, select, update
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.errors import NotFound, WaitReason
 from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
-from maestro.domain.messages import LaneKey
+from maestro.domain.messages import Address, LaneKey
 from maestro.store.claims import HOLDS_A_PLACE, Claims
 from maestro.store.prepared import Prepared, one_of, row_update
 
@@ -210,6 +210,13 @@ class Jobs(Claims):
     def stopped_while_waiting(self) -> Sequence[str]:
         """Return the running jobs that were asked to stop and are inside no step, so that no step can notice."""
         return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
+
+    def is_pending_notice(self, address: Address, text: str) -> bool:
+        """Say whether this notice is about to be sent to this place."""
+        place = (Job.platform, Job.account, Job.channel, Job.thread)
+        here = (col(part) == value for part, value in zip(place, address.model_dump().values(), strict=True))
+        found = select(Job.id).where(col(Job.status) == JobStatus.PENDING, col(Job.notice) == text, *here)
+        return self._session.exec(found.limit(1)).first() is not None
 
     def head_of(self, lane: LaneKey) -> Job | None:
         """Return the job that holds this lane or takes it next; one that is being interrupted gives it up."""

@@ -5,10 +5,12 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from ulid import ULID
+
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.busy import INTERRUPTED, interrupted
-from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.job import CANCELLED_NOTICE, Ending, Job, JobStatus, notice_of
 from maestro.domain.messages import LaneKey
 from maestro.domain.questions.question import Answer
 from maestro.store.accounts import Accounts
@@ -230,7 +232,17 @@ class Transaction:
         if ended:
             self.delegations.closed(job_id, ending.status)
             self.schedule_runs.closed(job_id, ending.status)
+        if ended and ending.is_by_operator:
+            self._tell_of_cancellation(self.jobs.read(job_id))
         return ended
+
+    def _tell_of_cancellation(self, job: Job) -> None:
+        """Tell the person of a message once, however many messages of a channel are cancelled together."""
+        is_message = job.inbox_id is not None and job.parent_id is None and not (job.notice or job.what_if)
+        if is_message and not self.jobs.is_pending_notice(job.address, CANCELLED_NOTICE):
+            notice = notice_of(job, f"{job.kind}-{ULID()}", CANCELLED_NOTICE, self.now)
+            notice.inbox_id = None  # the message may be restarted, and is not answered by this
+            self.jobs.add(notice)
 
     def answer(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
         """Keep what a person, ``platform:userId`` or the operator, says to a question, and let its job go on.

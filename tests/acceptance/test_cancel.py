@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.jobs.job import CANCELLED_NOTICE, Job, JobKind
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
@@ -56,6 +56,8 @@ async def test_a_tool_call_under_way_is_broken_off(maestro: Instance, channel: s
         )
         await cancel(maestro, maestro.jobs(channel)[0]["id"])
         [job] = await maestro.ended(channel, "cancelled")
+        assert job["reason"] == "cancelled by ada"
+        assert (await client.wait_for("message"))["content"] == CANCELLED_NOTICE
         assert await client.ask("go on") == "answer to: go on"
     assert len(maestro.llm.matching(channel)) == 1
     [run] = maestro.query("SELECT state FROM tool_calls WHERE job_id = ?", job["id"])

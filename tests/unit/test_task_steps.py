@@ -12,7 +12,8 @@ from activities.waiting import WaitingActivities
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
-from maestro.domain.jobs.job import WAITING_NOTICE, Job, JobKind, JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import CANCELLED_NOTICE, WAITING_NOTICE, Ending, Job, JobKind, JobStatus, StepRef, Wait
+from temporal.control import stop
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
 
@@ -81,3 +82,16 @@ def test_one_notice_for_all_tasks_of_a_channel_that_wait_for_an_account(rows: Jo
     assert notices(rows) == 1, "a message of the same lane knows from the tasks"
     parked(rows, given(rows, elsewhere, "three"))
     assert notices(rows) == 2
+
+
+def test_one_notice_for_all_messages_of_a_channel_that_an_operator_cancels(rows: JobRows) -> None:
+    answered, first, second, stopped = (rows.add(text) for text in ("answered", "first", "second", "stopped"))
+    elsewhere, cron = rows.add("hello", platform="slack"), rows.add(kind=JobKind.CRON)
+    rows.end(answered, JobStatus.COMPLETED)
+    with rows.store.begin() as tx:
+        for job_id in (first, second, elsewhere, cron):
+            stop(tx, job_id, "grace")
+        tx.close_job(stopped, Ending(status=JobStatus.CANCELLED, reason="stopped by a person"))
+    with rows.store.view() as tx:
+        notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(50, tx.now)]
+    assert [(job.platform, job.notice) for job in notices] == [("web", CANCELLED_NOTICE), ("slack", CANCELLED_NOTICE)]

@@ -167,6 +167,16 @@ FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see 
 """What a person hears, once and without internals, when a message finally failed (decision 20)."""
 
 
+CANCELLED_NOTICE = "An operator cancelled this message, so I will not answer it."
+"""What a person hears, once, whose message an operator cancels."""
+
+CANCELLED_BY = "cancelled by "
+"""How the reason of a job begins that an operator cancelled, before the operator's name."""
+
+IN_TEMPORAL = "its workflow was "
+"""How the reason of a job begins whose workflow an operator ended in Temporal."""
+
+
 def notice_of(job: Job, notice_id: str, text: str, now: datetime) -> Job:
     """Return a job without a lane that tells the person of ``job`` something Maestro itself has to say."""
     return Job(
@@ -246,6 +256,11 @@ class Ending(Value):
     status: JobStatus
     error: str = ""
     reason: str = ""
+
+    @property
+    def is_by_operator(self) -> bool:
+        """Say whether an operator cancelled the job; its own person, who stopped it, knows of the end."""
+        return self.status is JobStatus.CANCELLED and self.reason.startswith((CANCELLED_BY, IN_TEMPORAL))
 
 
 class JobRef(Value):
