@@ -1,7 +1,7 @@
 """Step 9 of a message: one tool call, whose effect happens once."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from activities.places import memory_place
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
-from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ToolCall
+from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, ImageRef, ToolCall
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import LOOK_AHEAD
@@ -24,7 +24,7 @@ from maestro.store.commits import committed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
-from maestro.tools.base import Acts, Asks, Caller, Runs, Tool
+from maestro.tools.base import Acts, Asks, Caller, Picture, Runs, Tool
 
 CUT_MARK = "\n[cut: the result was longer]"
 
@@ -34,9 +34,10 @@ class ToolRules:
     """Seconds one call may take, characters of its longest result, and the folder of the conversations' folders.
 
     ``memory_scope`` is where agents remember things that have no scope of their own; ``redact`` takes secrets out of
-    results.
+    results. ``keep`` writes the bytes of a picture to the media folder and returns their digest.
     """
 
+    keep: Callable[[bytes], str]
     seconds: float
     max_result_chars: int
     folder: Path
@@ -59,10 +60,11 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a call, and what the model reads of it."""
+    """What came of a call, and what the model reads of it and is shown."""
 
     state: ToolState
     text: str
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ class ToolActivities:
         """
         if verdict is not None:
             verdict = replace(verdict, text=self._without_secrets(verdict.text))
+        images = self._images(verdict.pictures) if verdict is not None else []
         ready = verdict or _ready(begun)
         with self._store.begin() as tx:
             verdict = ready if isinstance(ready, Verdict) else _acted(tx, ready, begun.caller)
@@ -178,7 +181,13 @@ class ToolActivities:
             row.state, row.result = verdict.state, tx.prompts.keep(text)
             row.error = row.result if verdict.state is ToolState.FAILED else ""
             tx.tool_runs.put(row)
+            tx.tool_runs.show(row, images)
             return tx.steps.done(step, ToolOutcome(state=verdict.state))
+
+    def _images(self, pictures: Sequence[Picture]) -> list[ImageRef]:
+        """Keep pictures in the media folder; only their digests go further."""
+        keep = self._rules().keep
+        return [ImageRef(digest=keep(one.content), content_type=one.content_type) for one in pictures]
 
     def _without_secrets(self, text: str) -> str:
         """Return what can be kept of a text at most, and some more, without secrets."""
@@ -226,7 +235,7 @@ def _acted(tx: Transaction, wanted: Understood, caller: Caller) -> Verdict:
 
 
 def _verdict(said: Said) -> Verdict:
-    return Verdict(ToolState.FAILED if said.failed else ToolState.DONE, said.text)
+    return Verdict(ToolState.FAILED if said.failed else ToolState.DONE, said.text, said.pictures)
 
 
 def _answered(caller: Caller, question: Question) -> Begun:

@@ -69,5 +69,4 @@ def _is_news(tx: Transaction, job: Job) -> bool:
     if lane is None:
         return True
     tasks = (task for task in tx.delegations.open_in(job.address, None) if tx.delegations.lane_of(task) == lane)
-    waiting = [*tx.jobs.waiting_jobs_in(LaneKey(lane)), *tasks]
-    return not any(other.told_to_wait and other.status is JobStatus.WAITING for other in waiting)
+    return not (tx.jobs.is_told_to_wait(LaneKey(lane)) or any(task.told_to_wait for task in tasks))

@@ -257,6 +257,7 @@ def _script_rules(keys: Keys, settings: Settings) -> ScriptRules:
 def _tool_rules(scope: Scope, settings: Settings) -> ToolRules:
     tools = settings.tools
     return ToolRules(
+        keep=open_files(settings).put,
         seconds=tools.timeout_seconds,
         max_result_chars=tools.max_result_chars,
         folder=workspaces_folder(settings),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
 
-from sqlmodel import Field, SQLModel, UniqueConstraint
+from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.columns import UtcDateTime, text_of
 
@@ -80,6 +80,24 @@ class ToolRun(SQLModel, table=True):
     error: str = ""
     started_at: datetime = Field(sa_type=UtcDateTime)
     finished_at: datetime | None = Field(default=None, sa_type=UtcDateTime)
+
+
+class ToolPicture(SQLModel, table=True):
+    """A picture that a tool call returned; the bytes are in the media folder under ``digest``."""
+
+    __tablename__ = "tool_pictures"
+    __table_args__ = (
+        UniqueConstraint("job_id", "number", "place", "seq"),
+        Index("ix_tool_pictures_digest", "digest"),
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    job_id: str = Field(foreign_key="queue.id")
+    number: int
+    place: int
+    seq: int
+    digest: str
+    content_type: str
 
 
 def call_id(number: int, place: int) -> str:

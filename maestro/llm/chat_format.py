@@ -15,6 +15,9 @@ ANTHROPIC = "anthropic"
 ANSWER_NOW = "Answer now, in words: no tools are left to call."
 """Ends the system message of a final call where a provider cannot be told to leave the tools alone."""
 
+PICTURES_OF_TOOLS = "(The pictures that the tools above returned.)"
+"""What a message says that shows pictures of tools to a model which takes none in their results."""
+
 MAX_NAME = 64
 
 _CACHE = {"type": "ephemeral"}
@@ -24,7 +27,7 @@ _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 def turns(provider: str, request: LLMRequest, images: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """Return the messages of a request; ``images`` are the data URLs of each of them."""
     said = zip(request.messages, images, strict=True)
-    found = [_turn(provider, message, urls) for message, urls in said if _says_something(message)]
+    found = list(_turns(provider, [one for one in said if _says_something(one[0])]))
     if request.tools and request.final and provider == OLLAMA:
         found[0] = {**found[0], "content": f"{found[0]['content']}\n\n{ANSWER_NOW}"}
     return found
@@ -68,10 +71,32 @@ def _says_something(message: PromptMessage) -> bool:
     return message.role is not Role.ASSISTANT or bool(message.content.strip() or message.tool_calls)
 
 
+def _turns(provider: str, said: Sequence[tuple[PromptMessage, Sequence[str]]]) -> Iterator[dict[str, Any]]:
+    """Yield the messages; pictures of tools follow the last result of their round.
+
+    Only Anthropic takes pictures in a result, and nobody takes anything between the results of one round.
+    """
+    pictures: list[str] = []
+    for message, urls in said:
+        if message.role is not Role.TOOL and pictures:
+            yield _pictures(pictures)
+            pictures = []
+        if message.role is Role.TOOL and provider != ANTHROPIC:
+            pictures += urls
+            urls = ()
+        yield _turn(provider, message, urls)
+    if pictures:
+        yield _pictures(pictures)
+
+
+def _pictures(urls: Sequence[str]) -> dict[str, Any]:
+    return {"role": Role.USER.value, "content": _with_pictures(PICTURES_OF_TOOLS, urls)}
+
+
 def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role.value, "content": _content(message, urls)}
     if message.role is Role.TOOL:
-        turn |= {"tool_call_id": message.call_id, "content": _result(provider, message)}
+        turn |= {"tool_call_id": message.call_id, "content": _result(provider, message, urls)}
     if message.tool_calls:
         turn |= {"content": turn["content"] or None, "tool_calls": [_call(call) for call in message.tool_calls]}
     return _marked(turn, message.stable) if message.cache and provider == ANTHROPIC else turn
@@ -79,13 +104,14 @@ def _turn(provider: str, message: PromptMessage, urls: Sequence[str]) -> dict[st
 
 def _content(message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
     """Images become data URLs, so that nobody fetches an address."""
-    if not urls:
-        return message.content
-    pictures = [{"type": "image_url", "image_url": {"url": url}} for url in urls]
-    return [{"type": "text", "text": message.content}, *pictures]
+    return _with_pictures(message.content, urls) if urls else message.content
 
 
-def _result(provider: str, message: PromptMessage) -> str | list[dict[str, Any]]:
+def _with_pictures(text: str, urls: Sequence[str]) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+
+
+def _result(provider: str, message: PromptMessage, urls: Sequence[str]) -> str | list[dict[str, Any]]:
     """Return a tool's result as the provider, or litellm on the way to it, understands it."""
     match provider:
         case "ollama":
@@ -95,7 +121,7 @@ def _result(provider: str, message: PromptMessage) -> str | list[dict[str, Any]]
             # litellm takes a plain text that begins with data: for an image.
             return [{"type": "text", "text": message.content}]
         case _:
-            return message.content
+            return _content(message, urls)
 
 
 def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:

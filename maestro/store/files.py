@@ -30,6 +30,12 @@ class Files:
         arriving.replace(target)
         return digest
 
+    def put(self, content: bytes) -> str:
+        """Keep these bytes and return their digest."""
+        with self.arriving() as folder:
+            (folder / "content").write_bytes(content)
+            return self.take(folder / "content")
+
     @contextmanager
     def arriving(self) -> Iterator[Path]:
         """Lend an empty folder beside the files, so that what arrives there is taken in without a copy."""

@@ -195,6 +195,11 @@ class Jobs(Claims):
         found = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
         return self._session.exec(found.order_by(col(Job.turn).desc())).all()
 
+    def is_told_to_wait(self, lane: LaneKey) -> bool:
+        """Say whether an open job of the lane has told its person to wait, though it may be trying again just now."""
+        told = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
+        return self._session.exec(told.limit(1)).first() is not None
+
     def request_stop(self, job_id: str) -> bool:
         """Ask an open job to stop; false when it had ended already."""
         asked = self._run(

@@ -24,7 +24,7 @@ from maestro.domain.memory.memory import MemoryFact, MemoryState
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.questions.question import Question
 from maestro.domain.tags.actions import Action
-from maestro.domain.tools import ToolRun
+from maestro.domain.tools import ToolPicture, ToolRun
 from maestro.store.repository import Repository
 
 AT_ONCE = 500
@@ -91,7 +91,7 @@ class Removals(Repository):
 
     def wanted_again(self, digest: str) -> bool:
         """Say whether somebody sent the very same file meanwhile."""
-        places = (select(MediaFile.digest), select(UploadedFile.digest), select(JobFile.digest))
+        places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
         return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
 
     def done_with(self, path: str) -> None:
@@ -190,8 +190,9 @@ class Removals(Repository):
         for ids in _batches(sorted(jobs)):
             for table, values in emptied:
                 self._run(update(table).where(table.job_id.in_(ids)).values(**values))
-            digests |= set(self._session.exec(select(JobFile.digest).where(col(JobFile.job_id).in_(ids))))
-            for gone in (Draft, JobFile, Prompt):
+            for files in (JobFile, ToolPicture):
+                digests |= set(self._session.exec(select(files.digest).where(col(files.job_id).in_(ids))))
+            for gone in (Draft, JobFile, ToolPicture, Prompt):
                 self._run(delete(gone).where(col(gone.job_id).in_(ids)))
             self._run(
                 update(Job)

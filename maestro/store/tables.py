@@ -39,7 +39,7 @@ from maestro.domain.questions.question import Question
 from maestro.domain.schedules.schedule import Cron, Heartbeat
 from maestro.domain.skills.skill import SkillProblem, SkillRow
 from maestro.domain.tags.actions import Action
-from maestro.domain.tools import ToolRun
+from maestro.domain.tools import ToolPicture, ToolRun
 from maestro.domain.webhooks.webhook import Webhook, WebhookDelivery
 
 TABLES = (
@@ -97,6 +97,7 @@ TABLES = (
     SkillProblem,
     SkillRow,
     Spending,
+    ToolPicture,
     ToolRun,
     UploadedFile,
     UsageDay,

@@ -1,11 +1,12 @@
 """Tool calls: begun before they act, kept with what came of them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlmodel import col, select
 
 from maestro.domain.errors import NotFound
-from maestro.domain.tools import INSIDE, ToolRun, ToolState
+from maestro.domain.llm.prompts import ImageRef
+from maestro.domain.tools import INSIDE, ToolPicture, ToolRun, ToolState
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
 
@@ -33,6 +34,23 @@ class ToolRuns(Repository):
         if run is None:
             raise NotFound(f"job {job_id} has no tool call {place} of answer {number}")
         return run
+
+    def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
+        """Return the pictures that the calls of a job returned, by the number and the place of the call."""
+        rows = self._session.exec(
+            select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq))
+        ).all()
+        found: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
+        for row in rows:
+            image = ImageRef(digest=row.digest, content_type=row.content_type)
+            found[row.number, row.place] = (*found.get((row.number, row.place), ()), image)
+        return found
+
+    def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
+        """Keep which pictures a call returned."""
+        which = {"job_id": run.job_id, "number": run.number, "place": run.place}
+        self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
+        self._session.flush()
 
     def put(self, run: ToolRun) -> ToolRun:
         """Add or change a call."""

@@ -10,7 +10,19 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Acts, Arguments, Asked, Asks, Caller, Prepares, Runs, Tool, ToolFailure
+from maestro.tools.base import (
+    Acts,
+    Arguments,
+    Asked,
+    Asks,
+    Caller,
+    Picture,
+    Prepares,
+    Runs,
+    Tool,
+    ToolFailure,
+    ToolOutput,
+)
 
 GRACE_SECONDS = 10.0
 """How long a tool may take to end when it is told to."""
@@ -36,10 +48,11 @@ class Toolbox(Protocol):
 
 @dataclass(frozen=True)
 class Said:
-    """What the model reads of a call, and whether it failed."""
+    """What the model reads of a call, and is shown, and whether it failed."""
 
     text: str
     failed: bool = False
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,8 @@ def act(tool: Acts, tx: Transaction, arguments: Arguments, caller: Caller) -> Sa
 
 async def _outcome(tool: Runs, arguments: Arguments, caller: Caller) -> Said:
     try:
-        return Said(str(await tool.run(arguments, caller)))
+        made = await tool.run(arguments, caller)
+        return Said(made.text, pictures=made.pictures) if isinstance(made, ToolOutput) else Said(str(made))
     except ToolFailure as failure:
         return Said(str(failure), failed=True)
     except (KeyboardInterrupt, GeneratorExit):

@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from maestro.domain.errors import MaestroError
+from maestro.domain.filetypes import HEAD_BYTES, by_magic
 from maestro.domain.llm.prompts import ToolSpec
+from maestro.domain.media import IMAGE_TYPES, MAX_IMAGE_BYTES
 from maestro.store.transaction import Transaction
 
 Arguments = Mapping[str, Any]
@@ -27,6 +29,29 @@ class Caller:
     folder: Path
     place: str = ""
     turn: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture that a tool returns: its bytes, and the content type that they show."""
+
+    content: bytes = field(repr=False)
+    content_type: str
+
+
+@dataclass(frozen=True)
+class ToolOutput:
+    """What a tool returns that has pictures to show beside its text."""
+
+    text: str
+    pictures: tuple[Picture, ...] = ()
+
+
+def picture_of(content: bytes) -> Picture | None:
+    """Return a picture that models can be shown, by its own bytes; None for what is none, or too large."""
+    content_type = by_magic(content[:HEAD_BYTES])
+    fits = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
+    return Picture(content, content_type) if fits else None
 
 
 class ToolFailure(MaestroError):
@@ -50,7 +75,7 @@ class Tool(Protocol):
 class Runs(Protocol):
     """A tool that reaches out: network, processes, files."""
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:
+    async def run(self, arguments: Arguments, caller: Caller) -> str | ToolOutput:
         """Do it and return what the model reads; raises ``ToolFailure``. Cancelling it must end what it started."""
         ...
 

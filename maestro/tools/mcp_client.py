@@ -1,12 +1,14 @@
 """Tools of MCP servers: one session for each server, opened in the background and again after every failure."""
 
 import asyncio
+import base64
 import math
 import re
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 import anyio
 import httpx2
@@ -20,8 +22,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from maestro.domain.llm.prompts import ToolSpec
+from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
-from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical
+from maestro.tools.base import Arguments, Caller, Picture, Tool, ToolFailure, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, running
 from maestro.tools.mcp_server import McpServer, local_name, without
 from maestro.tools.registry import check_parameters
@@ -116,7 +119,7 @@ class _Session:
                 wait = AGAIN_SECONDS[0] if worked else min(wait * 2, AGAIN_SECONDS[1])
                 await asyncio.sleep(wait)
 
-    async def call(self, name: str, arguments: Arguments) -> str:
+    async def call(self, name: str, arguments: Arguments) -> str | ToolOutput:
         """Call a tool by the server's own name for it; raises ``ToolFailure``."""
         client, server = self._client, self._server.name
         if client is None:
@@ -134,7 +137,8 @@ class _Session:
             raise ToolFailure(f"The server {server} sent a wrong answer: {self._clean(str(error))[:500]}") from None
         if result.is_error:
             raise ToolFailure(_text(result) or f"The server {server} says only that the call failed.")
-        return _text(result) or "(the tool returned nothing)"
+        text, pictures = _text(result) or "(the tool returned nothing)", tuple(_pictures(result))
+        return ToolOutput(text, pictures) if pictures else text
 
     async def _once(self) -> bool:
         """Keep one session open until it breaks; return whether it ever gave a list of tools."""
@@ -232,9 +236,13 @@ class McpTool:
     spec: ToolSpec
     idempotent: bool
     read_only: bool
-    call: Callable[[Arguments], Awaitable[str]] = field(repr=False)
+    call: Callable[[Arguments], Awaitable[str | ToolOutput]] = field(repr=False)
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:  # noqa: ARG002 - every tool is told who calls
+    async def run(
+        self,
+        arguments: Arguments,
+        caller: Caller,  # noqa: ARG002 - every tool is told who calls
+    ) -> str | ToolOutput:
         """Call it; a cancellation is passed on to the server."""
         return await self.call(arguments)
 
@@ -263,6 +271,8 @@ def _block(block: types.ContentBlock) -> str:
     match block:
         case types.TextContent():
             return block.text
+        case types.ImageContent() if _picture(block) is not None:
+            return f"[{block.type}, {block.mime_type}]"
         case types.ImageContent() | types.AudioContent():
             return f"[{block.type}, {block.mime_type}: cannot be shown]"
         case types.ResourceLink():
@@ -271,6 +281,19 @@ def _block(block: types.ContentBlock) -> str:
             return text
         case _:
             return f"[{block.type}: cannot be shown]"
+
+
+def _pictures(result: types.CallToolResult) -> Iterator[Picture]:
+    images = (_picture(block) for block in result.content if isinstance(block, types.ImageContent))
+    return islice((image for image in images if image is not None), MAX_IMAGES)
+
+
+def _picture(block: types.ImageContent) -> Picture | None:
+    """Return a picture that a server sends, None for what no model could be shown."""
+    try:
+        return picture_of(base64.b64decode(block.data, validate=True))
+    except ValueError:
+        return None
 
 
 def _cause(error: BaseException) -> str:

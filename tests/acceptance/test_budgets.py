@@ -1,5 +1,6 @@
 """Budgets as people and operators meet them: one notice, or a cheaper model, and what was spent outlives a restart."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -7,9 +8,15 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from maestro.domain.llm.errors import BudgetExceeded
+from maestro.bootstrap.live import LiveSettings
+from maestro.bootstrap.settings_control import StoreSettingsControl
+from maestro.domain.jobs.notices import BUDGET_NOTICE
+from maestro.domain.llm.prompts import CallKey
+from maestro.domain.schedules.edits import NewSchedule
+from maestro.domain.schedules.schedule import Heartbeat
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_wires import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("budgets")]
 
@@ -35,6 +42,18 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
         yield instance
 
 
+async def told(client: WebClient) -> str:
+    """Return the next message."""
+    return str((await client.wait_for("message", patience=30))["content"])
+
+
+async def set_budget(maestro: Instance, usd: float | None, key: str = "budgets.conversationDayUsd") -> None:
+    """Set or take back a budget while Maestro runs, as an operator does."""
+    with maestro.operator() as operator:
+        control = StoreSettingsControl(operator.store, LiveSettings(maestro.loaded))
+        await asyncio.to_thread(control.change, {key: usd}, None, "a test")
+
+
 async def ask(maestro: Instance, channel: str, text: str) -> str:
     """Say something and return what comes back."""
     async with maestro.client(channel) as client:
@@ -42,15 +61,21 @@ async def ask(maestro: Instance, channel: str, text: str) -> str:
         return str((await client.wait_for("message", patience=30))["content"])
 
 
-async def test_beyond_the_budget_a_person_is_told_once_and_nobody_is_asked(maestro: Instance) -> None:
+async def test_beyond_the_budget_a_person_is_told_once_and_answered_when_it_is_raised(maestro: Instance) -> None:
     assert await ask(maestro, "poor", "the first") == "answer to: the first"
-    assert await ask(maestro, "poor", "one too many") == BudgetExceeded.notice
-    assert maestro.llm.matching("one too many") == []
-    (job,) = await maestro.ended("poor", "failed")
-    assert job["error"] == "BudgetExceeded"
-    assert "budgets.conversationDayUsd" in job["reason"]
-    attempts = maestro.query("SELECT count(*) FROM job_steps WHERE job_id = ? AND step = 'model-1'", job["id"])
-    assert attempts[0][0] == 1, "what is refused is not tried again"
+    async with maestro.client("poor") as client:
+        for text in ("one too many", "and another"):
+            await client.say(text)
+        assert (await told(client)).startswith(BUDGET_NOTICE)
+        await maestro.until("SELECT 1 FROM queue WHERE status = 'waiting' GROUP BY status HAVING count(*) = 2")
+        assert maestro.llm.matching("one too many") == []
+        job, _ = maestro.query("SELECT * FROM queue WHERE status = 'waiting' ORDER BY turn")
+        assert (job["waits_for"], job["wake_at"][11:19]) == ("budget", "00:00:00")
+        (step,) = maestro.query("SELECT * FROM job_steps WHERE job_id = ? AND step = 'model-1'", job["id"])
+        assert (step["error"], "budgets.conversationDayUsd" in step["detail"]) == ("BudgetExceeded", True)
+        await set_budget(maestro, 3 * ANSWER_USD)
+        assert [await told(client) for _ in range(2)] == ["answer to: one too many", "answer to: and another"]
+    await set_budget(maestro, None)
 
 
 async def test_the_budget_of_one_conversation_leaves_the_others_alone(maestro: Instance) -> None:
@@ -66,11 +91,30 @@ async def test_the_client_of_a_channel_pays_for_it_and_has_a_budget_of_its_own(m
     assert used["name"] == "Acme"
 
 
+async def test_a_heartbeat_beyond_the_budget_is_skipped_and_counted_and_goes_on(maestro: Instance) -> None:
+    await set_budget(maestro, ANSWER_USD / 2, "budgets.agentDayUsd")
+    with maestro.operator() as operator, operator.store.begin() as tx:
+        new = NewSchedule(agent="conductor", schedule="every 1h", prompt="look", platform="web", channel="beat")
+        beat = tx.schedules.add(Heartbeat, new, "a test")
+        tx.budgets.spend(CallKey(job_id=maestro.jobs("poor")[0]["id"], number=9), ANSWER_USD)
+        ref = beat.ref
+    for count in range(1, 5):
+        with maestro.operator() as operator, operator.store.begin() as tx:
+            tx.schedule_starts.run_now(tx.schedules.get(ref), "a test")
+        await maestro.until("SELECT 1 FROM heartbeat_configs WHERE skipped = ? AND failures = 0", count)
+    (row,) = maestro.query("SELECT paused_reason FROM heartbeat_configs")
+    jobs = maestro.query("SELECT status, error, reason FROM queue WHERE schedule = ?", ref)
+    assert (row["paused_reason"], len(jobs)) == ("", 4)
+    assert {(job["status"], job["error"]) for job in jobs} == {("dropped", "BudgetExceeded")}
+    assert jobs[0]["reason"].startswith("skipped: the daily budget of agent conductor")
+    await set_budget(maestro, None, "budgets.agentDayUsd")
+
+
 async def test_what_was_spent_outlives_a_restart(tmp_path: Path) -> None:
     async with running_instance(tmp_path, llm=PRICES, budgets={"dayUsd": ANSWER_USD}) as maestro:
         assert await ask(maestro, "before", "the first") == "answer to: the first"
         await maestro.restart()
-        assert await ask(maestro, "after", "one too many") == BudgetExceeded.notice
+        assert (await ask(maestro, "after", "one too many")).startswith(BUDGET_NOTICE)
         assert maestro.llm.matching("one too many") == []
 
 

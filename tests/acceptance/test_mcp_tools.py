@@ -16,11 +16,12 @@ from structlog.testing import capture_logs
 
 from maestro.child_process import plain_environment
 from maestro.tools.attempt import run
-from maestro.tools.base import Caller, Runs, ToolFailure
+from maestro.tools.base import Caller, Picture, Runs, ToolFailure, ToolOutput
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServer
 from maestro.tools.registry import Tools
 from tests.support.instance import free_port, running_instance, until
+from tests.support.mcp_server import PICTURE
 from tests.support.tool_agents import agent_with
 from tests.unit.architecture.source import ROOT
 
@@ -56,7 +57,7 @@ async def tools_of(*servers: McpServer) -> AsyncIterator[Tools]:
             await serving
 
 
-async def call(tools: Tools, name: str, arguments: str = "{}") -> str:
+async def call(tools: Tools, name: str, arguments: str = "{}") -> str | ToolOutput:
     """Call a tool the way a model does."""
     tool = tools.find(name, agent_with([name]))
     assert isinstance(tool, Runs)
@@ -90,7 +91,10 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
                 await call(tools, "test_add", '{"a": 2, "b": "x"}')
             with pytest.raises(ToolFailure, match="Error executing tool fail"):
                 await call(tools, "test_fail")
-            assert await call(tools, "test_picture") == "[image, image/png: cannot be shown]\na word"
+            shown = await call(tools, "test_picture")
+            assert isinstance(shown, ToolOutput)
+            assert shown.text == "[image, image/png]\n[image, image/png: cannot be shown]\na word"
+            assert shown.pictures == (Picture(PICTURE, "image/png"),)
             assert await call(tools, "test_odd_name") == "odd"
 
             flags = {
@@ -231,13 +235,18 @@ async def test_an_agent_answers_with_what_a_server_of_the_configuration_says(not
         "args": SERVER[1:],
         "env": {"NOTES": str(notes), "PYTHONPATH": str(ROOT)},
     }
-    tools = {"default": ["test_add", "test_spawn", "write_file", "run_shell"], "files": True, "shell": True}
+    tools = {
+        "default": ["test_add", "test_spawn", "test_picture", "write_file", "run_shell"],
+        "files": True,
+        "shell": True,
+    }
     async with running_instance(tmp_path, tools={**tools, "mcp": [server]}) as maestro:
         async with maestro.client("general") as client:
             calls = (
                 ("test_add", '{"a": 40, "b": 2}'),
                 ("write_file", '{"path": "a.txt", "content": "kept"}'),
                 ("test_spawn", "{}"),
+                ("test_picture", "{}"),
             )
             maestro.llm.script("work", calls=calls, rounds=0)
             maestro.llm.script("work", calls=(("run_shell", '{"command": "cat a.txt"}'),), rounds=1)
@@ -248,6 +257,7 @@ async def test_an_agent_answers_with_what_a_server_of_the_configuration_says(not
             assert await client.ask("work") == "done"
         results = dict(maestro.llm.matching("work")[-1].results)
         assert (results["test_add"], results["run_shell"]) == ("42", "exit code 0\n--- output\nkept")
+        assert maestro.llm.matching("work")[-1].images == [PICTURE], "in the last round, and in each before it"
         assert alive(int(results["test_spawn"]))
         assert [file.parent.parent.name for file in maestro.data_dir.rglob("a.txt")] == ["workspaces"]
     await until(lambda: not alive(int(results["test_spawn"])))

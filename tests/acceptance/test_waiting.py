@@ -9,18 +9,21 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.job import WAITING_NOTICE
+from maestro.domain.jobs.notices import PROVIDER_NOTICE
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("waiting")]
 
+WAITED_AN_HOUR = f"{WAITING_NOTICE} That should be in about 60 minutes."
 LONG: dict[str, Any] = {"llm": {"cooldownMinutes": [60]}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Instance]:
-    async with running_instance(tmp_path_factory.mktemp("waiting")) as instance:
+    breaker = {"failures": 2, "openSeconds": 1}
+    async with running_instance(tmp_path_factory.mktemp("waiting"), llm={"breaker": breaker}) as instance:
         yield instance
 
 
@@ -52,12 +55,24 @@ async def test_one_notice_and_then_the_answer(maestro: Instance) -> None:
     assert [step["state"] for step in states] == ["waiting", "done"]
 
 
+async def test_an_outage_is_waited_for_with_one_notice_for_all(maestro: Instance) -> None:
+    maestro.llm.script("the outage", failure=Failure.status(503), times=3)
+    async with maestro.client("outage") as client:
+        for text in ("the outage", "behind it"):
+            await client.say(text)
+        notice, *answers = await said(client, 3)
+        assert (notice, set(answers)) == (PROVIDER_NOTICE, {"answer to: the outage", "answer to: behind it"})
+    job, *_ = [job for job in await maestro.ended("outage", "completed", 3) if job["lane"]]
+    errors = maestro.query("SELECT DISTINCT error FROM job_steps WHERE job_id = ? AND error != ''", job["id"])
+    assert {row["error"] for row in errors} == {"ProviderUnavailable", "CircuitOpen"}
+
+
 async def test_all_limited_then_restart_then_recovery(tmp_path: Path) -> None:
     async with running_instance(tmp_path, **LONG) as maestro:
         maestro.llm.script("limited for long", failure=Failure.limited(3), times=1)
         async with maestro.client("restart") as client:
             await client.say("limited for long")
-            assert await said(client, 1) == [WAITING_NOTICE]
+            assert await said(client, 1) == [WAITED_AN_HOUR]
             await parked(maestro, "restart")
         await maestro.restart()
         assert [job["status"] for job in maestro.jobs("restart") if job["lane"]] == ["waiting"]
@@ -67,7 +82,7 @@ async def test_all_limited_then_restart_then_recovery(tmp_path: Path) -> None:
     answers = maestro.query("SELECT content FROM messages WHERE role = 'assistant'")
     assert [row["content"] for row in answers] == ["answer to: limited for long"]
     notices = maestro.query("SELECT content FROM deliveries WHERE purpose = 'notice'")
-    assert [row["content"] for row in notices] == [WAITING_NOTICE]
+    assert [row["content"] for row in notices] == [WAITED_AN_HOUR]
     assert len(maestro.llm.matching("limited for long")) == 2
 
 
@@ -82,7 +97,7 @@ async def test_messages_that_wait_are_answered_in_their_order_with_one_notice_fo
             maestro.change("UPDATE account_limits SET limited_until = limited_at")
             maestro.change("UPDATE queue SET wake_at = waits_since WHERE status = 'waiting'")
             assert await said(client, 4) == [
-                WAITING_NOTICE,
+                WAITED_AN_HOUR,
                 *(f"answer to: {text}" for text in ("the first", "the second", "the third")),
             ]
 

@@ -99,7 +99,10 @@ def of_anthropic(body: Json) -> Asked:
                     names[block["id"]] = block["name"]
                     turn.calls.append((block["name"], json.dumps(block["input"])))
                 case "tool_result":
-                    turn.results.append((names[block["tool_use_id"]], text_of(block.get("content", ""))))
+                    content = block.get("content", "")
+                    turn.results.append((names[block["tool_use_id"]], text_of(content)))
+                    pictures = [part for part in content if isinstance(part, dict) and part["type"] == "image"]
+                    turn.images += [base64.b64decode(picture["source"]["data"]) for picture in pictures]
                 case "image":
                     turn.images.append(base64.b64decode(block["source"]["data"]))
         turns.append(turn)

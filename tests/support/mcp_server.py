@@ -13,6 +13,8 @@ import anyio
 from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import ToolAnnotations
 
+PICTURE = b"\x89PNG\r\n\x1a\n and so on"
+
 server = MCPServer("test", instructions="A server for tests.")
 
 
@@ -81,8 +83,8 @@ def spawn() -> int:
 
 @server.tool(structured_output=False)
 def picture() -> list[Any]:
-    """Return a picture and a word."""
-    return [Image(data=b"png", format="png"), "a word"]
+    """Return a picture, what only claims to be one, and a word."""
+    return [Image(data=PICTURE, format="png"), Image(data=b"png", format="png"), "a word"]
 
 
 @server.tool(name="odd.name")

@@ -15,12 +15,14 @@ from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.llm.prompts import ImageRef
 from maestro.domain.llm.usage import Period, UsageBy, UsageSum, UsageWish
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
+from maestro.domain.tools import ToolRun, ToolState
 from maestro.store.files import Files
 from temporal.control import TemporalJobControl
 from tests.support.api_client import no_temporal
@@ -130,11 +132,23 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
             tx.job_files.add(
                 JobFile(job_id=job_id, digest=digest, filename="a.txt", caption="a pelican", size=1, created_at=tx.now)
             )
+        for job_id, digest in ((first, "shown-here"), (first, "shown-there"), (second, "shown-there")):
+            call = ToolRun(
+                job_id=job_id,
+                number=1,
+                place=len(digest),
+                tool="t",
+                arguments="",
+                state=ToolState.DONE,
+                started_at=tx.now,
+            )
+            tx.tool_runs.show(call, [ImageRef(digest=digest, content_type="image/png")])
     control.delete(conversation_id, "a test", facts=False)
     with rows.store.view() as tx:
         assert (tx.job_files.of(first), len(tx.job_files.of(second))) == ([], 1)
-        assert not tx.removals.wanted_again("only-here")
-        assert tx.removals.wanted_again("there-too")
+        assert [tx.removals.wanted_again(digest) for digest in ("only-here", "shown-here")] == [False, False]
+        assert [tx.removals.wanted_again(digest) for digest in ("there-too", "shown-there")] == [True, True]
+        assert (tx.tool_runs.pictures(first), len(tx.tool_runs.pictures(second))) == ({}, 1)
 
 
 async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(

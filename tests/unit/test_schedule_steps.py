@@ -20,6 +20,7 @@ from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
+from tests.support.spoken import NoTyping
 
 MADE = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 ROOM = ScheduleRules(pause_after=3, concurrency=50)
@@ -218,15 +219,6 @@ def test_one_whose_failures_nobody_judged_is_paused_when_its_time_comes(store: S
 
 
 # Runs that cannot ask a model now
-
-
-class NoTyping:
-    """Shows nothing."""
-
-    def stop(self, job_id: str) -> None:
-        """Do nothing."""
-
-    start = stop  # type: ignore[assignment]
 
 
 def park(store: Store, job_id: str, wait: Wait, error: str) -> JobStatus:

@@ -1,10 +1,11 @@
 """The rounds of tool calls so far, as the turns that the model reads before it goes on (specification 003, step 10)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.domain.llm.tokens import MESSAGE_OVERHEAD, cut, estimate
+from maestro.domain.llm.prompts import ImageRef, PromptMessage, Role, ToolCall
+from maestro.domain.llm.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, cut, estimate
+from maestro.domain.media import MAX_IMAGES
 
 MOST_CALLS = 16
 """Tool calls of one answer that are made; a model that asks for more at once asks again."""
@@ -13,6 +14,18 @@ CUT_MARK = "\n[cut: the rest of this result does not fit]"
 LEFT_OUT = "[left out: there is no room for this result any more]"
 SHORTEST = 20
 """Tokens; with less room a result says nothing."""
+
+
+NEWEST_WEIGHT = 2
+"""How much longer than older ones a result of the newest round may be before it is cut: it was asked for just now."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one tool call returned: a text, and pictures."""
+
+    text: str
+    images: tuple[ImageRef, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -24,7 +37,7 @@ class Round:
 
     content: str
     calls: tuple[ToolCall, ...]
-    results: tuple[str, ...]
+    results: tuple[Result, ...]
     chat: str = ""
 
 
@@ -33,34 +46,45 @@ def made(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     return tuple(calls[:MOST_CALLS])
 
 
-def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[str], chat: str = "") -> Round:
+def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[Result], chat: str = "") -> Round:
     """Return the round of an answer, with the results of the calls that were made; of others the model is told."""
     left = len(calls) - MOST_CALLS
     if left > 0:
         *others, last = results
         told = f"[{left} further calls of this answer were not made: ask for at most {MOST_CALLS} at once]"
-        results = [*others, f"{last}\n{told}"]
+        results = [*others, replace(last, text=f"{last.text}\n{told}")]
     return Round(content, made(calls), tuple(results), chat)
 
 
 def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
     """Return the turns of all rounds, oldest first, within ``room`` tokens as far as results can be cut.
 
-    The newest results keep their length, because the model asked for them just now; older ones are cut when there is
-    no room for all. What the model itself said stays whole, and so do the posts it was told of: both stand where they
-    stood, so that a provider can keep the beginning.
+    Short results stay, and the longest are cut first; those of the newest round count half. Pictures stay from the
+    newest on, up to ``MAX_IMAGES`` and half of the room. What the model itself said stays whole, and so do the posts it
+    was told of: both stand where they stood, so that a provider can keep the beginning.
     """
     room -= sum(_cost(one) for one in rounds)
-    newest_first: list[tuple[PromptMessage, ...]] = []
-    for one in reversed(rounds):
-        results, room = _fitting(one.results, room)
-        newest_first.append(_turns(one, results))
-    return tuple(turn for one in reversed(newest_first) for turn in one)
+    results = [result for one in rounds for result in one.results]
+    weights = [NEWEST_WEIGHT if one is rounds[-1] else 1 for one in rounds for _ in one.results]
+    images = _shown([result.images for result in results], min(MAX_IMAGES, room // 2 // IMAGE_TOKENS))
+    room -= IMAGE_TOKENS * sum(map(len, images))
+    sizes = [estimate(result.text) for result in results]
+    texts = map(_shortened, (result.text for result in results), _shares(sizes, weights, max(0, room)))
+    fitting = map(Result, texts, images)
+    return tuple(turn for one in rounds for turn in _turns(one, [next(fitting) for _ in one.results]))
 
 
 def without_tools(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     """Return the same prompt for a model that knows no tools: what they said is told as text."""
     return tuple(_told(message) for message in messages)
+
+
+def without_pictures(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
+    """Return the same prompt for a model that takes no pictures of tools: it reads that there were some."""
+    return tuple(
+        message.model_copy(update={"images": ()}) if message.role is Role.TOOL and message.images else message
+        for message in messages
+    )
 
 
 def _told(message: PromptMessage) -> PromptMessage:
@@ -80,14 +104,23 @@ def _cost(one: Round) -> int:
     return MESSAGE_OVERHEAD + estimate(one.content) + calls + (MESSAGE_OVERHEAD + estimate(one.chat) if one.chat else 0)
 
 
-def _fitting(results: Sequence[str], room: int) -> tuple[list[str], int]:
-    """Cut results to the room there is, shared fairly among those that are left, and return what room remains."""
-    fitting = []
-    for place, result in enumerate(results):
-        share = max(0, room) // (len(results) - place)
-        fitting.append(_shortened(result, share))
-        room -= estimate(fitting[-1])
-    return fitting, room
+def _shares(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int]:
+    """Share the room by weight; what a short result leaves of its share goes to the longer ones."""
+    shares, weight_left = [0] * len(sizes), sum(weights)
+    for place in sorted(range(len(sizes)), key=lambda place: sizes[place] / weights[place]):
+        shares[place] = min(sizes[place], room * weights[place] // weight_left)
+        room -= shares[place]
+        weight_left -= weights[place]
+    return shares
+
+
+def _shown(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tuple[ImageRef, ...]]:
+    """Return the pictures of each result, only so many of the newest."""
+    newest_first = []
+    for of_result in reversed(images):
+        newest_first.append(of_result[: max(0, most)])
+        most -= len(newest_first[-1])
+    return newest_first[::-1]
 
 
 def _shortened(result: str, tokens: int) -> str:
@@ -97,9 +130,9 @@ def _shortened(result: str, tokens: int) -> str:
     return cut(result, kept) + CUT_MARK if kept >= SHORTEST else LEFT_OUT
 
 
-def _turns(one: Round, results: Sequence[str]) -> tuple[PromptMessage, ...]:
+def _turns(one: Round, results: Sequence[Result]) -> tuple[PromptMessage, ...]:
     answers = [
-        PromptMessage(role=Role.TOOL, content=result, call_id=call.id, tool=call.name)
+        PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)
         for call, result in zip(one.calls, results, strict=True)
     ]
     chat = (PromptMessage(role=Role.USER, content=one.chat, chat=True),) if one.chat else ()

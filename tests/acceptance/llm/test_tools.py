@@ -5,7 +5,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
+from maestro.domain.llm.prompts import (
+    CallKey,
+    ImageRef,
+    LLMRequest,
+    LLMResponse,
+    PromptMessage,
+    Role,
+    ToolCall,
+    ToolSpec,
+)
 from maestro.llm.chat_format import ANSWER_NOW
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import LLMClient
@@ -200,3 +209,21 @@ async def test_a_call_without_a_name_is_handed_on(litellm: LiteLLMClient, server
     server.script(calls=[("", {})])
     response = await litellm.ask(account_at(server, "openai"), asking())
     assert [call.name for call in response.tool_calls] == [""]
+
+
+async def test_pictures_of_tools_reach_the_model_behind_the_results(
+    client: LLMClient, server: LLMServer, provider: str
+) -> None:
+    """In the result itself where the provider takes that, else in a message after all results of the round."""
+    request = after(asking(2), [one("call_1_0"), one("call_1_1")], ["first", "second"])
+    *before, first, second = request.messages
+    pictures = {"images": (ImageRef(digest="d", content_type="image/png"),)}
+    said = PromptMessage(role=Role.USER, content="go on")
+    shown = (*before, first.model_copy(update=pictures), second, said)
+    await client.complete(request.model_copy(update={"messages": shown}))
+    [asked] = server.requests
+    assert [text.splitlines()[-1] for _, text in asked.results] == ["first", "second"]
+    assert len(asked.images) == 1
+    if provider == "anthropic":
+        [result] = [block for block in asked.body["messages"][-1]["content"] if block.get("tool_use_id") == "call_1_0"]
+        assert [block["type"] for block in result["content"]] == ["text", "image"]

@@ -265,7 +265,7 @@ async def test_where_only_our_own_limits_leave_no_room_the_job_waits_for_room(st
 async def test_the_job_waits_for_a_provider_that_is_left_alone_or_for_an_account_that_is_free_sooner(
     store: Store,
 ) -> None:
-    def resting() -> Exception:
+    def resting() -> CircuitOpen:
         failure = CircuitOpen("left alone")
         failure.retry_after = timedelta(seconds=30)
         return failure

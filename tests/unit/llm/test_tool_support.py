@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.llm.errors import BadRequest, ToolsUnsupported
-from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall, ToolSpec
+from maestro.domain.llm.prompts import (
+    CallKey,
+    ImageRef,
+    LLMRequest,
+    LLMResponse,
+    PromptMessage,
+    Role,
+    ToolCall,
+    ToolSpec,
+)
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.tool_support import ToolSupport
@@ -84,3 +93,23 @@ async def test_another_refusal_is_a_refusal() -> None:
     with pytest.raises(BadRequest):
         await ToolSupport(model).complete(WITH_TOOLS)
     assert len(model.asked) == 1
+
+
+async def test_a_model_that_refuses_pictures_of_tools_is_asked_again_without_and_shown_no_others() -> None:
+    call = ToolCall(id="call_1_0", name="search", arguments="{}")
+    asked = PromptMessage(role=Role.ASSISTANT, content="", tool_calls=(call,))
+    image = ImageRef(digest="d", content_type="image/png")
+    found = PromptMessage(role=Role.TOOL, content="a map", images=(image,), call_id="call_1_0", tool="search")
+    request = WITH_TOOLS.model_copy(update={"messages": (*WITH_TOOLS.messages, asked, found)})
+    broken = BadRequest("broken")
+    model = Scripted(HELLO, BadRequest("no pictures"), HELLO, HELLO, broken, broken, broken, broken)
+    support = ToolSupport(model)
+    for _ in range(3):
+        assert await support.complete(request) == HELLO
+    assert [len(one.messages[-1].images) for one in model.asked] == [1, 1, 0, 0]
+    assert [one.messages[-1].content for one in model.asked] == ["a map"] * 4
+    other = request.model_copy(update={"model": "qwen"})
+    for _ in range(2):
+        with pytest.raises(BadRequest):
+            await support.complete(other)
+    assert [len(one.messages[-1].images) for one in model.asked[4:]] == [1, 0, 1, 0], "it was not the pictures"

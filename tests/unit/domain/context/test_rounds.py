@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, made, round_of, turns
-from maestro.domain.llm.prompts import Role, ToolCall
-from maestro.domain.llm.tokens import estimate_messages
+from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Result, Round, made, round_of, turns
+from maestro.domain.llm.prompts import ImageRef, PromptMessage, Role, ToolCall
+from maestro.domain.llm.tokens import IMAGE_TOKENS, estimate_messages
+from maestro.domain.media import MAX_IMAGES
 from maestro.domain.tools import call_id
 
 LONG = "A sentence of the result. " * 400
@@ -15,7 +16,7 @@ def asked(number: int, *results: str) -> Round:
         ToolCall(id=call_id(number, place), name="web_search", arguments='{"query": "x"}')
         for place, _ in enumerate(results)
     )
-    return Round("let me look", calls, results)
+    return Round("let me look", calls, tuple(map(Result, results)))
 
 
 def test_each_round_is_an_answer_with_its_calls_and_a_result_for_each_of_them() -> None:
@@ -36,6 +37,31 @@ def test_the_newest_results_keep_their_length_and_older_ones_are_cut() -> None:
     assert estimate_messages(found) <= everything - 800
 
 
+def test_short_results_stay_and_the_longest_is_cut_first() -> None:
+    old, longer, newest = "an old but short result", LONG * 2, LONG * 5
+    rounds = [asked(1, old, LONG), asked(2, longer), asked(3, newest)]
+    everything = estimate_messages(turns(rounds, room=100_000))
+    for missing, cut in ((2_000, [newest]), (7_000, [longer, newest]), (14_000, [LONG, longer, newest])):
+        found = turns(rounds, room=everything - missing)
+        results = [turn.content for turn in found if turn.role is Role.TOOL]
+        whole = [one for one in (old, LONG, longer, newest) if one not in cut]
+        assert [one for one in results if not one.endswith(CUT_MARK)] == whole
+        assert estimate_messages(found) <= everything - missing
+
+
+def test_the_newest_pictures_are_shown_as_far_as_there_is_room() -> None:
+    def shown(room: int) -> list[int]:
+        calls = asked(1, "one").calls
+        images = tuple(ImageRef(digest=str(number), content_type="image/png") for number in range(4))
+        rounds = [Round("", calls, (Result("one", images),)) for _ in range(4)]
+        found: tuple[PromptMessage, ...] = turns(rounds, room)
+        assert estimate_messages(found) <= room
+        return [len(turn.images) for turn in found if turn.role is Role.TOOL]
+
+    assert shown(100_000) == [0, MAX_IMAGES - 8, 4, 4]
+    assert shown(6 * IMAGE_TOKENS) == [0, 0, 0, 2]
+
+
 def test_a_result_without_room_is_named_as_left_out() -> None:
     found = turns([asked(1, LONG), asked(2, LONG)], room=100)
     assert found[1].content == LEFT_OUT
@@ -52,9 +78,9 @@ def test_parallel_results_share_the_room_fairly() -> None:
 def test_an_answer_that_asks_for_too_much_at_once_gets_the_first_of_it() -> None:
     calls = [ToolCall(id=call_id(1, place), name="t", arguments="{}") for place in range(MOST_CALLS + 5)]
     assert made(calls) == tuple(calls[:MOST_CALLS])
-    one = round_of("", calls, ["fine"] * MOST_CALLS)
-    assert (one.calls, one.results[0]) == (tuple(calls[:MOST_CALLS]), "fine")
-    assert "5 further calls of this answer were not made" in one.results[-1]
+    one = round_of("", calls, [Result("fine")] * MOST_CALLS)
+    assert (one.calls, one.results[0].text) == (tuple(calls[:MOST_CALLS]), "fine")
+    assert "5 further calls of this answer were not made" in one.results[-1].text
 
 
 def test_posts_stand_before_the_answer_they_were_told_to_and_are_never_cut() -> None:
