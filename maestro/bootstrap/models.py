@@ -1,7 +1,7 @@
 """The models of a process: its accounts, those of the store included, and what reaches each of them."""
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -10,7 +10,7 @@ from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.storage import open_files
 from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import DEMO, AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.domain.llm.models import ModelTable, own_name
+from maestro.domain.llm.models import FALLBACK_WINDOW, ModelTable, own_name
 from maestro.domain.llm.prompts import ImageRef
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
@@ -64,6 +64,9 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     known = _enter(store, settings, keys, own)
     book = AccountBook(store, map(account_of, own), keys.reveal, live.of(_ladder))
     table, library = model_table(settings.llm.models), Library(live.of(_answer_limit))
+    with store.view() as tx:
+        wanted = [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
+    unknown = table.of_unknown_window([*models_of(known), *wanted])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
     transport = Transport(book, _clients(live, environment, table, library), library)
@@ -74,7 +77,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
         table=table,
         library=library,
         demo=not known,
-        announcement=_announcement(known),
+        announcement="\n".join([_announcement(known), *map(_unknown_window, unknown)]),
         close=library.close,
     )
 
@@ -163,6 +166,18 @@ def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: date
 def without_login(address: str) -> str:
     """Return an address without the user and password in it, which nobody is shown (decision 22)."""
     return _LOGIN.sub("", address)
+
+
+def models_of(accounts: Iterable[ModelAccount]) -> list[str]:
+    """Return the models that accounts name, with their providers."""
+    return [f"{one.provider}/{model}" for one in accounts for model in (one.model, *one.models.split())]
+
+
+def _unknown_window(model: str) -> str:
+    return (
+        f"The context window of {model} is not known: prompts are kept within {FALLBACK_WINDOW:,} tokens. "
+        "`maestro doctor` proposes the setting."
+    )
 
 
 def _announcement(known: Sequence[ModelAccount]) -> str:

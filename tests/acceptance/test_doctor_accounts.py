@@ -40,6 +40,8 @@ async def test_accounts_that_are_not_asked_at_present_are_named(tmp_path: Path) 
             until = tx.accounts.limited("mine", "m", timedelta(hours=1), [timedelta(minutes=1)])
         report = await doctor(tmp_path, environment={"MY_KEY": KEY})
         report.is_fine()
+        assert "not known" in report.of("model openai/m").found
+        assert '{"llm": {"models": [{"name": "m", "window": TOKENS}]}}' in report.of("model openai/m").fix
         assert "disabled after AuthenticationFailed" in report.all_of("account main")[1].found
         assert "maestro accounts enable main" in report.all_of("account main")[1].fix
         assert f"left alone until {until:%Y-%m-%d %H:%M:%S} UTC" in report.all_of("account mine")[1].found

@@ -10,6 +10,7 @@ from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.models import Models, build_models
 from maestro.bootstrap.scope import Scope
+from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.settings import Settings
@@ -144,7 +145,10 @@ def test_an_account_added_while_maestro_ran_is_there_after_a_restart(store: Stor
                 updated_at=tx.now,
             )
         )
+        tx.agents.create(NewAgent(slug="odd", model="openai/my-own"), "operator")
     models = built(store, tmp_path)
     assert not models.demo
+    assert models.announcement.count("is not known") == 1
+    assert "The context window of openai/my-own is not known: prompts are kept within 8,192" in models.announcement
     assert "anthropic/claude-sonnet-4-6 (an account that was added while Maestro ran)" in models.announcement
     assert models.book.find("mine") is not None

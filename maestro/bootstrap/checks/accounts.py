@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -10,11 +10,13 @@ from pydantic import SecretStr
 from maestro.bootstrap.checks.account_states import CHECK, command, states, stored
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.bootstrap.keys import Keys, existing_keys, last4
-from maestro.bootstrap.models import account_of, real_accounts
+from maestro.bootstrap.models import account_of, models_of, real_accounts
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
+from maestro.domain.llm.models import FALLBACK_WINDOW, bare
 from maestro.llm.accounts import account_of_row
+from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account
 from maestro.llm.providers import base_url
 from maestro.llm.standing import Asked, Standing, ask
@@ -42,7 +44,16 @@ async def accounts(subject: Subject) -> list[Diagnosis]:
         return [note(CHECK, NO_ACCOUNT, ADD_ONE)]
     keys = await asyncio.to_thread(existing_keys, subject.settings, subject.environment)
     looks = [_account(subject, account) for account in real] + [_made(subject, row, keys) for row in made]
-    return [*await asyncio.gather(*looks), *states(rows)]
+    named = [f"{account.provider}/{model}" for account in real for model in (account.model, *account.models)]
+    return [*await asyncio.gather(*looks), *states(rows), *_windows(subject, [*named, *models_of(made)])]
+
+
+def _windows(subject: Subject, models: list[str]) -> Iterator[Diagnosis]:
+    """Propose the setting for each model whose context window nobody knows."""
+    for model in model_table(subject.settings.llm.models).of_unknown_window(models):
+        found = f"its context window is not known, so prompts are kept within {FALLBACK_WINDOW:,} tokens"
+        entry = f'{{"llm": {{"models": [{{"name": "{bare(model)}", "window": TOKENS}}]}}}}'
+        yield note(f"model {model}", found, f"Put {entry} into maestro.json, with the TOKENS that its provider states.")
 
 
 async def _made(subject: Subject, row: ModelAccount, keys: Keys) -> Diagnosis:

@@ -6,7 +6,7 @@ by its longest known beginning.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -139,10 +139,17 @@ class ModelTable:
 
         Ollama cuts at what a request asks for, so a table of what its models could do is no evidence there.
         """
+        return self._window(model) or FALLBACK_WINDOW
+
+    def of_unknown_window(self, models: Iterable[str]) -> list[str]:
+        """Return those of the models whose window nobody knows, each once."""
+        return [model for model in dict.fromkeys(models) if not self._window(model)]
+
+    def _window(self, model: str) -> int | None:
         known = self._of(model).window or _longest(model, _WINDOWS)
         if known is None and provider_of(model) != OLLAMA:
             known = self._lookup(model).window
-        return known or FALLBACK_WINDOW
+        return known
 
     def price(self, model: str) -> Price | None:
         """Return the list price of a model, None when nobody knows it; name its provider if you can."""
