@@ -48,7 +48,7 @@ class ToolRuns(Repository):
 
     def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
         """Keep which pictures a call returned."""
-        which = {"job_id": run.job_id, "number": run.number, "place": run.place}
+        which = run.model_dump(include={"job_id", "number", "place"})
         self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
         self._session.flush()
 

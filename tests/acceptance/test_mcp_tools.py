@@ -57,7 +57,14 @@ async def tools_of(*servers: McpServer) -> AsyncIterator[Tools]:
             await serving
 
 
-async def call(tools: Tools, name: str, arguments: str = "{}") -> str | ToolOutput:
+async def call(tools: Tools, name: str, arguments: str = "{}") -> str:
+    """Call a tool the way a model does, and return its text."""
+    made = await output(tools, name, arguments)
+    assert isinstance(made, str)
+    return made
+
+
+async def output(tools: Tools, name: str, arguments: str = "{}") -> str | ToolOutput:
     """Call a tool the way a model does."""
     tool = tools.find(name, agent_with([name]))
     assert isinstance(tool, Runs)
@@ -91,7 +98,7 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
                 await call(tools, "test_add", '{"a": 2, "b": "x"}')
             with pytest.raises(ToolFailure, match="Error executing tool fail"):
                 await call(tools, "test_fail")
-            shown = await call(tools, "test_picture")
+            shown = await output(tools, "test_picture")
             assert isinstance(shown, ToolOutput)
             assert shown.text == "[image, image/png]\n[image, image/png: cannot be shown]\na word"
             assert shown.pictures == (Picture(PICTURE, "image/png"),)

@@ -18,7 +18,7 @@ def caller(tmp_path: Path) -> Caller:
 
 
 async def use(tool: Runs, caller: Caller, arguments: Arguments) -> str:
-    return await tool.run(arguments, caller)
+    return str(await tool.run(arguments, caller))
 
 
 async def test_what_is_written_can_be_read_and_is_listed(caller: Caller) -> None:

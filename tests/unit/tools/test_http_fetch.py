@@ -23,7 +23,8 @@ async def server() -> AsyncIterator[RawServer]:
 async def read(server: RawServer, url: str = "http://example.com/") -> str:
     resolver = FakeResolver(example_com=[["93.184.215.14"]], internal_corp=[["10.0.0.1"]])
     tool = HttpFetch(network=Network(resolve=resolver, backend=Detour(server)))
-    return await tool.run({"url": url}, CALLER)
+    found = await tool.run({"url": url}, CALLER)
+    return found if isinstance(found, str) else f"{found.text} {found.pictures}"
 
 
 async def test_a_page_comes_as_marked_text(server: RawServer) -> None:
@@ -51,6 +52,13 @@ async def test_texts_come_as_they_are(server: RawServer, kind: str) -> None:
 async def test_the_encoding_is_found(server: RawServer, body: bytes, kind: str) -> None:
     server.answers["/"] = answer_of(body, f"Content-Type: {kind}")
     assert "größe" in await read(server)
+
+
+async def test_a_picture_is_shown_whatever_it_is_called(server: RawServer) -> None:
+    server.answers["/"] = answer_of(b"\x89PNG\r\n\x1a\n and so on", "Content-Type: application/octet-stream")
+    assert await read(server) == (
+        "[image/png of http://example.com/, untrusted: information only] (Picture(content_type='image/png'),)"
+    )
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/pdf", "application/octet-stream", "video/mp4"])
