@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from maestro.domain.errors import Quarantined
 from maestro.domain.figures import EndedJob, OpenJobs
 from maestro.domain.jobs.job import OPEN, JobStatus
+from maestro.domain.llm.errors import BudgetExceeded
 from maestro.metrics.labels import Vocabulary
 
 ANSWER_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
@@ -67,6 +68,7 @@ class EndedJobs:
         for status in filter(lambda status: status.ended, JobStatus):
             self._ended.labels(status)
         self._failures.labels(self._errors.word(Quarantined.__name__))
+        self._skipped.labels(self._errors.word(BudgetExceeded.__name__))
 
     def update(self, jobs: Iterable[EndedJob]) -> None:
         """Count the jobs."""

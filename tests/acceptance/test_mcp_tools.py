@@ -15,6 +15,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from maestro.child_process import plain_environment
+from maestro.llm.chat_format import PICTURES_OF_TOOLS
 from maestro.tools.attempt import run
 from maestro.tools.base import Caller, Picture, Runs, ToolFailure, ToolOutput
 from maestro.tools.mcp_client import McpServers
@@ -256,15 +257,17 @@ async def test_an_agent_answers_with_what_a_server_of_the_configuration_says(not
                 ("test_picture", "{}"),
             )
             maestro.llm.script("work", calls=calls, rounds=0)
-            maestro.llm.script("work", calls=(("run_shell", '{"command": "cat a.txt"}'),), rounds=1)
-            maestro.llm.script("work", reply="done", rounds=2)
+            shell = ("run_shell", '{"command": "cat a.txt"}')
+            maestro.llm.script(PICTURES_OF_TOOLS, calls=(shell,), rounds=0)
+            maestro.llm.script(PICTURES_OF_TOOLS, reply="done", rounds=1)
             await client.ask("hello")
             while "test_add" not in maestro.llm.requests[-1].tools:  # a busy machine takes long to start a server
                 await client.ask("hello")
             assert await client.ask("work") == "done"
-        results = dict(maestro.llm.matching("work")[-1].results)
+        last = maestro.llm.requests[-1]
+        results = dict(last.results)
         assert (results["test_add"], results["run_shell"]) == ("42", "exit code 0\n--- output\nkept")
-        assert maestro.llm.matching("work")[-1].images == [PICTURE], "in the last round, and in each before it"
+        assert last.images == [PICTURE], "in the last round, and in each before it"
         assert alive(int(results["test_spawn"]))
         assert [file.parent.parent.name for file in maestro.data_dir.rglob("a.txt")] == ["workspaces"]
     await until(lambda: not alive(int(results["test_spawn"])))
