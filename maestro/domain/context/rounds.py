@@ -66,7 +66,7 @@ def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
     room -= sum(_cost(one) for one in rounds)
     results = [result for one in rounds for result in one.results]
     weights = [NEWEST_WEIGHT if one is rounds[-1] else 1 for one in rounds for _ in one.results]
-    images = _shown([result.images for result in results], min(MAX_IMAGES, room // 2 // IMAGE_TOKENS))
+    images = _newest_images([result.images for result in results], min(MAX_IMAGES, room // 2 // IMAGE_TOKENS))
     room -= IMAGE_TOKENS * sum(map(len, images))
     sizes = [estimate(result.text) for result in results]
     texts = map(_shortened, (result.text for result in results), _shares(sizes, weights, max(0, room)))
@@ -114,7 +114,7 @@ def _shares(sizes: Sequence[int], weights: Sequence[int], room: int) -> list[int
     return shares
 
 
-def _shown(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tuple[ImageRef, ...]]:
+def _newest_images(images: Sequence[tuple[ImageRef, ...]], most: int) -> list[tuple[ImageRef, ...]]:
     """Return the pictures of each result, only so many of the newest."""
     newest_first = []
     for of_result in reversed(images):
