@@ -18,8 +18,8 @@ from tests.support.llm_server import Failure
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("bulk-replay")]
 
-CHANNELS = 8
-EACH = 5
+CHANNELS = 6
+EACH = 3
 MANY = CHANNELS * EACH
 LONG = 240.0
 

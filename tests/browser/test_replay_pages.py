@@ -1,4 +1,4 @@
-"""Replays in a real browser: a failed job resumed without paying again, and a thousand of them at once."""
+"""Replays in a real browser: a failed job resumed without paying again, and many of them at once."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from tests.support.instance import Instance, free_port, running_instance
 
 pytestmark = pytest.mark.xdist_group("replay-pages")
 
-MANY = 1000
-CHANNELS = 50
-AT_ONCE_MS = 420_000
-"""A thousand answers take minutes on a busy machine."""
+MANY = 120
+"""More than one page of the list holds, and than a batch begins at a time; each costs a fifth of a second of CPU."""
+CHANNELS = 30
+AT_ONCE_MS = 150_000
 
 
 def answers(instance: Instance) -> int:
@@ -58,19 +58,18 @@ async def test_a_job_that_failed_at_its_delivery_is_resumed_without_paying_again
     assert troubles == []
 
 
-@pytest.mark.timeout(900)
-async def test_a_thousand_failed_jobs_are_resumed_at_once_and_each_is_answered_once(tmp_path: Path) -> None:
+async def test_many_failed_jobs_are_resumed_at_once_and_each_is_answered_once(tmp_path: Path) -> None:
     port, troubles = free_port(), list[str]()
     async with running_instance(tmp_path, webui={"enabled": True, "port": port}) as maestro, browser() as chromium:
         fail_many(maestro)
         page = await chromium.new_page()
         await open_dashboard(page, f"http://localhost:{port}/queue?group=error", troubles)
-        await page.get_by_role("button", name="Resume all 1000 with ProviderDown").click()
-        await expect(page.locator("#possible")).to_have_text("1,000")
+        await page.get_by_role("button", name=f"Resume all {MANY} with ProviderDown").click()
+        await expect(page.locator("#possible")).to_have_text(str(MANY))
         assert answers(maestro) == 0
         await page.locator("#confirm").click()
         await page.wait_for_url("**/queue/batches/*")
-        await expect(page.locator("#completed")).to_have_text("1,000", timeout=AT_ONCE_MS)
+        await expect(page.locator("#completed")).to_have_text(str(MANY), timeout=AT_ONCE_MS)
         await expect(page.locator("#refused")).to_have_text("0")
         assert [tuple(row) for row in maestro.query("SELECT status, count(*) FROM queue GROUP BY status")] == [
             ("completed", MANY)

@@ -19,7 +19,7 @@ from tests.support.separate import READY, Separate, separate
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]
 
 PEOPLE = 4
-SAID = 6
+SAID = 4
 """Messages of each person; they say the next one without waiting for an answer."""
 MODEL = 0.3
 """Seconds of a model call: enough for a kill to meet several."""
