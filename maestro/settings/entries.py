@@ -172,6 +172,15 @@ class AccountSettings(Section):
         return DEFAULT_CLI_MODEL if info.data.get("type") == "cli" else by_provider
 
     @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        """A key or an address that would silently not be used is a mistake."""
+        if self.type == "cli" and (self.provider != "anthropic" or self.api_key or self.base_url):
+            raise ValueError("a cli account is the command claude: leave out provider, apiKey and baseUrl")
+        if self.type == "api_key" and self.home_dir:
+            raise ValueError('homeDir belongs to an account of type "cli"; leave it out')
+        return self
+
+    @model_validator(mode="after")
     def _model_named(self) -> Self:
         if not self.model:
             raise ValueError("model must be set: Maestro knows no default for this provider")

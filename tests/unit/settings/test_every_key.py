@@ -37,7 +37,7 @@ TEXTS: Mapping[str, object] = {
 }
 """Values of keys that take no text like any other."""
 PEOPLE = ("ids", "allowUsers", "approvers")
-ADDRESSES = ("baseUrl", "url", "searchUrl")
+ADDRESSES = ("baseUrl", "publicUrl", "url", "searchUrl")
 
 
 def value_of(key: Key) -> object:
@@ -46,7 +46,7 @@ def value_of(key: Key) -> object:
     if key.path in TEXTS:
         return TEXTS[key.path]
     if key.entry is not None:
-        return [entry(f"{key.path}[].")]
+        return entries(f"{key.path}[].")
     if key.kind is bool:
         return not key.field.default
     if key.kind in (int, float):
@@ -80,6 +80,16 @@ def entry(prefix: str) -> dict[str, object]:
     """Return an entry of a list with every key it has."""
     below = {path.removeprefix(prefix): key for path, key in KEYS.items() if path.startswith(prefix)}
     return {name: value_of(key) for name, key in below.items() if "." not in name and "[]" not in name}
+
+
+def entries(prefix: str) -> list[dict[str, object]]:
+    """Return entries of a list that together have every key; each type of account has keys of its own."""
+    whole = entry(prefix)
+    if prefix != "llm.accounts[].":
+        return [whole]
+    over_http = {**whole, "type": "api_key", "homeDir": ""}
+    command = {**whole, "name": "x2", "type": "cli", "provider": "anthropic", "apiKey": "", "baseUrl": ""}
+    return [over_http, command]
 
 
 def everything() -> dict[str, Any]:
@@ -132,6 +142,18 @@ def test_only_an_account_of_a_subscription_needs_no_provider() -> None:
     assert (only.provider, only.model) == ("anthropic", "claude-sonnet-4-6")
     found = problem({"llm": {"accounts": [{"name": "a"}]}})
     assert found == "maestro.json: llm.accounts[0].provider: is missing; add it"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"type": "cli", "apiKey": "k"}, "leave out provider, apiKey and baseUrl"),
+        ({"type": "cli", "provider": "openai"}, "leave out provider, apiKey and baseUrl"),
+        ({"provider": "openai", "homeDir": "/home/me"}, 'homeDir belongs to an account of type "cli"'),
+    ],
+)
+def test_what_an_account_would_not_use_is_a_mistake(changes: dict[str, object], said: str) -> None:
+    assert said in problem({"llm": {"accounts": [{"name": "a", **changes}]}})
 
 
 @pytest.mark.parametrize("port", ["8080", 70_000])
