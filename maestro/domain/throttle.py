@@ -25,12 +25,12 @@ LONGEST_DELAY = timedelta(seconds=3)
 FORGOTTEN_AFTER = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 MOST_PER_MINUTE = 100
-"""Wrong guesses a minute that are counted and noted, from everywhere: each costs a write."""
+"""Wrong guesses a minute that are noted, from everywhere: each costs a write."""
 MOST_ADDRESSES = 10_000
 
 
 class TooManyAttempts(MaestroError):
-    """Wrong, as too many before it; ``retry_after`` says when the next wrong one is counted again."""
+    """Wrong, as too many before it; ``retry_after`` says when the next wrong one is noted again."""
 
     public = "Too many attempts."
 
@@ -65,30 +65,33 @@ class Throttle:
             return known.turn - now
 
     def refuse(self, address: str) -> None:
-        """Count a wrong guess; raises ``TooManyAttempts`` for one that is not counted and need not be noted.
+        """Count a wrong guess; raises ``TooManyAttempts`` for one that need not be noted.
 
-        From the fifth on each locks the address for wrong ones, twice as long each time.
+        From the fifth on each locks the address for wrong ones, twice as long each time. Guesses that are not noted
+        because too many came from everywhere count as well: else no answer to their addresses would ever wait.
         """
         now, network = self._clock(), _network(address)
         with self._lock:
             known = self._known(network, now)
-            wait = max(known.locked_until - now if known else timedelta(), self._busy(now))
-            if wait > timedelta():
-                raise self._locked(wait)
-            self._recent.append(now)
+            if known is not None and known.locked_until > now:
+                raise self._locked(known.locked_until - now)
             count = known.count + 1 if known else 1
             self._guesses.pop(network, None)
             self._guesses[network] = _Guesses(count, now, now + _lock_after(count), known.turn if known else now)
             if len(self._guesses) > MOST_ADDRESSES:
                 # Insertion order is the order of the last guess, so this forgets the address that was quiet longest.
                 del self._guesses[next(iter(self._guesses))]
+            busy = self._busy(now)
+            if busy > timedelta():
+                raise self._locked(busy)
+            self._recent.append(now)
 
     def _known(self, network: str, now: datetime) -> _Guesses | None:
         known = self._guesses.get(network)
         return known if known and now - known.last < FORGOTTEN_AFTER else None
 
     def _busy(self, now: datetime) -> timedelta:
-        """Return how long no wrong guess is counted, because too many came from everywhere."""
+        """Return how long no wrong guess is noted, because too many came from everywhere."""
         while self._recent and now - self._recent[0] >= MINUTE:
             self._recent.popleft()
         return self._recent[0] + MINUTE - now if len(self._recent) >= MOST_PER_MINUTE else timedelta()
