@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from datetime import timedelta
@@ -164,12 +165,13 @@ def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
     elif isinstance(error, UNWANTED):
         log.info("step.unwanted", **facts)
     else:
-        seconds = again_in.total_seconds() if again_in is not None else None
-        log.warning("step.failed", again_in=seconds, exc_info=_fault(error), **facts)
+        facts |= {} if isinstance(error, MaestroError) else {"exception": _traceback(error)}
+        log.warning("step.failed", again_in=again_in.total_seconds() if again_in is not None else None, **facts)
 
 
-def _fault(error: Exception) -> Exception | None:
-    return None if isinstance(error, MaestroError) else error
+def _traceback(fault: Exception) -> str:
+    """Return where a fault happened and its class, without its text: pydantic's, for one, quotes what it read."""
+    return "".join([*traceback.format_tb(fault.__traceback__), type(fault).__name__])
 
 
 def _detail(error: Exception) -> str:

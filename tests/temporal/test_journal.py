@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from pydantic import ValidationError
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, StepTaken, Stopped, StoreBusy, WaitReason
 from maestro.domain.jobs.flow import VoiceOutcome
@@ -102,18 +103,24 @@ def test_a_job_back_from_its_wait_does_not_run_beside_one_that_was_started_meanw
 
 
 def test_a_failed_attempt_is_one_line_with_its_job_and_a_fault_has_its_traceback(store: Store) -> None:
-    journal, fault = Journal(store, lambda: RULES), ValueError("a fault")
+    journal, words = Journal(store, lambda: RULES), "what a person said"
+    with pytest.raises(ValidationError) as fault:
+        StepRef.model_validate({"job_id": [words], "step": "context"})
+    errors = (ProviderUnavailable("down"), AccountsExhausted("limited"), Stopped("by a person"), fault.value)
     with structlog.testing.capture_logs() as lines:
-        for error in (ProviderUnavailable("down"), AccountsExhausted("limited"), Stopped("by a person"), fault):
+        for error in errors:
             journal.begin(REF, "build_context")
             journal.failed(REF, error)
-    assert [(line["event"], line["error"], line.get("exc_info")) for line in lines] == [
-        ("step.failed", "ProviderUnavailable", None),
-        ("step.waits", "AccountsExhausted", None),
-        ("step.unwanted", "Stopped", None),
-        ("step.failed", "ValueError", fault),
+    assert [(line["event"], line["error"], "exception" in line) for line in lines] == [
+        ("step.failed", "ProviderUnavailable", False),
+        ("step.waits", "AccountsExhausted", False),
+        ("step.unwanted", "Stopped", False),
+        ("step.failed", "ValidationError", True),
     ]
     assert {(line["job"], line["step"]) for line in lines} == {("job", "context")}
+    assert "model_validate" in lines[-1]["exception"]
+    assert words in str(fault.value)
+    assert words not in str(lines), "the text of a fault may quote messages and prompts"
 
 
 def test_what_failed_often_enough_waits_where_there_is_something_to_wait_for(store: Store) -> None:
