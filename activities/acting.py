@@ -9,7 +9,7 @@ from ulid import ULID
 from activities.asking import AskingRules, directives_approval
 from activities.conducting import perform
 from activities.places import memory_place
-from activities.provenance import outside_tools
+from activities.provenance import outside_tools, repeats_reading
 from maestro.domain.agents.agent import Agent, MemoryScope, payer_of
 from maestro.domain.conducting.conductor import Performed, Requester, quotation_refused
 from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
@@ -73,10 +73,13 @@ class Acting:
     def approval(self, step: AnswerStep, tags: Sequence[Tag]) -> Question | None:
         """Return the question whether a conductor may act on these tags, None where nobody has to be asked.
 
-        A person is asked once for all directives of an answer, when text from outside was read for it.
+        A person is asked once for all directives of an answer, when text from outside was read for it, or for an
+        earlier answer that holds one of them.
         """
         wanted = [tag for tag in tags if tag.name in CONDUCTOR_TAGS and tag.complete and not tag.quoted]
-        if not wanted or self._asking is None or self._by.refusal or not outside_tools(self._tx, self._job):
+        if not wanted or self._asking is None or self._by.refusal:
+            return None
+        if not (outside_tools(self._tx, self._job) or repeats_reading(self._tx, step, wanted)):
             return None
         question = directives_approval(self._tx, self._job, step, wanted, self._asking)
         self._by = replace(self._by, approval=question.status)

@@ -1,12 +1,12 @@
 """What an answer repeats of what its model was given to read, and whether some of that came from outside."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
-from maestro.domain.tags.grammar import Parsed, parse
+from maestro.domain.tags.grammar import Parsed, Tag, parse
 from maestro.domain.tags.provenance import is_quotation, squeezed
 from maestro.store.transaction import Transaction
 
@@ -25,6 +25,20 @@ def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
     """Return the tools that brought text from outside into a job, or into one it hangs together with by a task."""
     first = tx.delegations.lineage(job)[-1]
     return tx.tool_runs.from_outside([first.id, *(other.id for other in tx.delegations.below([first.id]))])
+
+
+def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
+    """Say whether one of these directives stands in an earlier answer for which text from outside was read."""
+    call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    turns = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
+    own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
+    for turn, answer in zip(own, tx.prompts.unpack(own), strict=True):
+        source = squeezed([answer.content])
+        if any(is_quotation(tag, source) for tag in tags):
+            job = tx.jobs.read(tx.conversations.message(turn.message_id).job_id)
+            if outside_tools(tx, job):
+                return True
+    return False
 
 
 def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
