@@ -10,7 +10,7 @@ from maestro.scanner.tokens import latin_pattern
 _SCHEME = rb"[A-Za-z][A-Za-z0-9+.\-]{1,24}://"
 _RUN = re.compile(rb"[^\s\"'`\x01]{0,2048}")
 _STOP = re.compile(rb"[:@/?#\\]")
-_PORT = re.compile(rb"[0-9]{1,5}(?:([/?#])|[,;)\]}>|.]|$)")
+_PORT = re.compile(rb"[0-9]{1,5}(?:([/?#])|[,;)\]}>|]|\.(?![A-Za-z0-9])|$)")
 _HOST_NAME = re.compile(rb"(?i)localhost|[^.]+(?:\.[^.]+)+|\[.*")
 _LAST_OF_PASSWORD = re.compile(rb"[^/?#=&@]{2,64}(?=@)")
 _HOST = re.compile(rb"@(?=[A-Za-z0-9.\-_\[\xff%$<{]{1,253})")

@@ -83,7 +83,10 @@ def test_texts_of_platform_teams_lose_their_secrets_and_nothing_else(rules: Rule
 
 @pytest.mark.parametrize(
     "password",
-    ["2024.Winter!x", "2024/Winter!x", "2024#Winter!x", "2024?Winter!x", "12345,abC", "99|Bottles", "1234)x", "1234"],
+    [
+        *("2024.Winter!x", "2024/Winter!x", "2024#Winter!x", "2024?Winter!x", "2024.Winter?x", "12345,abC"),
+        *("99|Bottles", "1234)x", "1234"),
+    ],
 )
 def test_a_password_that_begins_with_digits_is_no_port(rules: Rules, password: str) -> None:
     text = f"postgres://u:{password}@db.internal:5432/app"
