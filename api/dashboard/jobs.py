@@ -115,7 +115,7 @@ def show(request: Request, parts: Parts, asked: Annotated[Asked, Query()]) -> Re
         statuses=tuple(JobStatus),
         kinds=tuple(JobKind),
         ages=tuple(AGES),
-        at=f"{found.wanted.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if found.wanted.at else "",
+        around=f"{found.wanted.at.astimezone(UTC):%Y-%m-%dT%H:%M}" if found.wanted.at else "",
         errors=sorted({job.error for job in found.jobs if job.error}),
         shown=GROUPS,
         page_of=page_of,

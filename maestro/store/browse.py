@@ -31,6 +31,7 @@ from maestro.store.prompts import Prompts
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
 from maestro.store.tool_runs import ToolRuns
+from maestro.store.versions import AgentVersions
 
 TEXT = 400
 """Characters of a message that are read for its excerpt; a message may have 300,000."""
@@ -93,8 +94,9 @@ class Browse(Repository):
         if answer is None or agent is None:
             return None
         accounts = Accounts(self._link, self._now)
+        then = AgentVersions(self._link, self._now).fields_then(agent, answer.started_at) or agent
         limits = accounts.limits(answer.started_at)
-        return substitution(calls, FirstChoice(model_for(job, agent.model), accounts.all(), limits, cheaper))
+        return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
 
     def _with_texts(self, run: ToolRun) -> ToolTexts:
         prompts = Prompts(self._link, self._now)

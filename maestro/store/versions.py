@@ -1,10 +1,13 @@
 """What agents were after each of their edits."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent, AgentVersion
+from maestro.domain.agents.edits import AgentFields
+from maestro.domain.agents.versions import fields_at
 from maestro.domain.errors import NotFound
 from maestro.store.repository import Repository
 
@@ -39,6 +42,15 @@ class AgentVersions(Repository):
         if against is not None:
             return version, self.get(agent, against)
         return version, next(iter(self.of(agent, before=number, limit=1)), None)
+
+    def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
+        """Return what people could edit of an agent at a moment, None where it was never edited."""
+        mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
+        earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
+        found = (
+            self._session.exec(earlier).first() or self._session.exec(mine.order_by(col(AgentVersion.version))).first()
+        )
+        return fields_at(found) if found is not None else None
 
     def get(self, agent: Agent, number: int) -> AgentVersion:
         """Return one version of an agent; raises ``NotFound``."""

@@ -17,14 +17,16 @@ const two = (number) => String(number).padStart(2, "0");
 const day = (at) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 const minute = (at) => `${two(at.getHours())}:${two(at.getMinutes())}`;
 
-function clock(at) {
-  const now = new Date();
-  if (day(at) === day(now)) return `${minute(at)}:${two(at.getSeconds())}`;
+// `form` is that of the page: time, full (day, time and zone), or nothing for the time of today and the day before that.
+function clock(at, form) {
+  const [now, time] = [new Date(), `${minute(at)}:${two(at.getSeconds())}`];
+  if (form === "full") return `${day(at)} ${time} ${zone(at)}`;
+  if (form === "time" || day(at) === day(now)) return time;
   return at.getFullYear() === now.getFullYear() ? `${day(at).slice(5)} ${minute(at)}` : day(at);
 }
 
-function zone() {
-  const parts = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(new Date());
+function zone(at = new Date()) {
+  const parts = new Intl.DateTimeFormat(undefined, { timeZoneName: "short" }).formatToParts(at);
   return parts.find((part) => part.type === "timeZoneName").value;
 }
 
@@ -35,7 +37,7 @@ function say(node, words) {
 function tellAll() {
   if (document.hidden) return;
   for (const time of document.querySelectorAll("time[data-far]")) say(time, far(Date.parse(time.dateTime)));
-  for (const time of document.querySelectorAll("time[data-clock]")) say(time, clock(new Date(time.dateTime)));
+  for (const time of document.querySelectorAll("time[data-clock]")) say(time, clock(new Date(time.dateTime), time.dataset.clock));
   for (const name of document.querySelectorAll("[data-zone]")) say(name, zone());
 }
 

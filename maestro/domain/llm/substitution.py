@@ -1,7 +1,7 @@
 """Answers by another model or account than the agent's first choice, and why that one was not asked or failed."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from maestro.domain.llm.accounts import AccountModel, AccountStatus, Choice, ModelAccount, serving
@@ -40,10 +40,17 @@ def final_answer(calls: Sequence[LLMCall]) -> LLMCall | None:
 
 
 def substitution(calls: Sequence[LLMCall], first: FirstChoice) -> Substitution | None:
-    """Return by what the last answer was given, None where that was the first choice or no account is known."""
+    """Return by what the last answer was given, None where that was the first choice.
+
+    None too where its account is not known: the demo model answered, or the accounts are others by now.
+    """
     answer = final_answer(calls)
+    if answer is None:
+        return None
+    first = replace(first, accounts=[one for one in first.accounts if one.created_at <= answer.started_at])
     chosen = _chosen(first)
-    if answer is None or not answer.account or any(_is(answer, one) for one in chosen):
+    known = any(one.name == answer.account for one in first.accounts)
+    if not known or any(_is(answer, one) for one in chosen):
         return None
     return Substitution(
         wanted=first.model, model=answer.model, account=answer.account, reason=_reason(calls, answer, first, chosen)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from maestro.domain.agents.edits import AgentChange
 from maestro.domain.conducting.conductor import Performed
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.errors import WaitReason
@@ -74,6 +75,12 @@ async def test_an_answer_of_another_account_says_so_and_why(rows: JobRows, http:
     assert "because claude-haiku-4-5 failed with RateLimited" in words(said)
     detail = (await http.get(f"/api/jobs/{job_id}")).json()
     assert detail["substitution"]["account"] == "main"
+    rows.clock.go(hours=1)
+    with rows.store.begin() as tx:
+        agent = tx.agents.by_slug("ada")
+        assert agent is not None
+        tx.agents.change(agent, AgentChange(model="openai/gpt-4o"), "test")
+    assert (await http.get(f"/api/jobs/{job_id}")).json()["substitution"] == detail["substitution"]
 
 
 def journal(rows: JobRows, job_id: str, step: str, run: int = 1) -> StepRef:

@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 import httpx
 import pytest
@@ -120,6 +120,7 @@ async def test_a_time_of_the_clock_finds_what_came_or_was_open_then(rows: JobRow
     assert {ended, later}.isdisjoint(await listed(http, at=minute, status=""))
     page = (await http.get(PAGE, params={"at": minute})).text
     assert f'name="at" type="datetime-local" value="{minute}"' in page
+    assert f'hx-get="{PAGE}?at={quote(minute, safe="")}"' in page
     assert (await http.get("/api/jobs", params={"at": f"{minute}Z"})).json()["items"][0]["id"] == missed
     assert "at" in (await http.get(PAGE, params={"at": "half past ten"})).text
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.llm.accounts import WHOLE_ACCOUNT, AccountSource, AccountStatus, ModelAccount
+from maestro.domain.llm.accounts import DEMO, WHOLE_ACCOUNT, AccountSource, AccountStatus, ModelAccount
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.substitution import FirstChoice, substitution
 
@@ -51,6 +51,14 @@ def test_the_first_choice_is_no_substitution(model: str, answered: str) -> None:
 def test_accounts_of_one_priority_are_all_first_choices() -> None:
     twin = account(3, "twin", "anthropic", "claude-haiku-4-5", priority=MAIN.priority)
     assert substitution([call("twin", "claude-sonnet-4-6")], FirstChoice(SONNET, (MAIN, twin), {})) is None
+
+
+def test_nothing_is_said_of_accounts_that_are_others_by_now() -> None:
+    answer = call("spare", "gpt-4o-mini")
+    newer = account(1, "main", "anthropic", "claude-sonnet-4-6", created_at=LATER)
+    assert substitution([answer], FirstChoice("", (newer, SPARE), {})) is None
+    assert substitution([answer], FirstChoice("", (MAIN,), {})) is None
+    assert substitution([call(DEMO, DEMO)], FirstChoice("", (), {})) is None
 
 
 def test_each_reason_names_what_stopped_the_first_choice() -> None:
