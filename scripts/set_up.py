@@ -87,8 +87,9 @@ def set_up(part: str) -> None:
     stamp(part).unlink(missing_ok=True)
     if not is_usable():
         venv.create(ENVIRONMENT, clear=True, with_pip=True)
-        # Python 3.11 puts it into every environment; nothing here uses it, and it would never be updated.
-        subprocess.run([PYTHON, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools"], check=True)  # noqa: S603
+        # Python 3.11 puts it into every environment; nothing here uses it, and it would never be updated. Twice quiet,
+        # pip does not warn where there is none.
+        subprocess.run([PYTHON, "-m", "pip", "uninstall", "-qq", "--yes", "setuptools"], check=True)  # noqa: S603
     install_lock(LOCKS[part])
     if part == "run":
         install_ourselves()
