@@ -43,7 +43,8 @@ def times_within(cron: CronTimes, zone: ZoneInfo, hours: Hours) -> tuple[datetim
     """Return the times of the cron within these hours, in UTC and in their order."""
     all_day = (time for day in hours for time in times_of(cron, zone, day))
     local = ((time, time.astimezone(zone)) for time in all_day)
-    return tuple(sorted(time for time, wall in local if wall.hour in hours[wall.date()]))
+    # A gap that ends its day brings a time to the first moment of the next one.
+    return tuple(sorted({time for time, wall in local if wall.hour in hours.get(wall.date(), _ALL_DAY)}))
 
 
 @lru_cache(maxsize=100)

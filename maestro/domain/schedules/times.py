@@ -33,7 +33,7 @@ def times(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime)
         case Once(moment):
             return iter((moment,) if moment > after else ())
         case _:
-            return (time for time in _walk(schedule, zone, after) if time > after)
+            return (time for time, _ in groupby(_walk(schedule, zone, after)) if time > after)
 
 
 def preview(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime) -> tuple[datetime, ...]:
@@ -54,7 +54,7 @@ def passed(schedule: Schedule, zone: ZoneInfo, anchor: datetime, after: datetime
 
 
 def times_of(cron: CronTimes, zone: ZoneInfo, day: date) -> Iterator[datetime]:
-    """Yield the times of a day, in their order."""
+    """Yield the times of a day, in their order; a gap that ends it brings some to the first moment of the next day."""
     if cron.fixed:
         found: Iterator[datetime] = (first_moment_of(wall, zone) for wall in cron.on(day))
     else:
@@ -113,10 +113,10 @@ def _days_passed(cron: CronTimes, zone: ZoneInfo, after: datetime, until: dateti
     if after >= until:
         return 0
     first, last = after.astimezone(zone).date(), until.astimezone(zone).date()
-    count, full = 0, len(cron.hours) * len(cron.minutes)
+    near, count, full = set[datetime](), 0, len(cron.hours) * len(cron.minutes)
     for day in (first + ahead * _DAY for ahead in range((last - first).days + 1)):
         if day in (first, last) or clocks_change(day - _DAY, zone) or clocks_change(day, zone):
-            count += sum(after < time < until for time in times_of(cron, zone, day))
+            near.update(time for time in times_of(cron, zone, day) if after < time < until)
         elif cron.comes_on(day):
             count += full
-    return count
+    return count + len(near)

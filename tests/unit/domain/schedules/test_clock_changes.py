@@ -7,6 +7,7 @@ import pytest
 
 from maestro.domain.schedules.clock_changes import doubtful_hours, times_within
 from maestro.domain.schedules.cron_times import read_cron
+from maestro.domain.schedules.times import passed
 
 TODAY = date(2026, 11, 22)
 
@@ -44,6 +45,16 @@ def test_its_times_there_are_all_and_only_those() -> None:
         "02:30+0100",
     ]
     assert {time.astimezone(zone).date() for time in found} == {night}
+
+
+@pytest.mark.parametrize("written", ["30 23 * * *", "0 0,23 * * *", "30 23 * * 6"])
+def test_a_gap_that_ends_its_day_brings_its_times_to_the_next_one_once(written: str) -> None:
+    zone, cron = ZoneInfo("America/Nuuk"), read_cron(written)
+    found = times_within(cron, zone, doubtful_hours(cron, zone, date(2027, 3, 1)))
+    midnight = datetime(2027, 3, 28, tzinfo=zone)
+    assert found.count(midnight) == 1
+    before, after = datetime(2027, 3, 27, 12, tzinfo=zone), datetime(2027, 3, 28, 12, tzinfo=zone)
+    assert passed(cron, zone, before, before, after) == 1
 
 
 def test_a_change_that_is_going_on_is_not_over() -> None:
