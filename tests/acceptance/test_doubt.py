@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from maestro.domain.jobs.job import FAILURE_NOTICE
+from maestro.domain.jobs.job import CANCELLED_NOTICE, FAILURE_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
 from maestro.llm.middleware.validator import GUIDANCE_WITH_TOOLS
@@ -71,7 +71,8 @@ async def test_a_job_closed_between_two_chunks_sends_no_more_and_keeps_its_recei
             await operator.control.replay(job["id"], ReplayMode.RESUME, "test")
         await maestro.ended("closed", "completed", 2)
     sent = [message.content for message in maestro.taps.sent if message.address.channel == "closed"]
-    assert len(sent) == len(set(sent)) == 5
+    assert len(sent) == len(set(sent)) == 6
+    assert CANCELLED_NOTICE in sent
 
 
 async def test_a_chunk_in_doubt_is_shown_once(maestro: Instance) -> None:

@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from maestro.domain.jobs.job import CANCELLED_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
 from maestro.domain.people.owners import PersonId
@@ -252,6 +253,7 @@ async def test_an_operator_cancels_the_job_that_waits(maestro: Instance, channel
             await operator.control.cancel(job["id"], "ada")
         await ended(maestro, job, "cancelled")
         assert question_of(maestro, job)["status"] == "cancelled"
+        assert (await grace.wait_for("message"))["content"] == CANCELLED_NOTICE
         assert await grace.ask("never mind", patience=LONG) == "answer to: never mind"
 
 

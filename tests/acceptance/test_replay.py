@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from connectors.base import NotDispatched, PermanentSend, Scope
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs.job import FAILURE_NOTICE
+from maestro.domain.jobs.job import CANCELLED_NOTICE, FAILURE_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
@@ -42,6 +42,11 @@ def channel(request: pytest.FixtureRequest) -> str:
 def user(maestro: Instance, channel: str) -> AbstractAsyncContextManager[WebClient]:
     """Connect as somebody who is not an owner."""
     return maestro.client(channel, api_key=KEY)
+
+
+async def told(client: WebClient) -> str:
+    """Return the text of the next message to the person."""
+    return str((await client.wait_for("message"))["content"])
 
 
 async def replay(maestro: Instance, job_id: str, mode: ReplayMode = ReplayMode.RESUME) -> str:
@@ -234,7 +239,7 @@ async def test_a_running_job_cannot_be_replayed_but_cancelled(maestro: Instance,
             with pytest.raises(Conflict, match="only an ended job"):
                 await replay(maestro, running["id"], mode)
         await cancel(maestro, running["id"])
-        assert (await client.wait_for("message"))["content"] == "answer to: after the long think"
+        assert [await told(client), await told(client)] == [CANCELLED_NOTICE, "answer to: after the long think"]
     await maestro.ended(channel, "cancelled")
     assert maestro.llm.matching("a long think")[0].outcome == "gone"
     with pytest.raises(Conflict, match="nothing to cancel"):
@@ -248,8 +253,9 @@ async def test_a_cancelled_job_can_be_resumed(maestro: Instance, channel: str) -
         await maestro.asked("changed my mind")
         await cancel(maestro, maestro.jobs(channel)[0]["id"])
         [job] = await maestro.ended(channel, "cancelled")
+        assert await told(client) == CANCELLED_NOTICE
         await replay(maestro, job["id"])
-        assert (await client.wait_for("message"))["content"] == "answer to: changed my mind"
+        assert await told(client) == "answer to: changed my mind"
     await maestro.ended(channel, "completed")
     states = maestro.query("SELECT state FROM llm_calls WHERE job_id = ? ORDER BY attempt", job["id"])
     assert [row["state"] for row in states] == ["interrupted", "answered"]
@@ -262,8 +268,12 @@ async def test_a_job_that_waits_its_turn_is_cancelled(maestro: Instance, channel
             await client.say(text)
         await maestro.asked("first in line")
         await cancel(maestro, maestro.jobs(channel)[1]["id"])
-        spoken = [(await client.wait_for("message"))["content"] for _ in range(2)]
-    assert spoken == ["answer to: first in line", "answer to: third in line"]
+        spoken = [await told(client) for _ in range(3)]
+    assert CANCELLED_NOTICE in spoken
+    assert [text for text in spoken if text != CANCELLED_NOTICE] == [
+        "answer to: first in line",
+        "answer to: third in line",
+    ]
     assert maestro.llm.matching("never said") == []
     await maestro.ended(channel, "completed", 2)
     assert [job["status"] for job in maestro.jobs(channel)] == ["completed", "cancelled", "completed"]
@@ -279,7 +289,7 @@ async def test_a_job_that_waits_for_its_next_attempt_is_cancelled(maestro: Insta
         sql = "SELECT 1 FROM job_steps WHERE job_id = ? AND step = 'model-1' AND state = 'failed'"
         await until(lambda: bool(maestro.query(sql, waiting)), what="the failed attempt")
         await cancel(maestro, waiting)
-        assert (await client.wait_for("message"))["content"] == "answer to: no longer"
+        assert [await told(client), await told(client)] == [CANCELLED_NOTICE, "answer to: no longer"]
     await maestro.ended(channel, "cancelled")
 
 

@@ -56,7 +56,7 @@ async def job_in(maestro: Separate, channel: str, status: str) -> Row:
     found: list[Row] = []
 
     def there() -> bool:
-        sql = "SELECT * FROM queue WHERE channel = ? ORDER BY created_at DESC LIMIT 1"
+        sql = "SELECT * FROM queue WHERE channel = ? AND notice = '' ORDER BY created_at DESC LIMIT 1"
         found[:] = [row for row in Evidence(maestro.data).rows(sql, channel) if row["status"] == status]
         return bool(found)
 

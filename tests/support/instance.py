@@ -28,6 +28,7 @@ from maestro.bootstrap.endpoints import endpoint_of
 from maestro.bootstrap.operator import Operator, open_operator
 from maestro.bootstrap.process import STORE_THREADS
 from maestro.bootstrap.up import READY, Up
+from maestro.domain.jobs.job import CANCELLED_NOTICE
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.settings import Loaded, load
@@ -197,14 +198,18 @@ class Instance:
         return found
 
     def jobs(self, channel: str) -> list[Row]:
-        """Return the jobs of a channel in the order they came."""
-        return self.query("SELECT * FROM queue WHERE channel = ? ORDER BY created_at, id", channel)
+        """Return the jobs of a channel in the order they came, without the notices of cancelled ones."""
+        sql = "SELECT * FROM queue WHERE channel = ? AND notice <> ? ORDER BY created_at, id"
+        return self.query(sql, channel, CANCELLED_NOTICE)
 
     async def ended(self, channel: str, status: str, count: int = 1) -> list[Row]:
-        """Return the jobs of a channel once so many of them ended this way."""
-        sql = "SELECT * FROM queue WHERE channel = ? AND status = ? ORDER BY created_at, id"
-        await until(lambda: len(self.query(sql, channel, status)) >= count, what=f"{count} {status} in {channel}")
-        return self.query(sql, channel, status)
+        """Return the jobs of a channel, without notices of cancelled ones, once so many of them ended this way."""
+
+        def found() -> list[Row]:
+            return [job for job in self.jobs(channel) if job["status"] == status]
+
+        await until(lambda: len(found()) >= count, what=f"{count} {status} in {channel}")
+        return found()
 
     async def asked(self, text: str, count: int = 1) -> None:
         """Return once the model has received so many requests whose last message contains the text."""
