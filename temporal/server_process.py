@@ -29,7 +29,7 @@ serves() {{ {{ cat "/proc/$1/cmdline" || /bin/ps -ww -o command= -p "$1"; }} 2>/
 read -r _
 missing=0
 while serves "$1" "$2"; do
-  if grep -qF "\"pid\": $1," "$3" 2>/dev/null; then missing=0; else missing=$((missing + 1)); fi
+  if grep -qF "\\"pid\\": $1," "$3" 2>/dev/null; then missing=0; else missing=$((missing + 1)); fi
   if [ "$missing" -gt {_LOOKS} ]; then
     kill "$1"
     sleep "$5"
