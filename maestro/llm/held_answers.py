@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
@@ -9,7 +10,6 @@ from urllib.parse import quote
 import structlog
 from pydantic import ValidationError
 
-from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.values import Value
 from maestro.store.commits import committed
@@ -65,17 +65,17 @@ class HeldAnswers:
                 continue  # another process was faster
             except ValidationError:
                 log.warning("answer.unreadable", file=str(file))
-                file.rename(file.with_suffix(".unreadable"))
+                with suppress(FileNotFoundError):
+                    file.rename(file.with_suffix(".unreadable"))
                 continue
             self._committed(held, file)
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
     def _committed(self, held: HeldAnswer, file: Path) -> None:
         request = held.request
-        spooled = file.exists()
         with self._store.begin() as tx:
-            # What was spooled may have been committed by another process; a restored backup may not know the call.
-            if not spooled or _is_open(tx, held):
+            # Who found its file may have committed it already; a restored backup may not know the call.
+            if tx.calls.lacks_answer(request.key, held.attempt):
                 cost = tx.calls.keep_answer(request.key, held.attempt, held.response)
                 tx.accounts.succeeded(request.account, request.model, cost)
                 self._keep(tx, request, held.response)
@@ -101,12 +101,6 @@ class HeldAnswers:
     def _file(self, held: HeldAnswer) -> Path:
         key = held.request.key
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
-
-
-def _is_open(tx: Transaction, held: HeldAnswer) -> bool:
-    key = held.request.key
-    attempts = (call for call in tx.calls.of(key.job_id) if (call.purpose, call.number) == (key.purpose, key.number))
-    return any(call.attempt == held.attempt and call.state is not CallState.ANSWERED for call in attempts)
 
 
 def _flush(folder: Path) -> None:

@@ -56,6 +56,7 @@ class Calls(Repository):
     _END = update(LLMCall).where(*_ATTEMPT)
     _END_OPEN = _END.where(col(LLMCall.state) == CallState.SENT)
     _COST = select(LLMCall.cost_usd).where(*_ATTEMPT)
+    _STATE = select(LLMCall.state).where(*_ATTEMPT)
     _UNDER_WAY = select(LLMCall.purpose, LLMCall.number, LLMCall.attempt).where(
         col(LLMCall.job_id) == bindparam("of_job"), LLMCall.state == CallState.SENT
     )
@@ -133,6 +134,11 @@ class Calls(Repository):
         last = self._last(key)
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
+
+    def lacks_answer(self, key: CallKey, attempt: int) -> bool:
+        """Whether there is this attempt, and its answer is not kept; also where somebody has given it up."""
+        state = self._run(self._STATE, its_attempt=attempt, **_values(key)).scalar()
+        return state is not None and state is not CallState.ANSWERED
 
     def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> float:
         """Commit what the model said under the key of its request, and settle what the call had reserved.

@@ -140,6 +140,15 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
     assert process.files() == []
 
 
+async def test_an_answer_that_another_process_committed_from_its_file_counts_once(
+    process: Process, request_: LLMRequest
+) -> None:
+    held = HeldAnswer.model_validate_json((await killed_while_locked(process, request_)).read_bytes())
+    HeldAnswers(process.store, process.keep).recover()
+    await HeldAnswers(process.store, process.keep).commit(held.attempt, held.request, held.response)
+    assert process.kept == [request_.key.job_id]
+
+
 async def test_an_answer_whose_job_was_ended_meanwhile_is_in_the_books(process: Process, request_: LLMRequest) -> None:
     await killed_while_locked(process, request_)
     with process.store.begin() as tx:
