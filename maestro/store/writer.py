@@ -43,7 +43,8 @@ class Writer:
     """The pool of the one writing connection of a process; threads wait in it for each other.
 
     A thread that is interrupted inside of the pool can lose the connection: nobody holds it, and nobody gets it. It is
-    replaced when a thread has waited in vain for a connection that no living thread holds.
+    replaced when a thread has waited in vain for a connection that no living thread holds, and none has given back
+    meanwhile: one that was given back is with the thread that got it, which may not have said so yet.
     """
 
     def __init__(self, path: Path, busy_seconds: float) -> None:
@@ -51,6 +52,7 @@ class Writer:
         self._busy_seconds = busy_seconds
         self._lock = Lock()
         self._holder: Thread | None = None
+        self._given_back = 0
         self._driver: Any = None
         self.history = WriteHistory()
         self.engine = self._opened()
@@ -103,14 +105,15 @@ class Writer:
             try:
                 yield connection
             finally:
+                self._given_back += 1  # before there is no holder, or who has waited in vain takes it for lost
                 self._holder = None
 
     def _connected(self) -> Connection:
-        engine = self.engine
+        engine, given_back = self.engine, self._given_back
         try:
             return engine.connect()
         except PoolTimeout:
-            if not self._replaced(engine):
+            if not self._replaced(engine, given_back):
                 raise
         return self.engine.connect()
 
@@ -122,12 +125,15 @@ class Writer:
     def _remember(self, driver: Any, _record: Any) -> None:
         self._driver = driver
 
-    def _replaced(self, waited_for: Engine) -> bool:
-        """Replace the engine that a thread waited for; false while a living thread holds its connection."""
+    def _replaced(self, waited_for: Engine, given_back: int) -> bool:
+        """Replace the engine that a thread waited for; false where its connection is not lost.
+
+        ``given_back`` is how often it had been given back when the thread began to wait.
+        """
         with self._lock:
             if self.engine is not waited_for:
                 return True
-            if self._holder is not None and self._holder.is_alive():
+            if self._given_back != given_back or (self._holder is not None and self._holder.is_alive()):
                 return False
             log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
             with suppress(sqlite3.Error):

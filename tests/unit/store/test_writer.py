@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread, current_thread
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -39,6 +40,16 @@ def lose_connection(store: Store, *statements: str) -> object:
     for statement in statements:
         lost.dbapi_connection.execute(statement)
     return lost
+
+
+def in_line(store: Store, place: int, seconds: float, threads: ThreadPoolExecutor) -> "Future[None]":
+    """Let a thread wait so long for the connection, in this place of the line: who came first gets it first."""
+    pool = cast("Any", store._writer.engine.pool)
+    pool._timeout = seconds
+    waiting = threads.submit(write, store)
+    while len(pool._pool.not_empty._waiters) < place and not waiting.done():
+        time.sleep(0.001)
+    return waiting
 
 
 def fill(store: Store) -> None:
@@ -83,6 +94,38 @@ def test_a_connection_that_a_living_thread_holds_is_waited_for_and_not_replaced(
         holding.result()
     assert store.writes.replaced == 0
     write(store)
+
+
+def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over, got, go_on = Event(), Event(), Event(), Event()
+
+    def hold() -> None:
+        with store.begin():
+            begun.set()
+            over.wait()
+
+    def slowly() -> Thread:
+        """Let the first thread say only later that it has the connection."""
+        if not got.is_set():
+            got.set()
+            go_on.wait()
+        return current_thread()
+
+    with ThreadPoolExecutor(3) as threads:
+        holding = threads.submit(hold)
+        begun.wait()
+        monkeypatch.setattr("maestro.store.writer.current_thread", slowly)
+        first, second = in_line(store, 1, 30, threads), in_line(store, 2, BUSY_SECONDS, threads)
+        over.set()
+        holding.result()
+        got.wait()
+        refusal = second.exception()
+        go_on.set()
+        first.result()
+    assert isinstance(refusal, StoreBusy)
+    assert store.writes.replaced == 0
 
 
 def test_only_a_change_that_was_committed_is_a_successful_write(store: Store) -> None:
