@@ -121,11 +121,15 @@ class Deliveries(Repository):
         self._run(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
-        """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left."""
+        """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left.
+
+        What the platform said of the message meanwhile is the better reason, and is kept.
+        """
         unsent = (
             {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
         )
-        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=error))
+        reason = case((self._FAILED_SINCE, col(Delivery.error)), else_=error)
+        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
 
     def unconfirmed(self, delivery_id: int) -> None:
         """Note that nobody can say whether the platform has a chunk, so that it is not sent again."""

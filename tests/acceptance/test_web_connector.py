@@ -249,7 +249,9 @@ async def test_wrong_keys_are_slowed_down() -> None:
     async with web_server(api_key=KEY) as server:
         for _ in range(5):
             await refused(server.port, 4401, apiKey="wrong")
-        await refused(server.port, 1013, apiKey=KEY)
+        await refused(server.port, 1013, apiKey="wrong")
+        async with web_client(server.port, apiKey=KEY) as client:
+            assert client.auth["type"] == "auth_ok"
 
 
 async def test_nothing_happens_before_auth() -> None:

@@ -91,7 +91,7 @@ async def test_a_resume_token_makes_a_repeat_a_duplicate(http: httpx.AsyncClient
         (401, "Unauthorized", {"json": {"content": "x"}, "headers": {"Authorization": f"Basic {KEY}"}}),
         (403, "ChannelTaken", {"json": {"content": "x", "channelId": "taken"}}),
         (403, "ChannelTaken", {"json": {"content": "x", "channelId": "dashboard-agent-1"}}),
-        (413, "TooLarge", {"content": b"x" * 1_100_000}),
+        (413, "TooLarge", {"content": b"x" * 5_000_000}),
         (415, "UnsupportedMedia", {"content": b"{}", "headers": {**BEARER, "Content-Type": "text/plain"}}),
     ],
 )

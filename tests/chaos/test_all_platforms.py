@@ -62,9 +62,10 @@ async def test_killed_while_one_platform_has_not_said_that_it_has_our_answer(
     for place in others:
         await place.say(said)
     await until(lambda: all(heard(place, said) == 1 for place in others))
+    answered = "SELECT queue.platform FROM queue JOIN inbox ON inbox.job_id = queue.id WHERE content = ? AND status = ?"
+    await until(lambda: len(evidence.rows(answered, said, "completed")) == len(others))  # their receipts are kept
     await maestro.kill()
     await maestro.start()
-    answered = "SELECT queue.platform FROM queue JOIN inbox ON inbox.job_id = queue.id WHERE content = ? AND status = ?"
     await until(lambda: len(evidence.rows(answered, said, "completed")) == len(NAMES))
     repeats = (
         "SELECT deliveries.* FROM deliveries JOIN inbox ON inbox.job_id = deliveries.job_id WHERE inbox.content = ?"

@@ -39,7 +39,7 @@ class WhatsAppBench:
     async def connect(self) -> None:
         """Run a connector that listens."""
         self._running = await self._stack.enter_async_context(contextlib.AsyncExitStack())
-        number = await self._running.enter_async_context(whatsapp_number(self._whatsapp, self._kept, status_seconds=20))
+        number = await self._running.enter_async_context(whatsapp_number(self._whatsapp, self._kept, status_seconds=5))
         self.connector = number.connector
 
     async def say(self, text: str) -> str:
