@@ -11,7 +11,7 @@ export PYTHON
 # Where it is set, each of the thousands of processes that the tests start compiles all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 # One worker more than cores; `@pytest.mark.xdist_group` keeps tests that share one costly server in one worker.
-PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup
+PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup --durations=10
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
