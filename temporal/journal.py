@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from datetime import timedelta
@@ -165,13 +164,9 @@ def _tell(ref: StepRef, error: Exception, again_in: timedelta | None) -> None:
     elif isinstance(error, UNWANTED):
         log.info("step.unwanted", **facts)
     else:
-        facts |= {} if isinstance(error, MaestroError) else {"exception": _traceback(error)}
-        log.warning("step.failed", again_in=again_in.total_seconds() if again_in is not None else None, **facts)
-
-
-def _traceback(fault: Exception) -> str:
-    """Return where a fault happened and its class, without its text: pydantic's, for one, quotes what it read."""
-    return "".join([*traceback.format_tb(fault.__traceback__), type(fault).__name__])
+        seconds = again_in.total_seconds() if again_in is not None else None
+        fault = None if isinstance(error, MaestroError) else error
+        log.warning("step.failed", again_in=seconds, **facts, exc_info=fault)
 
 
 def _detail(error: Exception) -> str:

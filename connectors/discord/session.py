@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -250,9 +249,8 @@ class Session(discord.Client):
 
 
 def tell_of(event: str, error: BaseException | None) -> None:
-    """Log where something broke and nothing of what the error says."""
-    where = "".join(traceback.format_tb(error.__traceback__)) if error is not None else ""
-    log.error("discord.event_failed", happened=event, error=type(error).__name__, where=where)
+    """Log where something broke."""
+    log.error("discord.event_failed", happened=event, error=type(error).__name__, exc_info=error)
 
 
 async def _command_failed(_: discord.Interaction, error: app_commands.AppCommandError) -> None:

@@ -1,6 +1,5 @@
 """What the web connector tells a client that may not, or cannot now, do what it asked."""
 
-import traceback
 from enum import IntEnum
 
 import structlog
@@ -72,14 +71,10 @@ def explain(error: MaestroError) -> str:
 
 
 def presentable(error: Exception) -> MaestroError:
-    """Return the error to tell the client of: one of ours as it is, any other as an ``InternalError``, and logged.
-
-    The log gets no text of the exception, which may quote what people wrote.
-    """
+    """Return the error to tell the client of: one of ours as it is, any other as an ``InternalError``, and logged."""
     if isinstance(error, MaestroError):
         return error
-    where = "".join(traceback.format_tb(error.__traceback__))
-    log.error("the web connector failed", error=type(error).__name__, where=where)
+    log.error("the web connector failed", error=type(error).__name__, exc_info=error)
     return InternalError()
 
 

@@ -1,10 +1,14 @@
 """Sets up the log: our own events and the libraries', in one form."""
 
 import logging
+import traceback
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
+from structlog.typing import ExcInfo
+
+from maestro.domain.errors import MaestroError
 
 OURS = ("activities", "api", "connectors", "maestro", "temporal", "workflows")
 """The packages that ``logs.level`` is about.
@@ -33,7 +37,7 @@ def configure_logs(level: str, style: Literal["text", "json"], line: Callable[[s
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *([structlog.processors.format_exc_info] if style == "json" else []),
+                *([structlog.processors.ExceptionRenderer(traceback_without_texts)] if style == "json" else []),
                 renderer,
                 lambda _logger, _method, rendered: line(str(rendered)),
             ],
@@ -64,6 +68,23 @@ def _is_fit(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] in OURS
 
 
+def traceback_without_texts(exc_info: ExcInfo) -> str:
+    """Return where an error happened, and those behind it, by frames and classes.
+
+    Of errors that are not Maestro's own there is no text: it may quote messages, prompts or keys, as pydantic's does.
+    Nor are there local variables, which structlog shows unless told otherwise.
+    """
+    lines: list[str] = []
+    error: BaseException | None = exc_info[1]
+    while error is not None:
+        text = f": {error}" if isinstance(error, MaestroError) else ""
+        lines = [*traceback.format_tb(error.__traceback__), f"{type(error).__name__}{text}\n", *lines]
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return "".join(lines).rstrip()
+
+
 def _for_people() -> structlog.dev.ConsoleRenderer:
-    # The default traceback shows local variables, and with them what people wrote.
-    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    def write(output: TextIO, info: ExcInfo) -> None:
+        output.write(f"\n{traceback_without_texts(info)}")
+
+    return structlog.dev.ConsoleRenderer(colors=False, exception_formatter=write)
