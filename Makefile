@@ -10,7 +10,7 @@ BIN := .venv/bin
 export PYTHON
 # Where it is set, each of the thousands of processes that the tests start compiles all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
-# One worker more than cores; `@pytest.mark.xdist_group` keeps tests that share one costly server in one worker.
+# Two workers more than cores; `@pytest.mark.xdist_group` keeps tests that share one costly server in one worker.
 PYTEST := $(BIN)/pytest --numprocesses auto --dist loadgroup --durations=10
 
 help: ## Show this list

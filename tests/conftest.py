@@ -54,8 +54,8 @@ def _shares_a_server(path: Path) -> bool:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: while a test waits for processes of its own, another works."""
-    return min((os.cpu_count() or 1) + 1, MOST_WORKERS)
+    """Return two workers more than there are cores: while some tests wait for a process or a timeout, others work."""
+    return min((os.cpu_count() or 1) + 2, MOST_WORKERS)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -24,8 +24,8 @@ from tests.support.job_rows import JobRows
 from tests.support.outside import chat_of, token_of
 
 SEED = 9
-REQUESTS = 5
-"""Requests of each kind for each operation, of which each is sent in several ways: some 2,500."""
+REQUESTS = 4
+"""Requests of each kind for each operation, of which each is sent in several ways: some 2,000."""
 LAST = ("GET", "POST", "PUT", "PATCH", "DELETE")
 """What takes away what others need comes last."""
 DESCRIPTION = "/api/openapi.json"

@@ -12,7 +12,7 @@ from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-all-platforms")]
 
 NAMES = ("discord", "slack", "telegram", "whatsapp")
 WITHOUT_KEYS = "telegram"

@@ -16,7 +16,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-background")]
 
 POINTS = [
     *("before enter done", "after enter done", "after take-up done"),

@@ -17,7 +17,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-batches")]
 
 JOBS = 5
 DEATHS = 3

@@ -16,7 +16,7 @@ from tests.support.evidence import Evidence
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-busy")]
 
 HASTY = "hasty"
 """How channels begin in which a newer message interrupts."""

@@ -15,7 +15,7 @@ from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-chat")]
 
 AGENTS = [{"slug": "coder-1", "role": "coder"}]
 

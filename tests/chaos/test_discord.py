@@ -11,7 +11,7 @@ from tests.support.instance import until
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-discord")]
 
 PARAGRAPH = "The quick brown fox jumps over the lazy dog. " * 40
 LONG = "\n\n".join(f"{n}: {PARAGRAPH}" for n in range(4))

@@ -12,7 +12,7 @@ from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 from tests.support.slack_server import APP_TOKEN, BOT_TOKEN, SlackServer
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-growing")]
 
 ANN = "UANN"
 WORDS = "one two three four five six seven eight nine ten"

@@ -13,7 +13,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-order")]
 
 TEN = 10
 DELAYS = (1.0, 0.0, 0.5)

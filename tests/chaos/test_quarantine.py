@@ -14,7 +14,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-quarantine")]
 
 LIMIT = 3
 """Crashes in one step here; ten is the default, and asserted below."""

@@ -13,7 +13,7 @@ from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-sent-files")]
 
 AGENTS = [{"slug": "helper", "tools": ["write_file", "send_file"]}]
 WRITE = ("write_file", '{"path": "a.txt", "content": "kept"}')

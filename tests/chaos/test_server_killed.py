@@ -15,7 +15,7 @@ from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-server-killed")]
 
 MOMENTS = (
     *("after accept", "before start", "after start", "before route done", "after route done", "after context done"),

@@ -22,7 +22,7 @@ from tests.support.llm_server import LLMServer
 from tests.support.mounts import small_disk
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-unwritable-store")]
 
 RESERVE = "maestro.db-reserve"
 BUSY_SECONDS = 0.5

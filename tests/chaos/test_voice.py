@@ -11,7 +11,7 @@ from tests.support.running import Maestro
 from tests.support.uploads import upload
 from tests.support.web_client import web_client
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-voice")]
 
 OGG = b"OggS\x00\x02 OpusHead and sound"
 

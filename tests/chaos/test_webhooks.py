@@ -12,7 +12,7 @@ from tests.support.hooks import new_webhook, post, signature
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-webhooks")]
 
 POINTS = {"before hook": False, "after hook": True}
 """Where the process dies, and whether the delivery is kept by then."""

@@ -11,7 +11,7 @@ from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 from tests.support.whatsapp_server import ACCESS_TOKEN, APP_SECRET, NUMBER_ID, VERIFY_TOKEN, Fault, WhatsAppServer
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-whatsapp")]
 
 PARAGRAPH = "The quick brown fox jumps over the lazy dog. " * 80
 LONG = "\n\n".join(f"{n}: {PARAGRAPH}" for n in range(4))

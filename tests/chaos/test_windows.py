@@ -27,7 +27,7 @@ from tests.support.forking import FORKING
 from tests.support.llm_server import Failure, LLMServer
 from tests.support.running import Maestro
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-windows")]
 
 AGAIN = 3
 
