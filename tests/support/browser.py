@@ -10,7 +10,7 @@ from playwright.async_api import Browser, BrowserContext, async_playwright, expe
 
 ARGUMENTS = ("--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--disable-gpu-compositing")
 """Without a graphics card Chromium computes one, which costs more than to draw without."""
-NAMES = ("chromium", "chromium-browser", "google-chrome")
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 PATIENCE_MS = 30_000
 """How long a page may take to show what is expected of it; only a failure ever takes so long."""
