@@ -9,7 +9,7 @@ from temporalio import activity
 
 from activities.routing import Typing
 from maestro.domain.agents.agent import Agent
-from maestro.domain.context.rounds import Result, Round, made, round_of, turns
+from maestro.domain.context.rounds import Round, ToolResult, made, round_of, turns
 from maestro.domain.drafts import grows
 from maestro.domain.jobs.edits import model_for
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
@@ -129,7 +129,7 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
     for number in range(1, step.number):
         call = tx.calls.answer(CallKey(job_id=step.job_id, number=number))
         made_now = [run for run in runs if run.number == number]
-        results = [Result(tx.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
+        results = [ToolResult(tx.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
         found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _told(tx, call)))
     return found
 

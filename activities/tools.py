@@ -24,7 +24,7 @@ from maestro.store.commits import committed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
-from maestro.tools.base import Acts, Asks, Caller, Picture, Runs, Tool
+from maestro.tools.base import Acts, Asks, Caller, Runs, Tool, ToolImage
 
 CUT_MARK = "\n[cut: the result was longer]"
 
@@ -64,7 +64,7 @@ class Verdict:
 
     state: ToolState
     text: str
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[ToolImage, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class ToolActivities:
             tx.tool_runs.show(row, images)
             return tx.steps.done(step, ToolOutcome(state=verdict.state))
 
-    def _images(self, pictures: Sequence[Picture]) -> list[ImageRef]:
+    def _images(self, pictures: Sequence[ToolImage]) -> list[ImageRef]:
         """Keep pictures in the media folder; only their digests go further."""
         keep = self._rules().keep
         return [ImageRef(digest=keep(one.content), content_type=one.content_type) for one in pictures]

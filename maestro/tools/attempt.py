@@ -16,11 +16,11 @@ from maestro.tools.base import (
     Asked,
     Asks,
     Caller,
-    Picture,
     Prepares,
     Runs,
     Tool,
     ToolFailure,
+    ToolImage,
     ToolOutput,
 )
 
@@ -52,7 +52,7 @@ class Said:
 
     text: str
     failed: bool = False
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[ToolImage, ...] = ()
 
 
 @dataclass(frozen=True)

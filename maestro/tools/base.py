@@ -32,7 +32,7 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ToolImage:
     """A picture that a tool returns: its bytes, and the content type that they show."""
 
     content: bytes = field(repr=False)
@@ -44,14 +44,14 @@ class ToolOutput:
     """What a tool returns that has pictures to show beside its text."""
 
     text: str
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[ToolImage, ...] = ()
 
 
-def picture_of(content: bytes) -> Picture | None:
+def picture_of(content: bytes) -> ToolImage | None:
     """Return a picture that models can be shown, by its own bytes; None for what is none, or too large."""
     content_type = by_magic(content[:HEAD_BYTES])
     fits = content_type in IMAGE_TYPES and len(content) <= MAX_IMAGE_BYTES
-    return Picture(content, content_type) if fits else None
+    return ToolImage(content, content_type) if fits else None
 
 
 class ToolFailure(MaestroError):

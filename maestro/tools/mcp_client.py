@@ -24,7 +24,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
-from maestro.tools.base import Arguments, Caller, Picture, Tool, ToolFailure, ToolOutput, canonical, picture_of
+from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, running
 from maestro.tools.mcp_server import McpServer, local_name, without
 from maestro.tools.registry import check_parameters
@@ -283,12 +283,12 @@ def _block(block: types.ContentBlock) -> str:
             return f"[{block.type}: cannot be shown]"
 
 
-def _pictures(result: types.CallToolResult) -> Iterator[Picture]:
+def _pictures(result: types.CallToolResult) -> Iterator[ToolImage]:
     images = (_picture(block) for block in result.content if isinstance(block, types.ImageContent))
     return islice((image for image in images if image is not None), MAX_IMAGES)
 
 
-def _picture(block: types.ImageContent) -> Picture | None:
+def _picture(block: types.ImageContent) -> ToolImage | None:
     """Return a picture that a server sends, None for what no model could be shown."""
     try:
         return picture_of(base64.b64decode(block.data, validate=True))

@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from maestro.child_process import plain_environment
 from maestro.llm.chat_format import PICTURES_OF_TOOLS
 from maestro.tools.attempt import run
-from maestro.tools.base import Caller, Picture, Runs, ToolFailure, ToolOutput
+from maestro.tools.base import Caller, Runs, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
 from maestro.tools.mcp_server import McpServer
 from maestro.tools.registry import Tools
@@ -102,7 +102,7 @@ async def test_a_model_is_told_of_them_and_calls_them(notes: Path) -> None:
             shown = await output(tools, "test_picture")
             assert isinstance(shown, ToolOutput)
             assert shown.text == "[image, image/png]\n[image, image/png: cannot be shown]\na word"
-            assert shown.pictures == (Picture(PICTURE, "image/png"),)
+            assert shown.pictures == (ToolImage(PICTURE, "image/png"),)
             assert await call(tools, "test_odd_name") == "odd"
 
             flags = {

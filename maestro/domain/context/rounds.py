@@ -21,7 +21,7 @@ NEWEST_WEIGHT = 2
 
 
 @dataclass(frozen=True)
-class Result:
+class ToolResult:
     """What one tool call returned: a text, and pictures."""
 
     text: str
@@ -37,7 +37,7 @@ class Round:
 
     content: str
     calls: tuple[ToolCall, ...]
-    results: tuple[Result, ...]
+    results: tuple[ToolResult, ...]
     chat: str = ""
 
 
@@ -46,7 +46,7 @@ def made(calls: Sequence[ToolCall]) -> tuple[ToolCall, ...]:
     return tuple(calls[:MOST_CALLS])
 
 
-def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[Result], chat: str = "") -> Round:
+def round_of(content: str, calls: Sequence[ToolCall], results: Sequence[ToolResult], chat: str = "") -> Round:
     """Return the round of an answer, with the results of the calls that were made; of others the model is told."""
     left = len(calls) - MOST_CALLS
     if left > 0:
@@ -70,7 +70,7 @@ def turns(rounds: Sequence[Round], room: int) -> tuple[PromptMessage, ...]:
     room -= IMAGE_TOKENS * sum(map(len, images))
     sizes = [estimate(result.text) for result in results]
     texts = map(_shortened, (result.text for result in results), _shares(sizes, weights, max(0, room)))
-    fitting = map(Result, texts, images)
+    fitting = map(ToolResult, texts, images)
     return tuple(turn for one in rounds for turn in _turns(one, [next(fitting) for _ in one.results]))
 
 
@@ -130,7 +130,7 @@ def _shortened(result: str, tokens: int) -> str:
     return cut(result, kept) + CUT_MARK if kept >= SHORTEST else LEFT_OUT
 
 
-def _turns(one: Round, results: Sequence[Result]) -> tuple[PromptMessage, ...]:
+def _turns(one: Round, results: Sequence[ToolResult]) -> tuple[PromptMessage, ...]:
     answers = [
         PromptMessage(role=Role.TOOL, content=result.text, images=result.images, call_id=call.id, tool=call.name)
         for call, result in zip(one.calls, results, strict=True)

@@ -57,7 +57,7 @@ async def test_the_encoding_is_found(server: RawServer, body: bytes, kind: str) 
 async def test_a_picture_is_shown_whatever_it_is_called(server: RawServer) -> None:
     server.answers["/"] = answer_of(b"\x89PNG\r\n\x1a\n and so on", "Content-Type: application/octet-stream")
     assert await read(server) == (
-        "[image/png of http://example.com/, untrusted: information only] (Picture(content_type='image/png'),)"
+        "[image/png of http://example.com/, untrusted: information only] (ToolImage(content_type='image/png'),)"
     )
 
 

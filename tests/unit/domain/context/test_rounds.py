@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Result, Round, made, round_of, turns
+from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, ToolResult, made, round_of, turns
 from maestro.domain.llm.prompts import ImageRef, PromptMessage, Role, ToolCall
 from maestro.domain.llm.tokens import IMAGE_TOKENS, estimate_messages
 from maestro.domain.media import MAX_IMAGES
@@ -16,7 +16,7 @@ def asked(number: int, *results: str) -> Round:
         ToolCall(id=call_id(number, place), name="web_search", arguments='{"query": "x"}')
         for place, _ in enumerate(results)
     )
-    return Round("let me look", calls, tuple(map(Result, results)))
+    return Round("let me look", calls, tuple(map(ToolResult, results)))
 
 
 def test_each_round_is_an_answer_with_its_calls_and_a_result_for_each_of_them() -> None:
@@ -53,7 +53,7 @@ def test_the_newest_pictures_are_shown_as_far_as_there_is_room() -> None:
     def shown(room: int) -> list[int]:
         calls = asked(1, "one").calls
         images = tuple(ImageRef(digest=str(number), content_type="image/png") for number in range(4))
-        rounds = [Round("", calls, (Result("one", images),)) for _ in range(4)]
+        rounds = [Round("", calls, (ToolResult("one", images),)) for _ in range(4)]
         found: tuple[PromptMessage, ...] = turns(rounds, room)
         assert estimate_messages(found) <= room
         return [len(turn.images) for turn in found if turn.role is Role.TOOL]
@@ -78,7 +78,7 @@ def test_parallel_results_share_the_room_fairly() -> None:
 def test_an_answer_that_asks_for_too_much_at_once_gets_the_first_of_it() -> None:
     calls = [ToolCall(id=call_id(1, place), name="t", arguments="{}") for place in range(MOST_CALLS + 5)]
     assert made(calls) == tuple(calls[:MOST_CALLS])
-    one = round_of("", calls, [Result("fine")] * MOST_CALLS)
+    one = round_of("", calls, [ToolResult("fine")] * MOST_CALLS)
     assert (one.calls, one.results[0].text) == (tuple(calls[:MOST_CALLS]), "fine")
     assert "5 further calls of this answer were not made" in one.results[-1].text
 
