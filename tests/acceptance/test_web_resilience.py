@@ -6,6 +6,7 @@ import pytest
 
 from connectors.web.session import REPLAY_PAGE
 from maestro.domain.errors import StoreBusy
+from tests.support.configured_logs import configured_logs
 from tests.support.memory_context import MemoryContext
 from tests.support.web_client import web_client
 from tests.support.web_server import web_server
@@ -26,13 +27,14 @@ async def test_whatever_fails_is_told_and_the_next_message_is_taken(
     failure: Exception, error: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = MemoryContext(failure=failure)
-    async with web_server(context) as server, web_client(server.port) as client:
-        told = await client.say("hello", "one")
-        assert (told["type"], told["error"], told["clientId"]) == ("error", error, "one")
-        assert "try again" in told["message"]
-        context.failure = None
-        assert (await client.say("hello", "one"))["duplicate"] is False
-    logged = capsys.readouterr().out
+    with configured_logs():
+        async with web_server(context) as server, web_client(server.port) as client:
+            told = await client.say("hello", "one")
+            context.failure = None
+            assert (await client.say("hello", "one"))["duplicate"] is False
+    assert (told["type"], told["error"], told["clientId"]) == ("error", error, "one")
+    assert "try again" in told["message"]
+    logged = capsys.readouterr().err
     assert ("RuntimeError" in logged) is (error == "InternalError")
     assert "private" not in logged + told["message"]
 

@@ -4,36 +4,18 @@ import json
 import logging
 import random
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal
 
 import pytest
 import structlog
 
 from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.log_lines import Line, log_lines
-from maestro.bootstrap.logs import OURS, configure_logs
+from maestro.bootstrap.log_lines import log_lines
 from maestro.domain.errors import StoreBusy
 from maestro.scanner.rules import Rules
 from maestro.settings import Settings
+from tests.support.configured_logs import configured_logs
 from tests.support.secret_corpus import draw
-
-
-@contextmanager
-def configured(style: Literal["text", "json"], line: Line) -> Iterator[None]:
-    """Write the log as a process does for the length of a block."""
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    try:
-        configure_logs("info", style, line)
-        yield
-    finally:
-        root.handlers[:] = before
-        root.setLevel(level)
-        for name in OURS:
-            logging.getLogger(name).setLevel(logging.NOTSET)
-        structlog.reset_defaults()
 
 
 def token() -> str:
@@ -82,7 +64,7 @@ def test_an_error_of_the_search_writes_nothing_of_the_line(monkeypatch: pytest.M
 
 
 def test_the_log_of_a_process_is_written_so(capsys: pytest.CaptureFixture[str]) -> None:
-    with configured("text", log_lines(LiveSettings.unchanging(Settings()), "text")):
+    with configured_logs("text", log_lines(LiveSettings.unchanging(Settings()), "text")):
         structlog.get_logger("a").warning("said", text=f"it is {token()}")
         logging.getLogger("a library").warning("Authorization: Bearer %s", token())
         for platform in ("discord.http", "slack_sdk.socket_mode.aiohttp"):
@@ -98,7 +80,7 @@ def test_of_an_error_that_is_not_ours_the_log_has_where_it_happened_and_not_its_
     style: Literal["text", "json"], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = "what a person said"
-    with configured(style, str):
+    with configured_logs(style, str):
         try:
             broken(words)
         except StoreBusy:
