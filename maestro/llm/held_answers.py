@@ -79,6 +79,7 @@ class HeldAnswers:
                 cost = tx.calls.keep_answer(request.key, held.attempt, held.response)
                 tx.accounts.succeeded(request.account, request.model, cost)
                 self._keep(tx, request, held.response)
+                _call_on_answer(tx, held)
         file.unlink(missing_ok=True)
 
     def _spool(self, held: HeldAnswer) -> None:
@@ -101,6 +102,19 @@ class HeldAnswers:
     def _file(self, held: HeldAnswer) -> Path:
         key = held.request.key
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
+
+
+def _call_on_answer(tx: Transaction, held: HeldAnswer) -> None:
+    """Call what the caller wants done in the transaction of its answer; a failure takes back that part alone."""
+    if held.request.on_answer is None:
+        return
+    try:
+        with tx.savepoint():
+            held.request.on_answer(tx, held.response)
+    # The answer is paid for: no error in what follows from it may keep it out of the store.
+    except Exception as error:  # noqa: BLE001 - see above
+        key = held.request.key
+        log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=type(error).__name__)
 
 
 def _flush(folder: Path) -> None:

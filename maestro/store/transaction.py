@@ -279,6 +279,7 @@ class Transaction:
         session = self._link.session
         session.flush()
         with session.begin_nested():
+            session.connection()  # begins it now, so that statements run on the driver are within it
             yield
             session.flush()
 

@@ -1,7 +1,8 @@
 """The prompt and the answer of one model call, as values (specification 003, steps 6 and 10)."""
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from pydantic import Field, TypeAdapter
 
@@ -136,6 +137,32 @@ class CallKey(Value):
     purpose: CallPurpose = CallPurpose.ANSWER
 
 
+class Usage(Value):
+    """The tokens of one call; ``cached_tokens`` and ``cache_write_tokens`` are parts of ``input_tokens``."""
+
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    cached_tokens: int = Field(default=0, ge=0)
+    cache_write_tokens: int = Field(default=0, ge=0)
+
+
+class LLMResponse(Usage):
+    """What the model said and what it took; ``cost_usd`` is None when the price is unknown."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    model: str
+    provider: str
+    account: str
+    cost_usd: float | None = None
+    duration_ms: int = Field(ge=0)
+    finish_reason: str = ""
+
+
+OnAnswer = Callable[[Any, LLMResponse], None]
+"""Takes the open transaction (``maestro.store.transaction.Transaction``) that keeps an answer, and the answer."""
+
+
 class LLMRequest(Value):
     """One model call: exactly one leading system message, then turns of which a user's or a tool's is the last.
 
@@ -147,6 +174,9 @@ class LLMRequest(Value):
     ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask (specification 002, 5 and 6).
     Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told. ``shown_every``
     is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
+    ``on_answer`` is called in the transaction that keeps the answer, in a savepoint: when it raises, only what it did
+    is rolled back. It lives in this process alone, so it is not called for an answer that was held before the call, nor
+    for one that another process commits.
     """
 
     key: CallKey
@@ -169,6 +199,7 @@ class LLMRequest(Value):
     reminded: bool = False
     what_if: bool = False
     shown_every: float = Field(default=0, ge=0)
+    on_answer: OnAnswer | None = Field(default=None, exclude=True, repr=False)
 
 
 class KeptRequest(Value):
@@ -189,25 +220,3 @@ class KeptRequest(Value):
 
 TOOL_SPECS = TypeAdapter(tuple[ToolSpec, ...])
 """Reads and writes the tools that a request offers as JSON."""
-
-
-class Usage(Value):
-    """The tokens of one call; ``cached_tokens`` and ``cache_write_tokens`` are parts of ``input_tokens``."""
-
-    input_tokens: int = Field(default=0, ge=0)
-    output_tokens: int = Field(default=0, ge=0)
-    cached_tokens: int = Field(default=0, ge=0)
-    cache_write_tokens: int = Field(default=0, ge=0)
-
-
-class LLMResponse(Usage):
-    """What the model said and what it took; ``cost_usd`` is None when the price is unknown."""
-
-    content: str
-    tool_calls: tuple[ToolCall, ...] = ()
-    model: str
-    provider: str
-    account: str
-    cost_usd: float | None = None
-    duration_ms: int = Field(ge=0)
-    finish_reason: str = ""
