@@ -1,6 +1,7 @@
 """Imported once by the server that forks the processes under test, so that each of them starts in a moment."""
 
 import asyncio
+import gc
 import tempfile
 from pathlib import Path
 
@@ -44,3 +45,6 @@ asyncio.run(warm())
 asyncio.run(compile_statements())
 for name in COMMANDS:
     load(name)
+
+gc.collect()
+gc.freeze()
