@@ -1,0 +1,43 @@
+"""What one plain message may cost, in exact counts: lower a limit when a change earns it, and never raise one."""
+
+from pathlib import Path
+
+from tests.support.message_cost import Counts, counted_instance, files_text, statements_text
+
+LIMITS = {
+    "commits": 19,
+    "transactions": 28,
+    "statements": 205,
+    "reads of queue": 30,
+    "thread hops": 29,
+    "workflow tasks": 3,
+    "history events": 22,
+    "billable actions": 6,
+    "files": 159,
+    "files of bootstrap": 5,
+}
+"""The most that the second message of a conversation may cost; a transaction counts with its BEGIN and COMMIT."""
+REPEATED = {"WORKFLOW_TASK_TIMED_OUT", "WORKFLOW_TASK_FAILED"}
+"""What Temporal notes when it repeats a workflow task, because the process got no CPU for a second."""
+SHOWN_BY = {"files": files_text, "files of bootstrap": files_text}
+"""What shows where a count comes from; the statements do for all others."""
+
+
+async def test_a_plain_message_costs_no_more(tmp_path: Path) -> None:
+    async with counted_instance(tmp_path) as answer:
+        counts = await answer()
+        while REPEATED & set(counts.history):
+            counts = await answer()
+    assert not exceeded(counts), story(counts)
+
+
+def exceeded(counts: Counts) -> list[str]:
+    """Return the names of the counts above their limit."""
+    return [name for name, limit in LIMITS.items() if counts.numbers[name] > limit]
+
+
+def story(counts: Counts) -> str:
+    """Return the table of limits, and the lists behind what exceeds them."""
+    rows = [f"{counts.numbers[name]:5} of {limit:4} {name}" for name, limit in LIMITS.items()]
+    lists = {SHOWN_BY.get(name, statements_text)(counts) for name in exceeded(counts)}
+    return "\n".join([f"more than allowed: {', '.join(exceeded(counts))}", *rows, "", *sorted(lists)])
