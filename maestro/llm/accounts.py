@@ -162,7 +162,7 @@ class AccountBook:
     def read(self) -> Roster:
         """Return the accounts as they are now."""
         with self._store.view() as tx:
-            known, limited, now = tx.accounts.all(), tx.accounts.limits(), tx.now
+            (known, limited), now = tx.accounts.with_limits(), tx.now
         here = {row.name: account for row in known if (account := self._account(row)) is not None}
         # Who has left may still be asked by a call that chose it a moment ago.
         self._found = {**self._found, **here}

@@ -75,8 +75,8 @@ class HeldAnswers:
         request = held.request
         with self._store.begin() as tx:
             # Who found its file may have committed it already; a restored backup may not know the call.
-            if tx.calls.lacks_answer(request.key, held.attempt):
-                cost = tx.calls.keep_answer(request.key, held.attempt, held.response)
+            cost = tx.calls.keep_answer(request.key, held.attempt, held.response)
+            if cost is not None:
                 tx.accounts.succeeded(request.account, request.model, cost)
                 self._keep(tx, request, held.response)
                 _call_on_answer(tx, held)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam
+from sqlalchemy import and_, bindparam, inspect
 from sqlmodel import col, delete, or_, select, update
 
 from maestro.domain.errors import Conflict, NotFound
@@ -22,7 +22,7 @@ from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
 from maestro.store.jobs import Jobs
-from maestro.store.prepared import Prepared
+from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
 
 _DESCRIBED = (
@@ -47,9 +47,14 @@ _DESCRIBED = (
 class Accounts(Repository):
     """All accounts, known by their names, and how long their models are left alone."""
 
-    _ALL = select(ModelAccount).order_by(col(ModelAccount.priority), col(ModelAccount.id))
-    _LIMITS = select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(
-        col(AccountLimit.limited_at) <= bindparam("at"), col(AccountLimit.limited_until) > bindparam("at")
+    _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
+    _ALL = Prepared(select(ModelAccount).order_by(*_IN_ORDER))
+    _HOLDS = and_(col(AccountLimit.limited_at) <= bindparam("at"), col(AccountLimit.limited_until) > bindparam("at"))
+    _LIMITS = Prepared(select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(_HOLDS))
+    _WITH_LIMITS = Prepared(
+        select(*inspect(ModelAccount).c, col(AccountLimit.model), col(AccountLimit.limited_until))
+        .outerjoin(AccountLimit, and_(col(AccountLimit.account_id) == col(ModelAccount.id), _HOLDS))
+        .order_by(*_IN_ORDER)
     )
     _BEST = Prepared(
         select(ModelAccount.provider, ModelAccount.model)
@@ -57,7 +62,7 @@ class Accounts(Repository):
         .limit(1)
     )
     _OF_NAME = col(ModelAccount.name) == bindparam("of_name")
-    _COUNT = (
+    _COUNT = Prepared(
         update(ModelAccount)
         .where(_OF_NAME)
         .values(
@@ -65,8 +70,9 @@ class Accounts(Repository):
             spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"),
             last_used_at=bindparam("at"),
         )
+        .returning(col(ModelAccount.id), col(ModelAccount.rate_limited_until))
     )
-    _SPEND = (
+    _SPEND = Prepared(
         update(ModelAccount)
         .where(
             col(ModelAccount.name)
@@ -81,15 +87,28 @@ class Accounts(Repository):
         )
         .values(spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"))
     )
-    _FORGIVE = delete(AccountLimit).where(
-        col(AccountLimit.account_id) == select(ModelAccount.id).where(_OF_NAME).scalar_subquery(),
-        col(AccountLimit.model).in_([WHOLE_ACCOUNT, bindparam("of_model")]),
-        or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
+    _FORGIVE = Prepared(
+        delete(AccountLimit).where(
+            col(AccountLimit.account_id) == bindparam("of_account"),
+            one_of(col(AccountLimit.model), (WHOLE_ACCOUNT, bindparam("of_model"))),
+            or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
+        )
     )
 
     def all(self) -> Sequence[ModelAccount]:
-        """Return every account, those asked first at the head."""
-        return self._session.exec(self._ALL).all()
+        """Return every account as a value, those asked first at the head."""
+        return self._read_all(self._ALL, ModelAccount)
+
+    def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
+        """Return what ``all`` and ``limits`` return, read at once."""
+        accounts: dict[int, ModelAccount] = {}
+        limits: dict[AccountModel, datetime] = {}
+        for *row, model, until in self._rows(self._WITH_LIMITS, at=self._now):
+            account = self._WITH_LIMITS.made(ModelAccount, row)
+            accounts.setdefault(account.id or 0, account)
+            if until is not None:
+                limits[account.id or 0, model] = until
+        return list(accounts.values()), limits
 
     def by_name(self, name: str) -> ModelAccount | None:
         """Return the account of this name, if there is one."""
@@ -107,7 +126,7 @@ class Accounts(Repository):
 
         Of the past only the last limit is known.
         """
-        return {(account, model): until for account, model, until in self._run(self._LIMITS, at=at or self._now)}
+        return {(account, model): until for account, model, until in self._rows(self._LIMITS, at=at or self._now)}
 
     def default_model(self) -> str:
         """Return ``provider/model`` of the account that is asked first; the demo model's name without any.
@@ -126,7 +145,7 @@ class Accounts(Repository):
         named = {account.name for account in accounts}
         for former in self.all():
             if former.source is not AccountSource.API and former.name not in named:
-                self._delete(former)
+                self._delete(self.get(former.name))
         for account in accounts:
             self._enter(account)
 
@@ -170,13 +189,14 @@ class Accounts(Repository):
 
         A limit that still holds stays: an answer that was under way when it began says nothing about it.
         """
-        self._run(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now)
-        self._run(self._FORGIVE, of_name=name, of_model=model, at=self._now)
+        row = self._row(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now)
+        if row is not None and row[1] is not None:  # else the account was never limited, and has no such row
+            self._change(self._FORGIVE, of_account=row[0], of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
         """Count what an attempt cost that is no success for the account which was asked."""
         which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
-        self._run(self._SPEND, cost=cost_usd, **which)
+        self._change(self._SPEND, cost=cost_usd, **which)
 
     def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
         """Leave a model of the account alone and return until when; ``asked`` is what the provider wants.

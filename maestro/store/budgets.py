@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from typing import Any
 
-from sqlalchemy import bindparam, case, delete, select
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import and_, bindparam, case, delete, or_, select
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
@@ -24,7 +25,10 @@ from maestro.domain.llm.budgets import (
     exceeded,
 )
 from maestro.domain.llm.prompts import CallKey
+from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
+
+_PARTS = ("scope", "subject")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Held:
 class Budgets(Repository):
     """Spending, reservations and clients."""
 
-    _PAYER = (
+    _PAYER = Prepared(
         select(
             col(Job.agent_id),
             col(Agent.slug),
@@ -53,30 +57,16 @@ class Budgets(Repository):
         .outerjoin(Client, col(Client.id) == Job.client_id)
         .where(col(Job.id) == bindparam("of_job"))
     )
-    _LEVEL = select(col(Spending.spent_usd), col(Spending.reserved_usd)).where(
-        col(Spending.day) == bindparam("its_day"),
-        col(Spending.scope) == bindparam("its_scope"),
-        col(Spending.subject) == bindparam("its_subject"),
-    )
-    _NEW = insert(Spending)
-    _RESERVED = col(Spending.reserved_usd) + _NEW.excluded.reserved_usd
-    _ADD = _NEW.on_conflict_do_update(
-        index_elements=["day", "scope", "subject"],
-        set_={
-            "spent_usd": col(Spending.spent_usd) + _NEW.excluded.spent_usd,
-            "reserved_usd": case((_RESERVED > DUST, _RESERVED), else_=0.0),
-        },
-    )
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
         col(Reservation.purpose) == bindparam("its_purpose"),
         col(Reservation.number) == bindparam("its_number"),
     )
-    _RESERVE = insert(Reservation)
-    _HELD = select(col(Reservation.day), col(Reservation.amount_usd), col(Reservation.scopes)).where(*_OF_KEY)
-    _FREE = delete(Reservation).where(*_OF_KEY)
-    _KEPT = select(col(Reservation.purpose), col(Reservation.number)).where(
-        col(Reservation.job_id) == bindparam("of_job")
+    _OF_RESERVATION = (col(Reservation.day), col(Reservation.amount_usd), col(Reservation.scopes))
+    _HELD = Prepared(select(*_OF_RESERVATION).where(*_OF_KEY))
+    _TAKE = Prepared(delete(Reservation).where(*_OF_KEY).returning(*_OF_RESERVATION))
+    _TAKE_ALL = Prepared(
+        delete(Reservation).where(col(Reservation.job_id) == bindparam("of_job")).returning(*_OF_RESERVATION)
     )
 
     @property
@@ -91,50 +81,61 @@ class Budgets(Repository):
 
     def payer(self, job_id: str) -> Payer:
         """Return whom the calls of a job are charged to; nobody when it does not exist."""
-        row = self._run(self._PAYER, of_job=job_id).first()
+        row = self._row(self._PAYER, of_job=job_id)
         return Payer(*row) if row is not None else Payer()
 
     def level(self, scope: Scope) -> Level:
         """Return what a scope has spent and reserved today."""
-        row = self._run(self._LEVEL, its_day=self.today, its_scope=scope[0], its_subject=scope[1]).first()
-        return Level(*row) if row is not None else Level()
+        return self._levels_of([scope]).get(scope, Level())
 
     def exceeded(self, limits: Sequence[Limit]) -> Limit | None:
         """Return the first limit that is used up today, None when none is."""
-        return exceeded([(limit, self.level((limit.scope, limit.subject))) for limit in limits])
+        scopes = [(limit.scope, limit.subject) for limit in limits]
+        levels = self._levels_of(scopes) if scopes else {}
+        return exceeded([(limit, levels.get(scope, Level())) for limit, scope in zip(limits, scopes, strict=True)])
 
     def reserve(self, key: CallKey, payer: Payer, amount_usd: float) -> None:
         """Set aside what a call may cost until it is settled or released; it must have nothing set aside yet."""
-        which = {"job_id": key.job_id, "purpose": key.purpose, "number": key.number}
-        self._run(self._RESERVE, day=self.today, amount_usd=amount_usd, scopes=_text(payer.scopes), **which)
-        self._add(self.today, payer.scopes, reserved_usd=amount_usd)
+        self._add(
+            Reservation(
+                job_id=key.job_id,
+                purpose=key.purpose,
+                number=key.number,
+                day=self.today,
+                amount_usd=amount_usd,
+                scopes=_text(payer.scopes),
+            )
+        )
+        self._count(self.today, payer.scopes, reserved_usd=amount_usd)
 
     def release(self, key: CallKey) -> None:
         """Give back what a call has reserved, if anything."""
-        held = self._take(key)
-        if held is not None:
-            self._add(held.day, held.scopes, reserved_usd=-held.amount_usd)
+        self._give_back(self._rows(self._TAKE, **_values(key)))
 
-    def settle(self, key: CallKey, cost_usd: float) -> None:
-        """Put what a call cost in the place of what it had reserved, in the day in which it was reserved."""
-        held = self._take(key)
-        if held is not None:
-            self._add(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
+    def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
+        """Put what a call cost in the place of what it had reserved, in the day in which it was reserved.
+
+        Who has read the payer in this transaction need not have it read again.
+        """
+        row = self._row(self._TAKE, **_values(key))
+        if row is not None:
+            held = _held(row)
+            self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         elif cost_usd:
-            self._add(self.today, self.payer(key.job_id).scopes, spent_usd=cost_usd)
+            self._count(self.today, (payer or self.payer(key.job_id)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float) -> None:
         """Count what an attempt cost that was not the last of its call; what is reserved for the others stays."""
         if not cost_usd:
             return
-        held = self._held(key)
+        row = self._row(self._HELD, **_values(key))
+        held = _held(row) if row is not None else None
         day, scopes = (held.day, held.scopes) if held is not None else (self.today, self.payer(key.job_id).scopes)
-        self._add(day, scopes, spent_usd=cost_usd)
+        self._count(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
         """Give back whatever a job that ends has reserved: nobody else would, after a crash."""
-        for purpose, number in self._run(self._KEPT, of_job=job_id).all():
-            self.release(CallKey(job_id=job_id, purpose=purpose, number=number))
+        self._give_back(self._rows(self._TAKE_ALL, of_job=job_id))
 
     def clients(self) -> Sequence[Client]:
         """Return every client by name."""
@@ -148,23 +149,64 @@ class Budgets(Repository):
         """Show a client, with what was spent and is reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
 
-    def _held(self, key: CallKey) -> Held | None:
-        row = self._run(self._HELD, **_values(key)).first()
-        return Held(row[0], row[1], _scopes(row[2])) if row is not None else None
+    def _give_back(self, reservations: Iterable[tuple[Any, ...]]) -> None:
+        """Count rows of removed reservations as reserved no more."""
+        for held in map(_held, reservations):
+            self._count(held.day, held.scopes, reserved_usd=-held.amount_usd)
 
-    def _take(self, key: CallKey) -> Held | None:
-        """Remove a reservation and return it."""
-        held = self._held(key)
-        if held is not None:
-            self._run(self._FREE, **_values(key))
-        return held
+    def _count(self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0) -> None:
+        values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
+        self._change(_spending(len(scopes)), **values, **_numbered(scopes))
 
-    def _add(self, day: date, scopes: Iterable[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0) -> None:
-        rows = [
-            {"day": day, "scope": scope, "subject": subject, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-            for scope, subject in scopes
-        ]
-        self._session.connection().execute(self._ADD, rows)
+    def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, Level]:
+        found = self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes))
+        return {(scope, subject): Level(spent, reserved) for scope, subject, spent, reserved in found}
+
+
+@cache
+def _spending(count: int) -> Prepared:
+    """Return what adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
+    new = insert(Spending)
+    reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
+    names = [
+        {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
+        for place in range(count)
+    ]
+    # Without its type, a parameter of any row but the first would go to the driver as it is.
+    types = {name: getattr(Spending, name).type for name in Spending.model_fields}
+    rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
+    return Prepared(
+        new.values(rows).on_conflict_do_update(
+            index_elements=["day", "scope", "subject"],
+            set_={
+                "spent_usd": col(Spending.spent_usd) + new.excluded.spent_usd,
+                "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
+            },
+        )
+    )
+
+
+@cache
+def _levels(count: int) -> Prepared:
+    """Return what reads the spending of so many scopes on a day."""
+    these = (
+        and_(
+            col(Spending.scope) == bindparam(f"scope_{place}"),
+            col(Spending.subject) == bindparam(f"subject_{place}"),
+        )
+        for place in range(count)
+    )
+    read = select(col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
+    return Prepared(read.where(col(Spending.day) == bindparam("day"), or_(*these)))
+
+
+def _numbered(scopes: Sequence[Scope]) -> dict[str, object]:
+    named = enumerate(scopes)
+    return {f"{name}_{place}": value for place, scope in named for name, value in zip(_PARTS, scope, strict=True)}
+
+
+def _held(row: tuple[Any, ...]) -> Held:
+    return Held(row[0], row[1], _scopes(row[2]))
 
 
 def _text(scopes: Iterable[Scope]) -> str:

@@ -1,8 +1,9 @@
 """Model calls: the request before it leaves, the answer before anybody acts on it (design invariant 5)."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
 
 from sqlalchemy import bindparam, func
 from sqlmodel import col, select, update
@@ -13,9 +14,16 @@ from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
-from maestro.store.repository import Repository
+from maestro.store.prepared import Prepared
+from maestro.store.repository import Link, Repository
 from maestro.store.steps import Steps
-from maestro.store.usage import UsageLog
+from maestro.store.usage import Charge, UsageLog
+
+_OF_KEY = (
+    col(LLMCall.job_id) == bindparam("of_job"),
+    col(LLMCall.purpose) == bindparam("its_purpose"),
+    col(LLMCall.number) == bindparam("its_number"),
+)
 
 FREE = Expense()
 """What an attempt took that never reached a model."""
@@ -37,33 +45,28 @@ class Calls(Repository):
     together: exactly once, even when it ends after somebody else has given it up.
     """
 
-    _OF_KEY = (
-        col(LLMCall.job_id) == bindparam("of_job"),
-        col(LLMCall.purpose) == bindparam("its_purpose"),
-        col(LLMCall.number) == bindparam("its_number"),
-    )
-    _ANSWERED = (
+    _ANSWERED = Prepared(
         select(LLMCall).where(*_OF_KEY, LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt)).limit(1)
     )
-    _LAST = (
+    _LAST = Prepared(
         select(LLMCall.attempt, LLMCall.state, LLMCall.request)
         .where(*_OF_KEY)
         .order_by(col(LLMCall.attempt).desc())
         .limit(1)
     )
-
-    _ATTEMPT = (*_OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
-    _END = update(LLMCall).where(*_ATTEMPT)
-    _END_OPEN = _END.where(col(LLMCall.state) == CallState.SENT)
-    _COST = select(LLMCall.cost_usd).where(*_ATTEMPT)
-    _STATE = select(LLMCall.state).where(*_ATTEMPT)
-    _UNDER_WAY = select(LLMCall.purpose, LLMCall.number, LLMCall.attempt).where(
-        col(LLMCall.job_id) == bindparam("of_job"), LLMCall.state == CallState.SENT
+    _UNDER_WAY = Prepared(
+        select(LLMCall.purpose, LLMCall.number, LLMCall.attempt).where(
+            col(LLMCall.job_id) == bindparam("of_job"), LLMCall.state == CallState.SENT
+        )
     )
+
+    def __init__(self, link: Link, now: datetime) -> None:
+        super().__init__(link, now)
+        self._found: dict[CallKey, Last | None] = {}  # by this transaction, which alone could change them
 
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the answer we hold for this call, the first one if there were two."""
-        return self._session.exec(self._ANSWERED, params=_values(key)).first()
+        return self._read(self._ANSWERED, LLMCall, **_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
         """Return the answer to a call that must have one; raises ``NotFound``."""
@@ -105,7 +108,7 @@ class Calls(Repository):
         if last is not None and last.state is CallState.SENT:
             self.interrupted(key, last.attempt)
         attempt = last.attempt + 1 if last is not None else 1
-        self._session.add(
+        self._add(
             LLMCall(
                 job_id=key.job_id,
                 purpose=key.purpose,
@@ -123,7 +126,7 @@ class Calls(Repository):
                 started_at=self._now,
             )
         )
-        self._session.flush()
+        self._found[key] = Last(attempt, CallState.SENT, request)
         return attempt
 
     def cut_off_request(self, key: CallKey) -> str | None:
@@ -135,47 +138,44 @@ class Calls(Repository):
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
 
-    def lacks_answer(self, key: CallKey, attempt: int) -> bool:
-        """Whether there is this attempt, and its answer is not kept; also where somebody has given it up."""
-        state = self._run(self._STATE, its_attempt=attempt, **_values(key)).scalar()
-        return state is not None and state is not CallState.ANSWERED
+    def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> float | None:
+        """Commit the answer of a model under the key of its request, and settle what the call had reserved.
 
-    def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> float:
-        """Commit what the model said under the key of its request, and settle what the call had reserved.
-
-        Return the US dollars that its account is still to be charged with, where its success is counted.
+        An attempt that was given up before is answered all the same. Return the US dollars that its account is still to
+        be charged with, where its success is counted; None, and keep nothing, where its answer is kept already or the
+        attempt is unknown.
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
-        said = response.model_dump(exclude={"tool_calls"})
-        cost = self._end(key, attempt, state=CallState.ANSWERED, tool_calls=tools, **said)
-        self._budgets.settle(key, cost)
-        return cost
+        values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
+        charge = self._end(key, attempt, values, unless=CallState.ANSWERED)
+        if charge is None:
+            return None
+        self._budgets.settle(key, charge.cost_usd, charge.payer)
+        return charge.cost_usd
 
     def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
         """Note that the attempt failed; ``error`` is the name of its class."""
         took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
-        self._spend(key, attempt, self._end(key, attempt, state=CallState.FAILED, error=error, **took))
+        self._unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
 
     def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
         """Note that the attempt was broken off before it was answered; its estimate counts as spent."""
-        cost = self._end(key, attempt, state=CallState.INTERRUPTED, duration_ms=duration_ms)
-        self._spend(key, attempt, cost)
+        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
 
     def unsent(self, key: CallKey, attempt: int) -> None:
         """Note that the attempt was broken off before its request left, which cost nothing."""
-        cost = self._end(key, attempt, state=CallState.INTERRUPTED, input_tokens=0, cost_usd=0.0)
-        self._spend(key, attempt, cost)
+        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
 
     def close(self, job_id: str) -> None:
         """End what a job that ends has still under way, and give back what it has reserved."""
-        for purpose, number, attempt in self._run(self._UNDER_WAY, of_job=job_id).all():
+        for purpose, number, attempt in self._rows(self._UNDER_WAY, of_job=job_id):
             self.interrupted(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
         self._budgets.close(job_id)
 
     def failures(self, key: CallKey) -> int:
         """Count the failed attempts of this call."""
         return self._session.exec(
-            select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
+            select(func.count()).select_from(LLMCall).where(*_OF_KEY, LLMCall.state == CallState.FAILED),
             params=_values(key),
         ).one()
 
@@ -187,31 +187,51 @@ class Calls(Repository):
     def _budgets(self) -> Budgets:
         return Budgets(self._link, self._now)
 
-    def _spend(self, key: CallKey, attempt: int, cost_usd: float) -> None:
-        """Count what an attempt without an answer cost; less than nothing where its estimate was counted and is not."""
-        if cost_usd:
-            self._budgets.spend(key, cost_usd)
-            Accounts(self._link, self._now).spent(key, attempt, cost_usd)
+    def _unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
+        """End an attempt without an answer and count what it cost.
+
+        That is less than nothing where its estimate was counted before and the attempt turns out to be cheaper.
+        """
+        charge = self._end(key, attempt, values)
+        if charge is not None and charge.cost_usd:
+            self._budgets.spend(key, charge.cost_usd)
+            Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
 
     def _last(self, key: CallKey) -> Last | None:
-        row = self._run(self._LAST, **_values(key)).first()
-        return Last(*row) if row else None
+        if key not in self._found:
+            row = self._row(self._LAST, **_values(key))
+            self._found[key] = Last(*row) if row else None
+        return self._found[key]
 
-    def _end(self, key: CallKey, attempt: int, **values: Any) -> float:
-        """Write how an attempt ended; return the US dollars that this adds to what is known to be spent."""
+    def _end(
+        self, key: CallKey, attempt: int, values: Mapping[str, object], unless: CallState | None = None
+    ) -> Charge | None:
+        """Write how an attempt ended; return what this adds to what it is known to have cost, and who pays.
+
+        None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
+        """
+        self._found.pop(key, None)
         usage = UsageLog(self._link, self._now)
-        values = {**values, "finished_at": self._now, "its_attempt": attempt, **_values(key)}
-        counted = 0.0
-        if not self._run(self._END_OPEN, **values).rowcount:
-            # Somebody took it for dead: its row says interrupted, and its estimate has been counted.
-            self._run(self._END, **values)
-            counted = usage.forget(key, attempt)
-        usage.note(key, attempt)
-        cost: float | None = values["cost_usd"] if "cost_usd" in values else self._estimated(key, attempt)
-        return (cost or 0.0) - counted
+        which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
+        which |= {f"new_{name}": value for name, value in values.items()}
+        names = ("finished_at", *values)
+        if self._change(_ending(names, CallState.SENT), **which):
+            return usage.note(key, attempt)
+        # An earlier attempt was taken for dead: its row says interrupted, and its estimate has been counted.
+        if not self._change(_ending(names, unless, is_open=False), **which):
+            return None
+        counted = usage.forget(key, attempt)
+        charge = usage.note(key, attempt)
+        return replace(charge, cost_usd=charge.cost_usd - counted)
 
-    def _estimated(self, key: CallKey, attempt: int) -> Any:
-        return self._run(self._COST, its_attempt=attempt, **_values(key)).scalar()
+
+@cache
+def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> Prepared:
+    """Return what sets these columns of an attempt in this state, or in any other one where it is not open."""
+    ended = update(LLMCall).where(*_OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
+    if state is not None:
+        ended = ended.where(col(LLMCall.state) == state if is_open else col(LLMCall.state) != state)
+    return Prepared(ended.values({name: bindparam(f"new_{name}") for name in names}))
 
 
 def _values(key: CallKey) -> dict[str, object]:

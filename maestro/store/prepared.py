@@ -1,20 +1,33 @@
-"""Statements that are put into SQL once and run on the driver itself: a fifth of what SQLAlchemy takes for each."""
+"""Statements that are compiled once and run on the driver itself: a fifth of what SQLAlchemy takes for each.
 
+What differs between databases is here and in ``repository``: the dialect, upserts, lists as one parameter, the larger
+of two values. Repositories import these from here, so that a second database needs its branch in these two modules alone.
+"""
+
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, bindparam, inspect, or_, update
+from sqlalchemy import ColumnElement, bindparam, func, inspect, or_, select, update
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Mapped
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.selectable import ReturnsRows
 from sqlmodel import SQLModel
 
+__all__ = ["NO_LIMIT", "Prepared", "greatest", "in_list", "insert", "json_list", "one_of", "row_insert", "row_update"]
+
 Convert = Callable[[Any], Any]
 Row = TypeVar("Row", bound=SQLModel)
+
+DIALECT = sqlite.dialect(paramstyle="qmark")
+
+NO_LIMIT = -1
+"""The value of a ``limit`` parameter that returns every row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +49,7 @@ class Prepared:
     """A statement with ``bindparam``s for what differs, ready to run again and again; a constant of its repository.
 
     The SQL is made when it is first needed. A list cannot be a parameter, for it would change the SQL: of constants,
-    write ``one_of``; for others, ``json_each`` takes a JSON list.
+    write ``one_of``; for others, ``in_list`` takes a ``json_list``.
     """
 
     def __init__(self, statement: ReturnsRows) -> None:
@@ -64,25 +77,27 @@ class Prepared:
             converted.append(tuple(row))
         return converted
 
-    def made(self, model: type[Row], row: tuple[Any, ...]) -> Row:
-        """Return a row of a table as a value; see ``Repository._read``."""
+    def made(self, model: type[Row], row: Sequence[Any]) -> Row:
+        """Return a row of a table as a value; see ``Repository._read``.
+
+        The columns of the table are the first ones of the statement, and there may be others after them.
+        """
         value: Row = model.__new__(model)
-        value.__dict__.update(zip(self._ready.names, row, strict=True))
+        value.__dict__.update(zip(self._ready.names, row, strict=False))
         return value
 
     @cached_property
     def _ready(self) -> _Ready:
-        dialect = sqlite.dialect(paramstyle="qmark")
-        compiled = self._statement.compile(dialect=dialect)
+        compiled = self._statement.compile(dialect=DIALECT)
         if not isinstance(compiled, SQLCompiler):
             raise TypeError("only a statement can be prepared")
         if any(bind.expanding for bind in compiled.binds.values()):
-            raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or json_each")
+            raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or in_list")
         binds = [compiled.binds[name] for name in compiled.positiontup or ()]
-        converts = [bind.type.dialect_impl(dialect).bind_processor(dialect) for bind in binds]
+        converts = [bind.type.dialect_impl(DIALECT).bind_processor(DIALECT) for bind in binds]
         places = list(zip(binds, converts, strict=True))
         columns = list(self._statement.exported_columns)
-        results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+        results = [column.type.dialect_impl(DIALECT).result_processor(DIALECT, None) for column in columns]
         return _Ready(
             sql=compiled.string,
             fixed=[
@@ -98,6 +113,27 @@ class Prepared:
 def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
     """Return the condition that a column holds one of these constants."""
     return or_(*(column == value for value in values))
+
+
+def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
+    """Return the condition that a column holds a value of the ``json_list`` that this parameter is given."""
+    return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
+
+
+def json_list(values: Iterable[object]) -> str:
+    """Return the value of a parameter of ``in_list``."""
+    return json.dumps(list(values))
+
+
+def greatest(one: Any, other: Any) -> ColumnElement[Any]:
+    """Return the larger of two values."""
+    return func.max(one, other)
+
+
+@cache
+def row_insert(table: type[SQLModel]) -> Prepared:
+    """Return what adds a row; the value of each column goes by its name."""
+    return Prepared(insert(table))
 
 
 @cache

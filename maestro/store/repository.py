@@ -8,7 +8,7 @@ from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
 
 from maestro.store.engine import driver_of
-from maestro.store.prepared import Prepared
+from maestro.store.prepared import Prepared, row_insert
 
 Row = TypeVar("Row", bound=SQLModel)
 
@@ -74,6 +74,16 @@ class Repository:
     def _insert(self, prepared: Prepared, **values: object) -> int:
         """Run a statement that adds a row and return the row's number."""
         return prepared.run(self._link.driver, values).lastrowid or 0
+
+    def _add(self, row: Row) -> Row:
+        """Write a new row without the session and return it, with the id it was given where it came without one.
+
+        It stays outside of the session: a later change of a column needs a statement of its own.
+        """
+        number = self._insert(row_insert(type(row)), **vars(row))
+        if getattr(row, "id", number) is None:
+            row.__dict__["id"] = number
+        return row
 
     def _read(self, prepared: Prepared, model: type[Row], **values: object) -> Row | None:
         """Return the first row of a ``select`` of a whole table as a value, None when there is none.

@@ -1,13 +1,15 @@
 """What model calls took and cost: one row for each request to an account."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, select, update
 from sqlmodel import col
 
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.jobs.job import Job
+from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallKey
 from maestro.domain.llm.usage import (
@@ -22,6 +24,7 @@ from maestro.domain.llm.usage import (
     UsageWish,
 )
 from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
+from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
 from maestro.store.usage_sums import series, sums, total
 
@@ -44,23 +47,35 @@ _OF_CALL = (
 _OF_JOB = ("agent_id", "client_id", "conversation_id")
 
 
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What an attempt cost, as far as it is known, and who pays."""
+
+    payer: Payer
+    cost_usd: float = 0.0
+
+
 class UsageLog(Repository):
     """The rows of ``usage_log``."""
 
-    _NOTE = insert(UsageRow).from_select(
-        ["at", *_OF_JOB, *_OF_CALL],
-        select(
-            bindparam("at", type_=UtcDateTime),
-            *(getattr(Job, name) for name in _OF_JOB),
-            *(getattr(LLMCall, name) for name in _OF_CALL),
+    _NOTE = Prepared(
+        insert(UsageRow)
+        .from_select(
+            ["at", *_OF_JOB, *_OF_CALL],
+            select(
+                bindparam("at", type_=UtcDateTime),
+                *(getattr(Job, name) for name in _OF_JOB),
+                *(getattr(LLMCall, name) for name in _OF_CALL),
+            )
+            .join(Job, col(Job.id) == LLMCall.job_id)
+            .where(
+                col(LLMCall.job_id) == bindparam("of_job"),
+                col(LLMCall.purpose) == bindparam("its_purpose"),
+                col(LLMCall.number) == bindparam("its_number"),
+                col(LLMCall.attempt) == bindparam("its_attempt"),
+            ),
         )
-        .join(Job, col(Job.id) == LLMCall.job_id)
-        .where(
-            col(LLMCall.job_id) == bindparam("of_job"),
-            col(LLMCall.purpose) == bindparam("its_purpose"),
-            col(LLMCall.number) == bindparam("its_number"),
-            col(LLMCall.attempt) == bindparam("its_attempt"),
-        ),
+        .returning(*(getattr(UsageRow, name) for name in (*_OF_JOB, "cost_usd")))
     )
     _OF_ATTEMPT = (
         col(UsageRow.job_id) == bindparam("of_job"),
@@ -68,12 +83,15 @@ class UsageLog(Repository):
         col(UsageRow.attempt) == bindparam("its_attempt"),
         col(UsageRow.purpose) == bindparam("its_purpose"),
     )
-    _COST = select(col(UsageRow.cost_usd)).where(*_OF_ATTEMPT)
-    _FORGET = delete(UsageRow).where(*_OF_ATTEMPT)
+    _FORGET = Prepared(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
-    def note(self, key: CallKey, attempt: int) -> None:
-        """Write what the row of an attempt says, with those it is charged to."""
-        self._run(self._NOTE, at=self._now, **_values(key, attempt))
+    def note(self, key: CallKey, attempt: int) -> Charge:
+        """Write what the row of an attempt says; return whom it is charged to and what it cost."""
+        row = self._row(self._NOTE, at=self._now, **_values(key, attempt))
+        if row is None:
+            return Charge(Payer())
+        agent_id, client_id, conversation_id, cost_usd = row
+        return Charge(Payer(agent_id=agent_id, client_id=client_id, conversation_id=conversation_id), cost_usd or 0.0)
 
     def of_job(self, job_id: str) -> Sequence[UsageRow]:
         """Return the rows of a job in the order of its calls and their attempts."""
@@ -126,9 +144,7 @@ class UsageLog(Repository):
 
     def forget(self, key: CallKey, attempt: int) -> float:
         """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
-        cost: float | None = self._run(self._COST, **_values(key, attempt)).scalar()
-        self._run(self._FORGET, **_values(key, attempt))
-        return cost or 0.0
+        return sum(cost or 0.0 for (cost,) in self._rows(self._FORGET, **_values(key, attempt)))
 
 
 def _values(key: CallKey, attempt: int) -> dict[str, object]:

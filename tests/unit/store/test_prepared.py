@@ -83,7 +83,7 @@ def test_a_parameter_without_a_value_is_no_null(rows: JobRows) -> None:
 
 
 def test_a_list_cannot_be_a_parameter(rows: JobRows) -> None:
-    with rows.store.view() as tx, pytest.raises(TypeError, match="json_each"):
+    with rows.store.view() as tx, pytest.raises(TypeError, match="in_list"):
         repository(tx)._rows(Prepared(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
 
 
