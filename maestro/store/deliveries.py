@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from sqlalchemy import bindparam, case, func
-from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import aliased
 from sqlmodel import col, delete, or_, select, update
 
@@ -11,6 +10,7 @@ from maestro.domain.columns import UtcDateTime
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, OutboundLane, Purpose, key_of
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import Address, Receipt, Standing
+from maestro.store.prepared import Prepared, insert, one_of
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps
 
@@ -42,14 +42,20 @@ class Deliveries(Repository):
     )
     """Whether another chunk of the same text was or will be sent."""
 
-    _CHUNKS = (
+    _CHUNKS = Prepared(
         select(Delivery)
         .where(Delivery.job_id == bindparam("of_job"), Delivery.purpose == bindparam("its_purpose"))
         .order_by(col(Delivery.seq))
     )
-    _HOLDER = select(OutboundLane.job_id).where(col(OutboundLane.lane) == bindparam("of_lane"))
-    _LEAVE = delete(OutboundLane).where(col(OutboundLane.job_id) == bindparam("of_job"))
-    _SENDING = (
+    # A change that changes nothing: without one, a lane that is held would return no row.
+    _TAKE = Prepared(
+        insert(OutboundLane)
+        .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})
+        .returning(col(OutboundLane.job_id))
+    )
+    _HOLDER = Prepared(select(OutboundLane.job_id).where(col(OutboundLane.lane) == bindparam("of_lane")))
+    _LEAVE = Prepared(delete(OutboundLane).where(col(OutboundLane.job_id) == bindparam("of_job")))
+    _SENDING = Prepared(
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
         .values(
@@ -57,7 +63,7 @@ class Deliveries(Repository):
             attempts=col(Delivery.attempts) + 1,
             tried_at=case(
                 (
-                    col(Delivery.state).in_(IN_DOUBT),
+                    one_of(col(Delivery.state), IN_DOUBT),
                     func.coalesce(Delivery.tried_at, bindparam("at", type_=UtcDateTime())),
                 ),
                 else_=bindparam("at", type_=UtcDateTime()),
@@ -66,7 +72,7 @@ class Deliveries(Repository):
     )
     _FAILED_SINCE = col(Delivery.standing) == Standing.FAILED
     """Whether the platform said that it could not bring a message to its receiver, before we heard that it took it."""
-    _SENT = (
+    _SENT = Prepared(
         update(Delivery)
         .where(col(Delivery.id) == bindparam("of_id"))
         .values(
@@ -77,20 +83,19 @@ class Deliveries(Repository):
             sent_at=bindparam("at"),
         )
     )
-    _ABANDON = (
+    _ABANDON = Prepared(
         update(Delivery)
-        .where(col(Delivery.job_id) == bindparam("of_job"), col(Delivery.state).in_(AT_THE_END))
+        .where(col(Delivery.job_id) == bindparam("of_job"), one_of(col(Delivery.state), AT_THE_END))
         .values(state=case(AT_THE_END, value=col(Delivery.state)))
     )
 
     def take_lane(self, lane: str, job_id: str) -> bool:
         """Take the outbound lane of a channel for this job; true when it has it, now or already."""
-        self._run(insert(OutboundLane).values(lane=lane, job_id=job_id, taken_at=self._now).on_conflict_do_nothing())
-        return self.lane_holder(lane) == job_id
+        return bool(self._value(self._TAKE, lane=lane, job_id=job_id, taken_at=self._now) == job_id)
 
     def leave_lanes(self, job_id: str) -> None:
         """Free every outbound lane this job holds."""
-        self._run(self._LEAVE, of_job=job_id)
+        self._change(self._LEAVE, of_job=job_id)
 
     def held_by_ended_jobs(self) -> Sequence[str]:
         """Return the ended jobs that still hold an outbound lane, which should never be."""
@@ -101,24 +106,22 @@ class Deliveries(Repository):
         ).all()
 
     def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
-        """Return the chunks of a job in order."""
-        return self._session.exec(self._CHUNKS, params={"of_job": job_id, "its_purpose": purpose}).all()
+        """Return the chunks of a job as values, in order."""
+        return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
     def add(self, chunk: Delivery) -> Delivery:
         """Store a chunk before it is sent, under the key that the platform is told."""
         chunk.key = chunk.key or key_of(chunk.job_id, chunk.purpose, chunk.seq)
-        self._session.add(chunk)
-        self._session.flush()
-        return chunk
+        return self._add(chunk)
 
     def sending(self, delivery_id: int) -> None:
         """Note that the platform is about to be called; raises ``StepTaken`` where a newer attempt calls it."""
         Steps(self._link, self._now).require_newest()
-        self._run(self._SENDING, of_id=delivery_id, at=self._now)
+        self._change(self._SENDING, of_id=delivery_id, at=self._now)
 
     def sent(self, delivery_id: int, receipt: Receipt) -> None:
         """Keep the platform's receipt."""
-        self._run(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
+        self._change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
 
     def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
         """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left.
@@ -148,12 +151,12 @@ class Deliveries(Repository):
 
     def lane_holder(self, lane: str) -> str | None:
         """Return the job that sends in this channel now."""
-        holder: str | None = self._run(self._HOLDER, of_lane=lane).scalar()
+        holder: str | None = self._value(self._HOLDER, of_lane=lane)
         return holder
 
     def abandon(self, job_id: str) -> None:
         """Mark what an ended job never sent, and what it sent without hearing back."""
-        self._run(self._ABANDON, of_job=job_id)
+        self._change(self._ABANDON, of_job=job_id)
 
     def revive(self, job_id: str) -> None:
         """Let a resumed job send what it had to leave behind, and what its platform could not bring to its receiver.

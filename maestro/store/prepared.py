@@ -1,7 +1,7 @@
 """Statements that are compiled once and run on the driver itself: a fifth of what SQLAlchemy takes for each.
 
-What differs between databases is here and in ``repository``: the dialect, upserts, lists as one parameter, the larger
-of two values. Repositories import these from here, so that a second database needs its branch in these two modules alone.
+What differs between databases is here and in ``repository``: the dialect, upserts, a list as one parameter, the larger
+of two values. Repositories import these from here, so that a second database needs its branches in two modules only.
 """
 
 import json

@@ -4,9 +4,9 @@ import hashlib
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from sqlalchemy import bindparam
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import bindparam, null, union_all
 from sqlmodel import col, select
 
 from maestro.domain.context.composition import Composition
@@ -14,8 +14,17 @@ from maestro.domain.context.layers import LAYER_SIZES
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.calls import Prompt, PromptPart
-from maestro.domain.llm.prompts import TOOL_CALLS, ComposedTurn, PromptMessage, Turn, TurnText
-from maestro.store.prepared import Prepared
+from maestro.domain.llm.prompts import (
+    TOOL_CALLS,
+    TOOL_SPECS,
+    ComposedTurn,
+    KeptRequest,
+    LLMRequest,
+    PromptMessage,
+    Turn,
+    TurnText,
+)
+from maestro.store.prepared import Prepared, in_list, insert, json_list
 from maestro.store.repository import Repository
 
 BEGINNING = 4_000
@@ -29,20 +38,26 @@ class Prompts(Repository):
 
     _KEEP = Prepared(insert(PromptPart))
     _ADD = Prepared(insert(Prompt))
-    _IS_KEPT = Prepared(select(PromptPart.digest).where(col(PromptPart.digest) == bindparam("its_digest")))
+    _ARE_KEPT = Prepared(select(PromptPart.digest).where(in_list(col(PromptPart.digest), "digests")))
     _TEXT = Prepared(select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest")))
-    _SAID = tuple(
-        select(table.id, table.content).where(col(table.id).in_(bindparam("ids", expanding=True)))
-        for table in (Message, ArchivedMessage)
+    _OF_JOB = Prepared(select(Prompt).where(col(Prompt.job_id) == bindparam("of_job")))
+    _TEXTS = Prepared(
+        union_all(
+            select(Message.id, col(Message.content), null(), null()).where(in_list(col(Message.id), "ids")),
+            select(ArchivedMessage.id, col(ArchivedMessage.content), null(), null()).where(
+                in_list(col(ArchivedMessage.id), "ids")
+            ),
+            select(null(), null(), PromptPart.digest, PromptPart.body).where(
+                in_list(col(PromptPart.digest), "digests")
+            ),
+        )
     )
 
     def keep(self, text: str) -> str:
         """Keep a text and return its SHA-256; the same text is kept once."""
-        raw = text.encode()
-        digest = hashlib.sha256(raw).hexdigest()
-        # Most of a prompt is that of the one before: it need not be compressed again.
-        if self._row(self._IS_KEPT, its_digest=digest) is None:
-            self._change(self._KEEP, digest=digest, body=_compressed(raw))
+        texts = TextsByDigest()
+        digest = texts.add(text)
+        self._keep(texts)
         return digest
 
     def text(self, digest: str) -> str:
@@ -59,86 +74,157 @@ class Prompts(Repository):
 
     def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
         """Turn a prompt into references, keeping every text that no message row holds."""
-        return tuple(map(self._packed, messages))
+        texts = TextsByDigest()
+        turns = tuple(_packed(message, texts) for message in messages)
+        self._keep(texts)
+        return turns
+
+    def keep_request(self, request: LLMRequest) -> str:
+        """Keep everything that a model is about to be asked, and return the digest of the request."""
+        texts = TextsByDigest()
+        kept = KeptRequest(
+            platform=request.platform,
+            model=request.model,
+            account=request.account,
+            max_output_tokens=request.max_output_tokens,
+            turns=tuple(_packed(message, texts) for message in request.messages),
+            tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
+            final=request.final,
+            never_empty=request.never_empty,
+            chat_after=request.chat_after,
+            chat_upto=request.chat_upto,
+            reminded=request.reminded,
+        )
+        digest = texts.add(kept.model_dump_json())
+        self._keep(texts)
+        return digest
 
     def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
-        """Turn references back into the very same prompt."""
-        said = self._said([turn.message_id for turn in turns if turn.message_id is not None])
-        return tuple(self._unpacked(turn, said) for turn in turns)
+        """Turn references back into the very same prompt; raises ``NotFound`` when a part of it was deleted."""
+        texts = self._texts(turns)
+        return tuple(_unpacked(turn, texts) for turn in turns)
 
     def add(self, job_id: str, composed: Composition) -> int:
         """Store the prompt of a job and return its id."""
+        texts = TextsByDigest()
+        turns = [_reference(turn, texts) for turn in composed.messages]
+        self._keep(texts)
         return self._insert(
             self._ADD,
             id=None,
             job_id=job_id,
-            turns=_as_json([self._reference(turn) for turn in composed.messages]),
+            turns=_as_json(turns),
             layers=LAYER_SIZES.dump_json(composed.layers).decode(),
             tokens=composed.tokens,
             created_at=self._now,
         )
 
     def of_job(self, job_id: str) -> Prompt:
-        """Return the prompt of a job; raises ``NotFound``."""
-        prompt = self._session.exec(select(Prompt).where(Prompt.job_id == job_id)).first()
+        """Return the prompt of a job as a value; raises ``NotFound``."""
+        prompt = self._read(self._OF_JOB, Prompt, of_job=job_id)
         if prompt is None:
             raise NotFound(f"job {job_id} has no prompt yet")
         return prompt
 
-    def _reference(self, turn: ComposedTurn) -> TurnText:
-        """Return the fields of the turn that are not what ``Turn`` takes for granted."""
-        role, content, stable, images, message_id = turn
-        if message_id is not None:
-            found = TurnText(role=role, message_id=message_id)
-        elif stable:
-            found = TurnText(role=role, stable=self.keep(content[:stable]), digest=self.keep(content[stable:]))
-        else:
-            found = TurnText(role=role, digest=self.keep(content))
-        if images:
-            found["images"] = [image.model_dump() for image in images]
-        return found
+    def _keep(self, texts: "TextsByDigest") -> None:
+        """Keep these texts; most of a prompt is that of the one before, and need not be compressed again."""
+        kept = {digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw))}
+        for digest, raw in texts.raw.items():
+            if digest not in kept:
+                self._change(self._KEEP, digest=digest, body=_compressed(raw))
 
-    def _packed(self, message: PromptMessage) -> Turn:
-        return Turn(
-            role=message.role,
-            images=message.images,
-            message_id=message.message_id,
-            stable=self.keep(message.content[: message.stable]) if message.stable else "",
-            digest="" if message.message_id is not None else self.keep(message.content[message.stable :]),
-            calls=self.keep(TOOL_CALLS.dump_json(message.tool_calls).decode()) if message.tool_calls else "",
-            call_id=message.call_id,
-            tool=message.tool,
-            cache=message.cache,
-            chat=message.chat,
-        )
-
-    def _unpacked(self, turn: Turn, said: Mapping[int, str]) -> PromptMessage:
-        stable = self.text(turn.stable) if turn.stable else ""
-        rest = said[turn.message_id] if turn.message_id is not None else self.text(turn.digest)
-        return PromptMessage(
-            role=turn.role,
-            images=turn.images,
-            message_id=turn.message_id,
-            content=stable + rest,
-            stable=len(stable),
-            tool_calls=TOOL_CALLS.validate_json(self.text(turn.calls)) if turn.calls else (),
-            call_id=turn.call_id,
-            tool=turn.tool,
-            cache=turn.cache,
-            chat=turn.chat,
-        )
-
-    def _said(self, ids: Sequence[int]) -> dict[int, str]:
-        """Return the texts of messages by id, archived ones too; raises ``NotFound`` when one was deleted."""
-        found: dict[int, str] = {}
-        for said in self._SAID:
-            wanted = sorted(set(ids) - set(found))
-            if wanted:
-                found.update((row_id, content) for row_id, content in self._run(said, ids=wanted))
-        missing = set(ids) - set(found)
+    def _texts(self, turns: Sequence[Turn]) -> "PromptTexts":
+        """Return every text that these references name; raises ``NotFound`` when a message was deleted."""
+        ids = {turn.message_id for turn in turns if turn.message_id is not None}
+        digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
+        messages: dict[int, str] = {}
+        parts: dict[str, bytes] = {}
+        for message_id, content, digest, body in self._rows(
+            self._TEXTS, ids=json_list(ids), digests=json_list(digests)
+        ):
+            if digest is None:
+                messages[message_id] = content
+            else:
+                parts[digest] = body
+        missing = ids - set(messages)
         if missing:
             raise NotFound(f"the messages {sorted(missing)} of a stored prompt were deleted")
-        return found
+        return PromptTexts(messages, parts)
+
+
+class TextsByDigest:
+    """The texts of one prompt that are to be kept, by their SHA-256."""
+
+    def __init__(self) -> None:
+        self.raw: dict[str, bytes] = {}
+
+    def add(self, text: str) -> str:
+        """Add a text and return its SHA-256."""
+        raw = text.encode()
+        digest = hashlib.sha256(raw).hexdigest()
+        self.raw[digest] = raw
+        return digest
+
+
+@dataclass(frozen=True)
+class PromptTexts:
+    """The texts that the references of one prompt name: of messages by id, and compressed parts by digest."""
+
+    messages: Mapping[int, str]
+    parts: Mapping[str, bytes]
+
+    def part(self, digest: str) -> str:
+        """Return a part; raises ``NotFound``."""
+        body = self.parts.get(digest)
+        if body is None:
+            raise NotFound(f"the prompt part {digest} does not exist")
+        return zlib.decompress(body).decode()
+
+
+def _reference(turn: ComposedTurn, texts: TextsByDigest) -> TurnText:
+    """Return the fields of the turn that are not what ``Turn`` takes for granted."""
+    role, content, stable, images, message_id = turn
+    if message_id is not None:
+        found = TurnText(role=role, message_id=message_id)
+    elif stable:
+        found = TurnText(role=role, stable=texts.add(content[:stable]), digest=texts.add(content[stable:]))
+    else:
+        found = TurnText(role=role, digest=texts.add(content))
+    if images:
+        found["images"] = [image.model_dump() for image in images]
+    return found
+
+
+def _packed(message: PromptMessage, texts: TextsByDigest) -> Turn:
+    return Turn(
+        role=message.role,
+        images=message.images,
+        message_id=message.message_id,
+        stable=texts.add(message.content[: message.stable]) if message.stable else "",
+        digest="" if message.message_id is not None else texts.add(message.content[message.stable :]),
+        calls=texts.add(TOOL_CALLS.dump_json(message.tool_calls).decode()) if message.tool_calls else "",
+        call_id=message.call_id,
+        tool=message.tool,
+        cache=message.cache,
+        chat=message.chat,
+    )
+
+
+def _unpacked(turn: Turn, texts: PromptTexts) -> PromptMessage:
+    stable = texts.part(turn.stable) if turn.stable else ""
+    rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.part(turn.digest)
+    return PromptMessage(
+        role=turn.role,
+        images=turn.images,
+        message_id=turn.message_id,
+        content=stable + rest,
+        stable=len(stable),
+        tool_calls=TOOL_CALLS.validate_json(texts.part(turn.calls)) if turn.calls else (),
+        call_id=turn.call_id,
+        tool=turn.tool,
+        cache=turn.cache,
+        chat=turn.chat,
+    )
 
 
 def _compressed(raw: bytes) -> bytes:

@@ -1,5 +1,7 @@
 """What every repository has: its transaction's connection and session, and the transaction's time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
@@ -29,6 +31,26 @@ class Link:
         """Write what was added or changed as an object."""
         if "session" in self.__dict__:
             self.session.flush()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Take back what the block wrote when it raises; a session that was made in it is closed then."""
+        if "session" in self.__dict__:
+            self.session.flush()
+            with self.session.begin_nested():
+                self.session.connection()  # begins it now, so that statements run on the driver are within it
+                yield
+                self.session.flush()
+            return
+        with self.connection.begin_nested():
+            try:
+                yield
+                if "session" in self.__dict__:
+                    self.session.commit()  # SQLAlchemy gave the session a savepoint of its own inside of this one
+            except BaseException:  # whatever it raised, it goes on
+                self.close()
+                self.__dict__.pop("session", None)
+                raise
 
     def close(self) -> None:
         """Forget the objects."""

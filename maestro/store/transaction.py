@@ -32,6 +32,7 @@ from maestro.store.conversation_lists import ConversationLists
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
+from maestro.store.dependents import Dependents
 from maestro.store.drafts import Drafts
 from maestro.store.editions import Editions
 from maestro.store.figures import Figures
@@ -188,6 +189,8 @@ class Transaction:
     """What is to run when."""
     actions = OnDemand(Actions)
     """All actions."""
+    dependents = OnDemand(Dependents)
+    """Rows that hang on an open job."""
     delegations = OnDemand(Delegations)
     """Delegation jobs and their delegators."""
     colleagues = OnDemand(Colleagues)
@@ -224,13 +227,19 @@ class Transaction:
 
         The tasks it gave to other agents may begin if it was answered, and who waits to hear of it may go on.
         """
-        self.questions.cancel_of(job_id)
-        self.calls.close(job_id)
-        self.deliveries.abandon(job_id)
-        self.deliveries.leave_lanes(job_id)
+        rows = self.dependents.of(job_id)
+        if rows.questions:
+            self.questions.cancel_of(job_id)
+        if rows.calls:
+            self.calls.close(job_id)
+        if rows.chunks:
+            self.deliveries.abandon(job_id)
+        if rows.lanes:
+            self.deliveries.leave_lanes(job_id)
         ended = self.jobs.end(job_id, ending)
-        if ended:
+        if ended and (rows.tasks or rows.delegated):
             self.delegations.closed(job_id, ending.status)
+        if ended and rows.scheduled:
             self.schedule_runs.closed(job_id, ending.status)
         if ended and ending.is_by_operator:
             self._tell_of_cancellation(self.jobs.read(job_id))
@@ -276,12 +285,8 @@ class Transaction:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         """Take back what the block did, and only that, when it raises."""
-        session = self._link.session
-        session.flush()
-        with session.begin_nested():
-            session.connection()  # begins it now, so that statements run on the driver are within it
+        with self._link.savepoint():
             yield
-            session.flush()
 
     def attempt(self, wish: Callable[[], Done]) -> Done | MaestroError:
         """Do something, or nothing of it: return instead the error that says what does not fit and how to mend it."""

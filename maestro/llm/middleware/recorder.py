@@ -82,7 +82,9 @@ class Recorder:
                 request = _restore(tx, request, cut_off)
                 estimate = self._estimates.least(request)
             told = (request.chat_after, request.chat_upto)
-            return Attempt(tx.calls.sent(request.key, _kept(tx, request), estimate, told), request, estimate)
+            return Attempt(
+                tx.calls.sent(request.key, tx.prompts.keep_request(request), estimate, told), request, estimate
+            )
 
     def _unsent(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:
@@ -125,23 +127,6 @@ def _expense(error: Exception, attempt: Attempt) -> Expense:
     if isinstance(error, LLMFailure):
         return Expense(error.usage or NO_TOKENS, error.cost_usd, attempt.milliseconds)
     return Expense(duration_ms=attempt.milliseconds)
-
-
-def _kept(tx: Transaction, request: LLMRequest) -> str:
-    kept = KeptRequest(
-        platform=request.platform,
-        model=request.model,
-        account=request.account,
-        max_output_tokens=request.max_output_tokens,
-        turns=tx.prompts.pack(request.messages),
-        tools=tx.prompts.keep(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
-        final=request.final,
-        never_empty=request.never_empty,
-        chat_after=request.chat_after,
-        chat_upto=request.chat_upto,
-        reminded=request.reminded,
-    )
-    return tx.prompts.keep(kept.model_dump_json())
 
 
 def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
