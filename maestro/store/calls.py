@@ -19,12 +19,6 @@ from maestro.store.repository import Link, Repository
 from maestro.store.steps import Steps
 from maestro.store.usage import Charge, UsageLog
 
-_OF_KEY = (
-    col(LLMCall.job_id) == bindparam("of_job"),
-    col(LLMCall.purpose) == bindparam("its_purpose"),
-    col(LLMCall.number) == bindparam("its_number"),
-)
-
 FREE = Expense()
 """What an attempt took that never reached a model."""
 
@@ -45,6 +39,11 @@ class Calls(Repository):
     together: exactly once, even when it ends after somebody else has given it up.
     """
 
+    _OF_KEY = (
+        col(LLMCall.job_id) == bindparam("of_job"),
+        col(LLMCall.purpose) == bindparam("its_purpose"),
+        col(LLMCall.number) == bindparam("its_number"),
+    )
     _ANSWERED = Prepared(
         select(LLMCall).where(*_OF_KEY, LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt)).limit(1)
     )
@@ -175,7 +174,7 @@ class Calls(Repository):
     def failures(self, key: CallKey) -> int:
         """Count the failed attempts of this call."""
         return self._session.exec(
-            select(func.count()).select_from(LLMCall).where(*_OF_KEY, LLMCall.state == CallState.FAILED),
+            select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
             params=_values(key),
         ).one()
 
@@ -228,7 +227,7 @@ class Calls(Repository):
 @cache
 def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> Prepared:
     """Return what sets these columns of an attempt in this state, or in any other one where it is not open."""
-    ended = update(LLMCall).where(*_OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
+    ended = update(LLMCall).where(*Calls._OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
     if state is not None:
         ended = ended.where(col(LLMCall.state) == state if is_open else col(LLMCall.state) != state)
     return Prepared(ended.values({name: bindparam(f"new_{name}") for name in names}))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, bindparam, func, inspect, or_, select, update
+from sqlalchemy import ColumnElement, Dialect, bindparam, func, inspect, or_, select, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.orm import Mapped
@@ -23,8 +23,6 @@ __all__ = ["NO_LIMIT", "Prepared", "greatest", "in_list", "insert", "json_list",
 
 Convert = Callable[[Any], Any]
 Row = TypeVar("Row", bound=SQLModel)
-
-DIALECT = sqlite.dialect(paramstyle="qmark")
 
 NO_LIMIT = -1
 """The value of a ``limit`` parameter that returns every row."""
@@ -88,16 +86,17 @@ class Prepared:
 
     @cached_property
     def _ready(self) -> _Ready:
-        compiled = self._statement.compile(dialect=DIALECT)
+        dialect = _dialect()
+        compiled = self._statement.compile(dialect=dialect)
         if not isinstance(compiled, SQLCompiler):
             raise TypeError("only a statement can be prepared")
         if any(bind.expanding for bind in compiled.binds.values()):
             raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or in_list")
         binds = [compiled.binds[name] for name in compiled.positiontup or ()]
-        converts = [bind.type.dialect_impl(DIALECT).bind_processor(DIALECT) for bind in binds]
+        converts = [bind.type.dialect_impl(dialect).bind_processor(dialect) for bind in binds]
         places = list(zip(binds, converts, strict=True))
         columns = list(self._statement.exported_columns)
-        results = [column.type.dialect_impl(DIALECT).result_processor(DIALECT, None) for column in columns]
+        results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
         return _Ready(
             sql=compiled.string,
             fixed=[
@@ -108,6 +107,12 @@ class Prepared:
             names=[column.key for column in columns],
             results=[(place, convert) for place, convert in enumerate(results) if convert is not None],
         )
+
+
+@cache
+def _dialect() -> Dialect:
+    """Return what turns statements into SQL: of the one database that there is."""
+    return sqlite.dialect(paramstyle="qmark")
 
 
 def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
