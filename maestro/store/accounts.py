@@ -189,9 +189,9 @@ class Accounts(Repository):
 
         A limit that still holds stays: an answer that was under way when it began says nothing about it.
         """
-        row = self._row(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now)
-        if row is not None and row[1] is not None:  # else the account was never limited, and has no such row
-            self._change(self._FORGIVE, of_account=row[0], of_model=model, at=self._now)
+        for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
+            if limited_until is not None:  # else the account was never limited, and has no such row
+                self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
 
     def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
         """Count what an attempt cost that is no success for the account which was asked."""

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, delete, or_, select
+from sqlalchemy import bindparam, case, delete, select, union_all
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
@@ -110,18 +110,17 @@ class Budgets(Repository):
 
     def release(self, key: CallKey) -> None:
         """Give back what a call has reserved, if anything."""
-        self._give_back(self._rows(self._TAKE, **_values(key)))
+        self._give_back(self._returned(self._TAKE, **_values(key)))
 
     def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Put what a call cost in the place of what it had reserved, in the day in which it was reserved.
 
         Who has read the payer in this transaction need not have it read again.
         """
-        row = self._row(self._TAKE, **_values(key))
-        if row is not None:
-            held = _held(row)
+        reservations = [_held(row) for row in self._returned(self._TAKE, **_values(key))]
+        for held in reservations:
             self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
-        elif cost_usd:
+        if cost_usd and not reservations:
             self._count(self.today, (payer or self.payer(key.job_id)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float) -> None:
@@ -135,7 +134,7 @@ class Budgets(Repository):
 
     def close(self, job_id: str) -> None:
         """Give back whatever a job that ends has reserved: nobody else would, after a crash."""
-        self._give_back(self._rows(self._TAKE_ALL, of_job=job_id))
+        self._give_back(self._returned(self._TAKE_ALL, of_job=job_id))
 
     def clients(self) -> Sequence[Client]:
         """Return every client by name."""
@@ -189,15 +188,21 @@ def _spending(count: int) -> Prepared:
 @cache
 def _levels(count: int) -> Prepared:
     """Return what reads the spending of so many scopes on a day."""
-    these = (
-        and_(
-            col(Spending.scope) == bindparam(f"scope_{place}"),
-            col(Spending.subject) == bindparam(f"subject_{place}"),
+    # With one condition for all of them, SQLite would read every row of the day.
+    return Prepared(
+        union_all(
+            *(
+                select(
+                    col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd)
+                ).where(
+                    col(Spending.day) == bindparam("day"),
+                    col(Spending.scope) == bindparam(f"scope_{place}"),
+                    col(Spending.subject) == bindparam(f"subject_{place}"),
+                )
+                for place in range(count)
+            )
         )
-        for place in range(count)
     )
-    read = select(col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
-    return Prepared(read.where(col(Spending.day) == bindparam("day"), or_(*these)))
 
 
 def _numbered(scopes: Sequence[Scope]) -> dict[str, object]:

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from sqlalchemy import and_, bindparam, func, or_
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select
 
 from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
 from maestro.domain.inbox import InboxRow
 from maestro.domain.messages import Address
-from maestro.store.prepared import Prepared
+from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
 
 MOST_KNOWN = 10_000
@@ -22,18 +21,33 @@ class Channels(Repository):
 
     _ADD = insert(ChannelCursor)
     _NEW = _ADD.excluded
-    _SEEN = _ADD.on_conflict_do_update(
-        index_elements=["platform", "account", "channel", "thread"], set_={"seen_at": _NEW.seen_at}
+    _SEEN = Prepared(
+        _ADD.on_conflict_do_update(
+            index_elements=["platform", "account", "channel", "thread"], set_={"seen_at": _NEW.seen_at}
+        )
     )
     _LATER = or_(
         func.length(_NEW.mark) > func.length(col(ChannelCursor.mark)),
         and_(func.length(_NEW.mark) == func.length(col(ChannelCursor.mark)), _NEW.mark > col(ChannelCursor.mark)),
     )
     """Ids of platforms are numbers, or times of one length."""
-    _ADVANCE = _ADD.on_conflict_do_update(
-        index_elements=["platform", "account", "channel", "thread"],
-        set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at},
-        where=_LATER,
+    _ADVANCE = Prepared(
+        _ADD.on_conflict_do_update(
+            index_elements=["platform", "account", "channel", "thread"],
+            set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at},
+            where=_LATER,
+        )
+    )
+    _MARK = Prepared(
+        select(ChannelCursor.mark).where(
+            *(col(getattr(ChannelCursor, name)) == bindparam(name) for name in ("platform", "account", "channel")),
+            ChannelCursor.thread == bindparam("thread"),
+        )
+    )
+    _MOVED_TO = Prepared(
+        select(MovedChannel.moved_to).where(
+            *(col(getattr(MovedChannel, name)) == bindparam(name) for name in ("platform", "account", "channel"))
+        )
     )
     _REASON = Prepared(
         select(DisabledChannel.reason).where(
@@ -62,21 +76,21 @@ class Channels(Repository):
 
     def moved_to(self, place: Address) -> str:
         """Return the id under which the platform goes on with a channel, its own where it was never moved."""
-        found = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
-        return found.moved_to if found is not None else place.channel
+        moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
+        return moved if moved is not None else place.channel
 
     def cursor(self, place: Address) -> str | None:
         """Return up to which message of the platform a channel is in the inbox, None for one never seen."""
-        found = self._session.get(ChannelCursor, (place.platform, place.account, place.channel, place.thread))
-        return found.mark if found is not None else None
+        mark: str | None = self._value(self._MARK, **place.model_dump())
+        return mark
 
     def advance(self, place: Address, mark: str) -> None:
         """Keep that everything up to this message is in the inbox; an earlier mark changes nothing."""
-        self._run(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
+        self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
 
     def remember(self, place: Address, *, direct: bool) -> None:
         """Keep that there is such a channel and that something was seen there now."""
-        self._run(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
+        self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
 
     def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
         """Return the channels and threads that an account saw, the last one first."""

@@ -3,18 +3,15 @@
 from collections.abc import Sequence
 from datetime import UTC
 
-from sqlalchemy import bindparam, func
-from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy import bindparam, func, true
+from sqlalchemy import select as columns
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Post, Unread, author_problem
 from maestro.domain.errors import Forbidden
 from maestro.store.chat_sessions import ChatSessions
-from maestro.store.prepared import Prepared
-
-ALL = -1
-"""The limit of a statement that is to have none."""
+from maestro.store.prepared import NO_LIMIT, Prepared, greatest, insert
 
 
 class Chat(ChatSessions):
@@ -28,20 +25,30 @@ class Chat(ChatSessions):
         .where(_HERE)
         .order_by(col(ChatMessage.id))
     )
-    _UNREAD = Prepared(_POSTS.where(col(ChatMessage.id) > bindparam("after")).limit(bindparam("at_most")))
+    _READ_UPTO = select(ChatCursor.last_id).where(ChatCursor.agent_id == bindparam("agent")).scalar_subquery()
+    _OFFERED_UPTO = select(ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent")).scalar_subquery()
+    _POINTER = select(
+        greatest(func.coalesce(_READ_UPTO, 0), bindparam("offered") * func.coalesce(_OFFERED_UPTO, 0)).label("after")
+    ).subquery()
+    _NEW = (
+        _POSTS.where(col(ChatMessage.id) > select(_POINTER.c.after).scalar_subquery())
+        .limit(bindparam("at_most"))
+        .subquery()
+    )
+    # Beside each post the cursor, which is one row without a post where there is nothing new.
+    _UNREAD = Prepared(
+        columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
+    )
     _LAST = Prepared(_POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most")))
     _NEWEST = Prepared(select(func.max(ChatMessage.id)).where(_HERE))
     _COUNT = Prepared(select(func.count(col(ChatMessage.id))).where(_HERE))
-    _CURSOR = Prepared(
-        select(ChatCursor.last_id, ChatCursor.offered_id).where(ChatCursor.agent_id == bindparam("agent"))
-    )
     _MOVE = insert(ChatCursor)
     _READ = Prepared(
         _MOVE.on_conflict_do_update(
             index_elements=["agent_id"],
             set_={
-                "last_id": func.max(ChatCursor.last_id, _MOVE.excluded.last_id),
-                "offered_id": func.max(ChatCursor.offered_id, _MOVE.excluded.offered_id),
+                "last_id": greatest(ChatCursor.last_id, _MOVE.excluded.last_id),
+                "offered_id": greatest(ChatCursor.offered_id, _MOVE.excluded.offered_id),
             },
         )
     )
@@ -59,7 +66,7 @@ class Chat(ChatSessions):
 
     def unread(self, slug: str, limit: int | None = None) -> Unread:
         """Return what an agent has not read of the open session, its own posts too: all, or the oldest ones."""
-        return self._after(self._cursor(slug)[0], limit)
+        return self._unread(slug, limit)
 
     def mark_read(self, slug: str, pointer: int) -> None:
         """Note that an agent has read up to a post; a cursor never goes back."""
@@ -67,13 +74,13 @@ class Chat(ChatSessions):
 
     def offer(self, slug: str) -> Unread:
         """Return what an agent outside has not read: by asking again it says that it read what it got before."""
-        unread = self._after(max(self._cursor(slug)))
+        unread = self._unread(slug, with_offered=True)
         self._change(self._READ, agent_id=slug, last_id=unread.after, offered_id=unread.new_pointer)
         return unread
 
     def timeline(self, limit: int | None = None) -> Sequence[Post]:
         """Return the posts of the open session, oldest first: all, or the newest ones up to a limit."""
-        rows = self._rows(self._LAST, at_most=ALL if limit is None else limit)
+        rows = self._rows(self._LAST, at_most=NO_LIMIT if limit is None else limit)
         return [Post(*row) for row in reversed(rows)]
 
     def newest(self) -> int:
@@ -91,10 +98,8 @@ class Chat(ChatSessions):
     def _agent(self, author: str) -> Agent | None:
         return self._read(self._AGENT, Agent, slug=author.removeprefix("@"))
 
-    def _after(self, pointer: int, limit: int | None = None) -> Unread:
-        rows = self._rows(self._UNREAD, after=pointer, at_most=ALL if limit is None else limit)
-        return Unread([Post(*row) for row in rows], pointer)
-
-    def _cursor(self, slug: str) -> tuple[int, int]:
-        row = self._row(self._CURSOR, agent=slug)
-        return (row[0], row[1]) if row else (0, 0)
+    def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> Unread:
+        """Return what comes after an agent's cursor; ``with_offered`` counts as read what it was offered last."""
+        at_most = NO_LIMIT if limit is None else limit
+        rows = self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most)
+        return Unread([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])

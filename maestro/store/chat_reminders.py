@@ -1,12 +1,11 @@
 """Who is to be reminded that the chat is no place to ask (specification 002, 6)."""
 
 from sqlalchemy import bindparam
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, not_, or_, select
 
 from maestro.domain.chat.message import ChatReminder
 from maestro.domain.jobs.job import OPEN, Job
-from maestro.store.prepared import Prepared, one_of
+from maestro.store.prepared import Prepared, insert, one_of
 from maestro.store.repository import Repository
 
 

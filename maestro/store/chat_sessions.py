@@ -3,11 +3,10 @@
 from uuid import uuid4
 
 from sqlalchemy import bindparam
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select, update
 
 from maestro.domain.chat.session import ChatSession
-from maestro.store.prepared import Prepared
+from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
 
 

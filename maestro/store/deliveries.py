@@ -91,7 +91,7 @@ class Deliveries(Repository):
 
     def take_lane(self, lane: str, job_id: str) -> bool:
         """Take the outbound lane of a channel for this job; true when it has it, now or already."""
-        return bool(self._value(self._TAKE, lane=lane, job_id=job_id, taken_at=self._now) == job_id)
+        return self._returned(self._TAKE, lane=lane, job_id=job_id, taken_at=self._now) == [(job_id,)]
 
     def leave_lanes(self, job_id: str) -> None:
         """Free every outbound lane this job holds."""

@@ -4,7 +4,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import bindparam, case, func, tuple_
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select, update
 
 from maestro.domain.columns import UtcDateTime
@@ -13,7 +12,7 @@ from maestro.domain.drafts import GROWING, PLACED, Draft, DraftState
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
-from maestro.store.prepared import Prepared
+from maestro.store.prepared import Prepared, insert, one_of
 from maestro.store.repository import Repository
 
 Place = tuple[str, str]
@@ -40,21 +39,41 @@ class Drafts(Repository):
         )
     )
     _ADD = insert(Draft)
-    _WRITE = _ADD.on_conflict_do_update(
-        index_elements=["job_id"],
-        set_={
-            "number": _ADD.excluded.number,
-            "text": _ADD.excluded.text,
-            "revision": col(Draft.revision) + 1,
-            "updated_at": _ADD.excluded.updated_at,
-        },
-        where=col(Draft.state).in_(GROWING),
+    _WRITE = Prepared(
+        _ADD.on_conflict_do_update(
+            index_elements=["job_id"],
+            set_={
+                "number": _ADD.excluded.number,
+                "text": _ADD.excluded.text,
+                "revision": col(Draft.revision) + 1,
+                "updated_at": _ADD.excluded.updated_at,
+            },
+            where=one_of(col(Draft.state), GROWING),
+        )
+    )
+    _IS_RUNNING = Prepared(
+        select(Job.id).where(col(Job.id) == bindparam("of_job"), col(Job.status) == JobStatus.RUNNING)
     )
     _OF = update(Draft).where(col(Draft.job_id) == bindparam("of_job"))
-    _SENDING = _OF.where(col(Draft.state).in_((DraftState.WRITTEN, DraftState.SENDING))).values(
-        state=DraftState.SENDING,
-        tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime())),
+    _SENDING = Prepared(
+        _OF.where(one_of(col(Draft.state), (DraftState.WRITTEN, DraftState.SENDING))).values(
+            state=DraftState.SENDING,
+            tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime())),
+        )
     )
+    _UNSENT = Prepared(
+        _OF.where(col(Draft.state) == DraftState.SENDING).values(state=DraftState.WRITTEN, tried_at=None)
+    )
+    _PLACED = Prepared(
+        _OF.values(
+            state=case((col(Draft.state) == DraftState.SENDING, DraftState.SHOWN), else_=col(Draft.state)),
+            platform_message_id=bindparam("known_as"),
+            tried_at=None,
+        )
+    )
+    _DROP = Prepared(_OF.values(state=DraftState.DROPPED, tried_at=None))
+    _TAKE = Prepared(_OF.values(state=DraftState.TAKEN))
+    _FORGET = Prepared(delete(Draft).where(col(Draft.job_id) == bindparam("of_job")))
 
     def find(self, job_id: str) -> Draft | None:
         """Return the draft of a job as a value, None when there is none."""
@@ -82,11 +101,9 @@ class Drafts(Repository):
 
     def write(self, job_id: str, number: int, text: str) -> None:
         """Keep what a call has said so far; nothing once the answer takes its place, or its job does not run."""
-        job = self._session.get(Job, job_id)
-        if job is not None and job.status is JobStatus.RUNNING:
-            values = {"job_id": job_id, "number": number, "text": text, "revision": 1, "platform_message_id": ""}
-            now = self._now
-            self._run(self._WRITE.values(**values, state=DraftState.WRITTEN, begun_at=now, updated_at=now))
+        if self._row(self._IS_RUNNING, of_job=job_id) is not None:
+            draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
+            self._change(self._WRITE, **vars(draft))
 
     def at(self, places: Collection[Place]) -> Sequence[Sheet]:
         """Return every draft of these accounts."""
@@ -114,32 +131,27 @@ class Drafts(Repository):
 
     def sending(self, job_id: str) -> bool:
         """Note that the platform is about to be asked for a message; false when it is not to be asked any more."""
-        return self._run(self._SENDING, of_job=job_id, at=self._now).rowcount > 0
+        return self._change(self._SENDING, of_job=job_id, at=self._now) > 0
 
     def unsent(self, job_id: str) -> None:
         """Note that the platform surely has no message of it."""
-        self._run(
-            self._OF.where(col(Draft.state) == DraftState.SENDING).values(state=DraftState.WRITTEN, tried_at=None),
-            of_job=job_id,
-        )
+        self._change(self._UNSENT, of_job=job_id)
 
     def placed(self, job_id: str, receipt: Receipt) -> None:
         """Keep what the platform knows its message as; a draft that the answer has taken meanwhile stays taken."""
-        shown = case((col(Draft.state) == DraftState.SENDING, DraftState.SHOWN), else_=col(Draft.state))
-        known = receipt.platform_message_id
-        self._run(self._OF.values(state=shown, platform_message_id=known, tried_at=None), of_job=job_id)
+        self._change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
 
     def drop(self, job_id: str) -> None:
         """Show nothing more of it."""
-        self._run(self._OF.values(state=DraftState.DROPPED, tried_at=None), of_job=job_id)
+        self._change(self._DROP, of_job=job_id)
 
     def take(self, job_id: str) -> None:
         """Leave its message to the answer."""
-        self._run(self._OF.values(state=DraftState.TAKEN), of_job=job_id)
+        self._change(self._TAKE, of_job=job_id)
 
     def forget(self, job_id: str) -> None:
         """Forget it."""
-        self._run(delete(Draft).where(col(Draft.job_id) == job_id))
+        self._change(self._FORGET, of_job=job_id)
 
 
 def _is_shown(draft: Draft, job: Job) -> bool:

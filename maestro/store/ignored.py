@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from sqlalchemy import func
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, select
 
 from maestro.domain.messages import Address
 from maestro.domain.people.ignored import IgnoredLines
+from maestro.store.prepared import insert
 from maestro.store.repository import Repository
 
 

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select
 
 from maestro.domain.people.people import EndedLogin
+from maestro.store.prepared import insert
 from maestro.store.repository import Repository
 
 

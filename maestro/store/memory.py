@@ -1,9 +1,8 @@
 """What agents remember."""
 
-import json
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import bindparam, func, union_all
+from sqlalchemy import bindparam, func, true, union_all
 from sqlalchemy import select as columns
 from sqlmodel import col, select, update
 
@@ -22,7 +21,7 @@ from maestro.domain.memory.memory import (
 )
 from maestro.domain.memory.wording import indexed, wanted
 from maestro.store.fulltext import found_by
-from maestro.store.prepared import Prepared, one_of
+from maestro.store.prepared import Prepared, in_list, json_list, one_of
 from maestro.store.states import States
 
 CANDIDATES = 200
@@ -45,8 +44,8 @@ class Memory(States):
         *(getattr(MemoryFact, name) for name in Remembered._fields if name != "is_counted"),
         _COUNTED.label("is_counted"),
     )
-    _STICKY = Prepared(
-        columns(*_TOLD_OF)
+    _STICKY = (
+        columns(*_TOLD_OF, true().label("is_fresh"), col(MemoryFact.confidence), _LAST_USED.label("last_used"))
         .where(
             col(MemoryFact.agent_id) == bindparam("of_agent"),
             col(MemoryFact.category) == FactCategory.STICKY,
@@ -65,18 +64,29 @@ class Memory(States):
     _HERE = _WRITTEN.where(col(MemoryFact.place) == bindparam("at"), bindparam("at") != "")
     _OTHERS = union_all(columns(_EVERYWHERE.subquery()), columns(_HERE.subquery())).subquery()
     _STANDINGS = Prepared(columns(_OTHERS.c.id, _OTHERS.c.confidence, _OTHERS.c.last_used))
-    _SUREST_WRITTEN = Prepared(
+    _SUREST_WRITTEN = (
         columns(
             _OTHERS.c.id,
             _OTHERS.c.category,
             _OTHERS.c.content,
             _OTHERS.c.is_counted,
-            _OTHERS.c.last_used > bindparam("fresh_since"),
+            (_OTHERS.c.last_used > bindparam("fresh_since")).label("is_fresh"),
+            _OTHERS.c.confidence,
+            _OTHERS.c.last_used,
         )
         .order_by(_OTHERS.c.confidence.desc(), _OTHERS.c.last_used.desc(), _OTHERS.c.id.desc())
         .limit(bindparam("at_most"))
     )
-    _LISTED = col(MemoryFact.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value))
+    _BOTH = union_all(columns(_STICKY.subquery()), columns(_SUREST_WRITTEN.subquery())).subquery()
+    _BEST = Prepared(
+        columns(_BOTH.c.id, _BOTH.c.category, _BOTH.c.content, _BOTH.c.is_counted, _BOTH.c.is_fresh).order_by(
+            _BOTH.c.category != FactCategory.STICKY,
+            _BOTH.c.confidence.desc(),
+            _BOTH.c.last_used.desc(),
+            _BOTH.c.id.desc(),
+        )
+    )
+    _LISTED = in_list(col(MemoryFact.id), "ids")
     _OBJECTS = select(MemoryFact).where(_LISTED)
     _BY_ID = Prepared(columns(*_TOLD_OF).where(_LISTED))
     _TOLD = Prepared(
@@ -136,8 +146,16 @@ class Memory(States):
 
     def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
         """Return the sticky facts and so many others: those we are surest of still, then those used last."""
-        sticky = self._rows(self._STICKY, of_agent=agent_id, at=place, counted_since=self._now - COUNTED)
-        return [*map(Remembered._make, sticky), *self._surest(agent_id, others, place)]
+        of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
+        sticky: list[Remembered] = []
+        written: list[tuple[Remembered, bool]] = []
+        for *told, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
+            fact = Remembered._make(told)
+            if fact.category is FactCategory.STICKY:
+                sticky.append(fact)
+            else:
+                written.append((fact, is_fresh))
+        return [*sticky, *self._surest(written, others, of)]
 
     def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
         """Return the facts that fit any text a person or a model may write, best first.
@@ -155,7 +173,7 @@ class Memory(States):
         """Note that a model hears these facts now, of those whose last use has not been counted lately."""
         uncounted = [fact.id for fact in facts if not fact.is_counted]
         if uncounted:
-            self._change(self._TOLD, ids=json.dumps(uncounted), at=self._now)
+            self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
 
     def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
         """Return what the agent knows and the fact repeats."""
@@ -171,18 +189,18 @@ class Memory(States):
         self._session.flush()
         return fact
 
-    def _surest(self, agent_id: int, count: int, place: str) -> list[Remembered]:
-        """Return so many facts that are not sticky.
+    def _surest(
+        self, written: Sequence[tuple[Remembered, bool]], count: int, of: Mapping[str, object]
+    ) -> list[Remembered]:
+        """Return so many facts that are not sticky; ``written`` are the surest as written, each with its freshness.
 
         Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
         were written are such, they are surest still. Only where one of them is not, time is reckoned for all.
         """
-        of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
-        written = self._rows(self._SUREST_WRITTEN, **of, at_most=count, fresh_since=self._now - FRESH)
-        if all(is_fresh for *_, is_fresh in written):
-            return [Remembered._make(told) for *told, _ in written]
+        if all(is_fresh for _, is_fresh in written):
+            return [fact for fact, _ in written]
         ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
-        told = self._rows(self._BY_ID, ids=json.dumps(ids), counted_since=of["counted_since"])
+        told = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
         found = {fact.id: fact for fact in map(Remembered._make, told)}
         return [found[fact_id] for fact_id in ids]
 
@@ -200,5 +218,5 @@ class Memory(States):
         """Return facts, to be changed, in the order of their ids given."""
         if not ids:
             return []
-        found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json.dumps(ids)})}
+        found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json_list(ids)})}
         return [found[fact_id] for fact_id in ids]

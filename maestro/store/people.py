@@ -2,18 +2,26 @@
 
 import hashlib
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import col, delete, select
 
 from maestro.domain.messages import Address
 from maestro.domain.people.people import ChannelOwner, ConnectorStatus, UploadedFile, WebTicket
+from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
 
 
 class People(Repository):
     """Small tables about persons and connectors."""
+
+    _STATUS = insert(ConnectorStatus)
+    _EVENT = Prepared(
+        _STATUS.on_conflict_do_update(
+            index_elements=["platform", "account"],
+            set_={"last_event_at": _STATUS.excluded.last_event_at, "lag_seconds": _STATUS.excluded.lag_seconds},
+        )
+    )
 
     def add_ticket(self, ticket: str, user: tuple[str, str, str], lifetime: timedelta) -> None:
         """Keep the digest of a ticket for a user (id, name, role)."""
@@ -72,14 +80,14 @@ class People(Repository):
 
     def connector_event(self, platform: str, account: str, lag: timedelta) -> None:
         """Keep that a connector brought something now, and how old that was."""
-        status = self._status(platform, account)
+        status = _starting(platform, account, self._now)
         status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
-        self._session.flush()
+        self._change(self._EVENT, **vars(status))
 
     def _status(self, platform: str, account: str) -> ConnectorStatus:
         found = self._session.get(ConnectorStatus, (platform, account))
         if found is None:
-            found = ConnectorStatus(platform=platform, account=account, state="starting", changed_at=self._now)
+            found = _starting(platform, account, self._now)
             self._session.add(found)
         return found
 
@@ -88,6 +96,10 @@ class People(Repository):
         return self._session.exec(
             select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account)
         ).all()
+
+
+def _starting(platform: str, account: str, now: datetime) -> ConnectorStatus:
+    return ConnectorStatus(platform=platform, account=account, state="starting", changed_at=now)
 
 
 def _digest(ticket: str) -> str:

@@ -14,6 +14,7 @@ from maestro.domain.jobs.job import Job
 from maestro.domain.messages import LaneKey
 from maestro.domain.questions.outside import MOST_OPEN
 from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, asked_by, notice_id
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
@@ -34,8 +35,8 @@ class Questions(Repository):
     # Written out, and not as a parameter, so that the index of just the open ones is used.
     _IS_OPEN = text("questions.status = 'open'")
     _OF_NO_JOB = text("questions.job_id IS NULL")
-    _OPEN_IN = (
-        select(Question.id)
+    _OPEN_IN = Prepared(
+        select(Question)
         .where(
             _IS_OPEN,
             col(Question.lane) == bindparam("its_lane"),
@@ -48,7 +49,7 @@ class Questions(Repository):
         Question.number == bindparam("its_number"),
         Question.place == bindparam("its_place"),
     )
-    _CANCEL = (
+    _CANCEL = Prepared(
         update(Question)
         .where(col(Question.job_id) == bindparam("of_job"), col(Question.status) == QuestionStatus.OPEN)
         .values(status=QuestionStatus.CANCELLED, answered_at=bindparam("at"))
@@ -100,11 +101,8 @@ class Questions(Repository):
         return Asked(*row)
 
     def open_in(self, lane: LaneKey) -> Sequence[Question]:
-        """Return what waits for an answer in a lane, oldest first."""
-        ids = self._run(self._OPEN_IN, its_lane=lane, present=self._now).scalars().all()
-        if not ids:
-            return ()
-        return self._session.exec(select(Question).where(col(Question.id).in_(ids)).order_by(col(Question.id))).all()
+        """Return what waits for an answer in a lane as values, oldest first."""
+        return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
 
     def shown(self, waiting: Sequence[Question]) -> Sequence[Question]:
         """Return those of these questions that people may have seen: nobody answers what has not left yet."""
@@ -144,7 +142,7 @@ class Questions(Repository):
 
     def cancel_of(self, job_id: str) -> None:
         """Close the open questions of a job that has ended."""
-        self._run(self._CANCEL, of_job=job_id, at=self._now)
+        self._change(self._CANCEL, of_job=job_id, at=self._now)
 
     def page(
         self, wanted: Sequence[QuestionStatus], before: int | None, limit: int

@@ -93,6 +93,10 @@ class Repository:
         """Run a statement that changes rows and return how many it changed."""
         return prepared.run(self._link.driver, values).rowcount
 
+    def _returned(self, prepared: Prepared, **values: object) -> list[tuple[Any, ...]]:
+        """Run a statement that changes rows and return what its ``returning`` says of each."""
+        return prepared.rows(prepared.run(self._link.driver, values))
+
     def _insert(self, prepared: Prepared, **values: object) -> int:
         """Run a statement that adds a row and return the row's number."""
         return prepared.run(self._link.driver, values).lastrowid or 0

@@ -8,6 +8,7 @@ from sqlalchemy import bindparam, delete, func, select, update
 from sqlmodel import col
 
 from maestro.domain.columns import UtcDateTime
+from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -87,11 +88,11 @@ class UsageLog(Repository):
 
     def note(self, key: CallKey, attempt: int) -> Charge:
         """Write what the row of an attempt says; return whom it is charged to and what it cost."""
-        row = self._row(self._NOTE, at=self._now, **_values(key, attempt))
-        if row is None:
-            return Charge(Payer())
-        agent_id, client_id, conversation_id, cost_usd = row
-        return Charge(Payer(agent_id=agent_id, client_id=client_id, conversation_id=conversation_id), cost_usd or 0.0)
+        rows = self._returned(self._NOTE, at=self._now, **_values(key, attempt))
+        for agent_id, client_id, conversation_id, cost_usd in rows:
+            payer = Payer(agent_id=agent_id, client_id=client_id, conversation_id=conversation_id)
+            return Charge(payer, cost_usd or 0.0)
+        raise NotFound(f"job {key.job_id} has no attempt {attempt} at call {key.number}")
 
     def of_job(self, job_id: str) -> Sequence[UsageRow]:
         """Return the rows of a job in the order of its calls and their attempts."""
@@ -144,7 +145,7 @@ class UsageLog(Repository):
 
     def forget(self, key: CallKey, attempt: int) -> float:
         """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
-        return sum(cost or 0.0 for (cost,) in self._rows(self._FORGET, **_values(key, attempt)))
+        return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **_values(key, attempt)))
 
 
 def _values(key: CallKey, attempt: int) -> dict[str, object]:

@@ -4,16 +4,15 @@ import sqlite3
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy import Engine, event
 
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import LaneKey
 from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
+from tests.support.statements import statements
 
 LANE = LaneKey("web/general")
 
@@ -53,7 +52,7 @@ def test_those_of_a_lane_are_found_oldest_first_until_their_time_is_over(rows: J
         elsewhere.lane = "web/elsewhere"
     with rows.store.view() as tx:
         assert [one.id for one in tx.questions.open_in(LANE)] == [first, second, third]
-        assert tx.questions.open_in(LaneKey("nowhere")) == ()
+        assert tx.questions.open_in(LaneKey("nowhere")) == []
         one = tx.questions.of(job_id, 1, 1)
         assert one is not None
         assert one.id == second
@@ -64,20 +63,11 @@ def test_those_of_a_lane_are_found_oldest_first_until_their_time_is_over(rows: J
 
 
 def test_where_nobody_is_asked_it_costs_one_look_into_the_index_of_the_open_ones(rows: JobRows, tmp_path: Path) -> None:
-    asked: list[tuple[str, Any]] = []
-
-    def note(_connection: Any, _cursor: Any, statement: str, values: Any, *_rest: Any) -> None:
-        asked.append((statement, values))
-
-    event.listen(Engine, "before_cursor_execute", note)
-    try:
-        with rows.store.view() as tx:
-            tx.questions.open_in(LANE)
-    finally:
-        event.remove(Engine, "before_cursor_execute", note)
-    ((statement, values),) = [entry for entry in asked if entry[0].startswith("SELECT")]
+    with rows.store.view() as tx, statements(tx) as asked:
+        tx.questions.open_in(LANE)
+    (statement,) = asked
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}", values)]
+        plan = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {statement}")]
     assert plan == ["SEARCH questions USING INDEX ix_questions_open (lane=?)"]
 
 

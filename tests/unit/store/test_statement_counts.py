@@ -1,0 +1,198 @@
+"""How many statements the operations of a plain message run, without a session; each number is a limit."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.chat.message import HUMAN
+from maestro.domain.context.composition import Composition
+from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.jobs.job import Ending, JobStatus
+from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.domain.llm.budgets import BudgetScope, Limit
+from maestro.domain.llm.calls import CallEstimate
+from maestro.domain.llm.prompts import PROMPT_TURNS, CallKey, ComposedTurn, LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.domain.messages import Address, LaneKey, Receipt
+from maestro.store.transaction import Transaction
+from tests.support.job_rows import JobRows
+from tests.support.statements import statements
+
+ESTIMATE = CallEstimate("openai", "gpt-4o-mini", 100, 0.25, "main")
+ANSWER = LLMResponse(content="hi", model="gpt-4o-mini", provider="openai", account="main", cost_usd=0.5, duration_ms=9)
+PLACE = Address(platform="web", channel="general")
+SYSTEM, HELLO = "You are Ada. Be brief.", "hello"
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    """Open a store with one account."""
+    rows = JobRows.at(tmp_path)
+    with rows.store.begin() as tx:
+        tx.accounts.add(
+            ModelAccount(
+                name="main",
+                provider="openai",
+                model="gpt-4o-mini",
+                source=AccountSource.API,
+                created_at=tx.now,
+                updated_at=tx.now,
+            )
+        )
+    yield rows
+    rows.store.close()
+
+
+@pytest.fixture
+def key(rows: JobRows) -> CallKey:
+    """The first call of a job that runs."""
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.jobs.update(job_id, status=JobStatus.RUNNING, client_id=3)
+    return CallKey(job_id=job_id, number=1)
+
+
+def count(rows: JobRows, operation: Callable[[Transaction], object]) -> int:
+    """Return how many statements an operation runs; it makes no session."""
+    with rows.store.begin() as tx, statements(tx) as found:
+        operation(tx)
+        assert "session" not in vars(tx._link)
+    return len(found)
+
+
+def request(key: CallKey, words: str = HELLO) -> LLMRequest:
+    """Return what a model is asked: instructions that many requests share, and one message."""
+    return LLMRequest(
+        key=key,
+        platform="web",
+        model="gpt-4o-mini",
+        messages=(
+            PromptMessage(role=Role.SYSTEM, content=SYSTEM, stable=len(SYSTEM) - 9),
+            PromptMessage(role=Role.USER, content=words),
+        ),
+        max_output_tokens=10,
+    )
+
+
+def send(tx: Transaction, key: CallKey) -> int:
+    """Keep a request as the chain of middleware does, and return the number of the attempt."""
+    assert tx.calls.cut_off_request(key) is None
+    return tx.calls.sent(key, tx.prompts.keep_request(request(key)), ESTIMATE)
+
+
+def chunk(rows: JobRows, job_id: str) -> Delivery:
+    """Return a chunk that is not stored yet."""
+    return Delivery(
+        job_id=job_id, purpose=Purpose.ANSWER, seq=0, content="hi", created_at=rows.clock.now, **PLACE.model_dump()
+    )
+
+
+def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: CallKey) -> None:
+    turns = (ComposedTurn(Role.SYSTEM, SYSTEM, 14, (), None), ComposedTurn(Role.USER, HELLO, 0, (), None))
+    composed = Composition(messages=turns, layers=(), facts=())
+    with rows.store.begin() as tx:
+        for content in (SYSTEM[:14], SYSTEM[14:], HELLO):
+            tx.prompts.keep(content)
+    assert count(rows, lambda tx: tx.prompts.add(key.job_id, composed)) == 2
+    read: list[PromptMessage] = []
+
+    def unpacked(tx: Transaction) -> None:
+        read.extend(tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(key.job_id).turns)))
+
+    assert count(rows, unpacked) == 2
+    assert [message.content for message in read] == [SYSTEM, HELLO]
+
+
+def test_a_request_is_kept_in_four_statements(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        tx.prompts.pack(request(key).messages)
+    assert count(rows, lambda tx: send(tx, key)) == 4, "the last attempt, its texts, the request, the call"
+
+
+def test_each_new_text_of_a_request_is_one_more(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        tx.prompts.pack(request(key).messages)
+    assert count(rows, lambda tx: tx.prompts.keep_request(request(key, "how are you?"))) == 3
+    assert count(rows, lambda tx: tx.prompts.keep_request(request(key, "how are you?"))) == 1
+
+
+def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        attempt = send(tx, key)
+
+    def keep(tx: Transaction) -> None:
+        cost = tx.calls.keep_answer(key, attempt, ANSWER)
+        assert cost == 0.5
+        tx.accounts.succeeded("main", "gpt-4o-mini", cost)
+
+    assert count(rows, keep) == 5, "the call, the usage log, the reservation, the budgets, the account"
+    assert count(rows, lambda tx: tx.calls.keep_answer(key, attempt, ANSWER)) == 2, "nothing is kept twice"
+    with rows.store.view() as tx:
+        assert [tx.budgets.level(scope).spent_usd for scope in tx.budgets.payer(key.job_id).scopes] == [0.5] * 3
+
+
+def test_what_a_call_may_cost_is_reserved_in_two_statements_and_settled_in_two(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        payer = tx.budgets.payer(key.job_id)
+    limits = [Limit(BudgetScope.DAY, "", 9.0), Limit(BudgetScope.AGENT, "1", 9.0), Limit(BudgetScope.CLIENT, "3", 9.0)]
+    assert count(rows, lambda tx: tx.budgets.payer(key.job_id)) == 1
+    assert count(rows, lambda tx: tx.budgets.exceeded(limits)) == 1
+    assert count(rows, lambda tx: tx.budgets.reserve(key, payer, 0.25)) == 2
+    assert count(rows, lambda tx: tx.budgets.settle(key, 0.5)) == 2
+    assert count(rows, lambda tx: tx.budgets.release(key)) == 1
+
+
+def test_what_the_chain_reads_is_one_statement_each(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        tx.chat.mark_read("ada", tx.chat.post(HUMAN, "an old post"))
+        newest = tx.chat.post(HUMAN, "a new post")
+    assert count(rows, lambda tx: tx.accounts.with_limits()) == 1
+    assert count(rows, lambda tx: tx.calls.answered(key)) == 1
+    assert count(rows, lambda tx: tx.chat_reminders.due("ada", key.job_id)) == 1
+    assert count(rows, lambda tx: tx.chat.unread("ada", 1)) == 1
+    assert count(rows, lambda tx: tx.drafts.interval(PLACE)) == 1
+    with rows.store.view() as tx:
+        assert [post.id for post in tx.chat.unread("ada").messages] == [newest]
+
+
+def test_what_an_agent_remembers_is_read_in_two_statements(rows: JobRows) -> None:
+    assert count(rows, lambda tx: (tx.memory.best(1, 5), tx.memory.states(1))) == 2
+
+
+def test_a_chunk_is_stored_in_two_statements_and_its_receipt_in_one(rows: JobRows, key: CallKey) -> None:
+    stored = chunk(rows, key.job_id)
+
+    def store(tx: Transaction) -> None:
+        assert tx.deliveries.take_lane(PLACE.outbound_lane, key.job_id)
+        tx.deliveries.add(stored)
+
+    assert count(rows, store) == 2
+    assert count(rows, lambda tx: tx.deliveries.sending(stored.id or 0)) == 1
+    assert count(rows, lambda tx: tx.deliveries.sent(stored.id or 0, Receipt(platform_message_id="m"))) == 1
+    assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, Purpose.ANSWER)) == 1
+    assert count(rows, lambda tx: tx.job_files.of(key.job_id)) == 1
+
+
+def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> None:
+    with rows.store.begin() as tx:
+        tx.calls.keep_answer(key, send(tx, key), ANSWER)
+        tx.deliveries.take_lane(PLACE.outbound_lane, key.job_id)
+        tx.deliveries.sent(tx.deliveries.add(chunk(rows, key.job_id)).id or 0, Receipt(platform_message_id="m"))
+    completed = Ending(status=JobStatus.COMPLETED)
+    assert count(rows, lambda tx: tx.close_job(key.job_id, completed)) == 3, "what hangs on it, its lane, its end"
+    assert count(rows, lambda tx: tx.close_job(key.job_id, completed)) == 2, "it has ended already"
+
+
+def test_a_savepoint_is_two_statements(rows: JobRows) -> None:
+    def nothing(tx: Transaction) -> None:
+        with tx.savepoint():
+            pass
+
+    assert count(rows, nothing) == 2
+
+
+def test_the_intake_looks_at_a_place_once_for_each_thing(rows: JobRows) -> None:
+    lane = LaneKey("web/general")
+    assert count(rows, lambda tx: tx.questions.open_in(lane)) == 1
+    assert count(rows, lambda tx: tx.channels.why_disabled(PLACE)) == 1
+    assert count(rows, lambda tx: tx.agents.read_binding(PLACE)) == 1
