@@ -10,6 +10,7 @@ import pytest
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.support.fresh_store import copy_new_databases
 from tests.support.one_dialect import share_compiled_statements
 from tests.support.one_template_code import share_compiled_templates
 
@@ -28,12 +29,18 @@ def pytest_configure() -> None:
             del os.environ[name]
     share_compiled_statements()
     share_compiled_templates()
+    copy_new_databases()
+    gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what lasts as long as the tests: all modules and thousands of tests."""
+    """Spare the garbage collector what lasts as long as the tests: all modules and thousands of tests.
+
+    While these come into being there is no garbage to look for, so it was off.
+    """
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class OneWorkerPerServer(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types

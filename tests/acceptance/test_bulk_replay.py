@@ -1,7 +1,7 @@
 """Many jobs replayed at once, on a real Temporal server and a model that counts (specification 003, step 14)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
@@ -40,20 +40,21 @@ def begin(maestro: Instance, wish: BatchWish) -> BatchView:
         return StoreBatchControl(operator.store).begin(wish, "ada")
 
 
-def seen(maestro: Instance, batch: BatchView) -> BatchView:
-    with maestro.operator() as operator, operator.store.view() as tx:
-        return batch_view(tx.batches.get(batch.id), tx.batches.progress(batch.id), tx.now)
+async def seen(maestro: Instance, batch: BatchView, condition: Callable[[BatchView], bool], what: str) -> BatchView:
+    """Return the batch as soon as the condition holds for it."""
+    with maestro.operator() as operator:
+
+        def view() -> BatchView:
+            with operator.store.view() as tx:
+                return batch_view(tx.batches.get(batch.id), tx.batches.progress(batch.id), tx.now)
+
+        await until(lambda: condition(view()), LONG, what=what)
+        return view()
 
 
 async def over(maestro: Instance, batch: BatchView) -> BatchView:
     """Return the batch when nothing of it is left to do."""
-
-    def done() -> bool:
-        view = seen(maestro, batch)
-        return view.ended_at is not None and view.open == 0
-
-    await until(done, LONG, what="the end of the batch")
-    return seen(maestro, batch)
+    return await seen(maestro, batch, lambda view: view.ended_at is not None and view.open == 0, "the end of the batch")
 
 
 async def say(maestro: Instance, channel: str, *texts: str) -> None:
@@ -115,7 +116,7 @@ async def test_who_writes_while_a_batch_works_in_his_channel_is_answered_before_
     maestro.llm.script("crowd", delay=0.2)
     wish = BatchWish(action=BatchAction.RESUME, filter=JobFilter(status=(JobStatus.FAILED,), channel="crowded"))
     batch = begin(maestro, wish)
-    await until(lambda: seen(maestro, batch).begun > 0, what="the first job of the batch")
+    await seen(maestro, batch, lambda view: view.begun > 0, "the first job of the batch")
     async with maestro.client("crowded") as client:
         await client.say("a person writes")
         sql = "SELECT completed_at FROM queue JOIN inbox ON inbox.id = inbox_id WHERE content = 'a person writes'"

@@ -78,9 +78,10 @@ async def agreed(maestro: Instance, ref: str, before: int) -> int:
 
     We also count those ``before`` Temporal had been told of the schedule at all.
     """
+    handle = (await maestro.temporal()).get_schedule_handle(f"maestro-{ref}")
     async with asyncio.timeout(30):
         while True:
-            theirs = (await described(maestro, ref)).info.num_actions_skipped_overlap
+            theirs = (await handle.describe()).info.num_actions_skipped_overlap
             if theirs == row(maestro, ref)["skipped"] - before:
                 return theirs
             await asyncio.sleep(0.05)

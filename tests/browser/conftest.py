@@ -1,6 +1,6 @@
-"""One browser for all tests of a worker that say ``loop_scope="session"``: to start one costs more than most of them.
+"""One browser for all tests of a worker, which run with ``loop_scope="session"``: to start one costs more than most.
 
-Each opens a profile of its own (``tests.support.browser.profile``), which shares nothing with others.
+Each test opens a profile of its own (``tests.support.browser.profile``), which shares nothing with others.
 """
 
 from collections.abc import AsyncIterator

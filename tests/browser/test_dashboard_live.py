@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, Response, expect
+from playwright.async_api import Browser, Page, Response, expect
 
 from tests.support.dashboard import Dashboard, Tab, dashboard
 from tests.support.populated import HOSTILE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-live")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("dashboard-live")]
 
 MARK = "window.notReloaded = true"
 HIDE = """hidden => {
@@ -23,9 +23,9 @@ LONG_MS = 120_000
 LOOKS = 10
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
-    async with dashboard(tmp_path_factory.mktemp("live")) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(chromium, tmp_path_factory.mktemp("live")) as opened:
         yield opened
 
 

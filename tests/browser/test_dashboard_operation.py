@@ -8,22 +8,22 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
 from tests.support.dashboard import Dashboard, dashboard
 from tests.support.desk import ACCOUNTS, SCHEDULES, SETTINGS, WEBHOOKS, WITHOUT_SCRIPT, Desk, desk, fill
 from tests.support.hooks import signature
 from tests.support.populated import HOSTILE, KEY, MARKUP
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-operation")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("dashboard-operation")]
 
 SPARE_KEY = "sk-the-key-of-the-spare-account-0000-8765"
 LIMIT = "routing.messagesPerMinute"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
-    async with dashboard(tmp_path_factory.mktemp("operation")) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(chromium, tmp_path_factory.mktemp("operation")) as opened:
         yield opened
 
 

@@ -16,10 +16,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page
 
-from tests.support.browser import browser
 from tests.support.populated import PASSWORD, PICTURES, Populated, populated
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-pages")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("dashboard-pages")]
 
 SIZES = {1280: 900, 400: 860}
 NAMES = {
@@ -83,9 +82,9 @@ class Stage:
     axe: str
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
-    async with populated(tmp_path_factory.mktemp("pages")) as at, browser() as chromium:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def stage(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with populated(tmp_path_factory.mktemp("pages")) as at:
         [call] = at.instance.query(
             "SELECT id, job_id FROM llm_calls WHERE state = 'answered' AND purpose = 'answer' ORDER BY id LIMIT 1"
         )
@@ -98,7 +97,9 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
         }
         paths = {name: path.format(**known) for name, path in NAMES.items()}
         axe = files("axe_playwright_python").joinpath("axe.min.js").read_text()
-        yield Stage(at, await logged_in(chromium, at.home), paths, axe)
+        visitor = await logged_in(chromium, at.home)
+        yield Stage(at, visitor, paths, axe)
+        await visitor.close()
 
 
 async def logged_in(chromium: Browser, home: str) -> BrowserContext:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
 from maestro.intake.strangers import AN_OWNER, LET_IN
 from tests.support.dashboard import Dashboard, dashboard
@@ -15,7 +15,7 @@ from tests.support.discord_server import TOKEN, Channel, DiscordServer, Fault, U
 from tests.support.instance import until
 from tests.support.populated import HOSTILE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("discord")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("discord")]
 
 WRONG = "MTk4NjIy.WRONG-SECRET.abcdefghijkl"
 STATE = "SELECT state FROM connectors WHERE platform = 'discord' AND account = 'mine' AND state = ?"
@@ -27,9 +27,9 @@ def discord() -> Iterator[DiscordServer]:
         yield server
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
-    async with dashboard(tmp_path_factory.mktemp("people")) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(chromium, tmp_path_factory.mktemp("people")) as opened:
         yield opened
 
 

@@ -4,19 +4,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from tests.support.dashboard import Dashboard, Tab, dashboard
 from tests.support.llm_server import Failure
 from tests.support.page_actions import REPLAYS
 from tests.support.populated import HOSTILE
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-replays")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("dashboard-replays")]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
-    async with dashboard(tmp_path_factory.mktemp("replays"), REPLAYS) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(chromium, tmp_path_factory.mktemp("replays"), REPLAYS) as opened:
         yield opened
 
 

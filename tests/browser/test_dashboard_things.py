@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
 from tests.acceptance.test_compaction import FACTS, FILLER, ROUNDS, SMALL_MODEL, SUMMARY
 from tests.support.dashboard import Dashboard, dashboard
@@ -13,14 +13,14 @@ from tests.support.desk import AGENTS, CONVERSATIONS, MEMORY, SKILLS, TOKENS, De
 from tests.support.populated import HOSTILE, KEY
 from tests.support.skill_texts import skill_text
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-things")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("dashboard-things")]
 
 VOICE = "[name=voice]"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
-    async with dashboard(tmp_path_factory.mktemp("things")) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(chromium, tmp_path_factory.mktemp("things")) as opened:
         yield opened
 
 

@@ -4,13 +4,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import expect
+from playwright.async_api import Browser, expect
 
 from tests.support.dashboard import Dashboard, dashboard
 from tests.support.page_actions import WORK
 from tests.support.populated import HOSTILE, PASSWORD, VIEWER
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("dashboard-work")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("dashboard-work")]
 
 FORGED = """async ([path, fields]) => {
   const csrf_token = document.querySelector('meta[name="csrf-token"]').content;
@@ -21,9 +21,9 @@ FORGED = """async ([path, fields]) => {
 ASKED = "SELECT kind, status, answered_by FROM questions WHERE status <> 'open' ORDER BY id"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def board(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
-    async with dashboard(tmp_path_factory.mktemp("work"), WORK, tools={"approval": ["get_time"]}) as opened:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def board(chromium: Browser, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Dashboard]:
+    async with dashboard(chromium, tmp_path_factory.mktemp("work"), WORK, tools={"approval": ["get_time"]}) as opened:
         yield opened
 
 

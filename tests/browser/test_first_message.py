@@ -5,17 +5,20 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
 
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.command import Ports, up
 from tests.support.running import free_ports
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    async with browser() as chromium:
-        yield await chromium.new_page()
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def page(chromium: Browser) -> AsyncIterator[Page]:
+    async with profile(chromium) as context:
+        yield await context.new_page()
 
 
 async def test_hello_is_answered_and_a_kill_loses_nothing(tmp_path: Path, page: Page) -> None:

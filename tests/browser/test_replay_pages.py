@@ -3,19 +3,19 @@
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 from ulid import ULID
 
 from connectors.base import PermanentSend, Scope
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
 from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.messages import Address, IncomingMessage
-from tests.support.browser import browser
+from tests.support.browser import profile
 from tests.support.instance import Instance, free_port, running_instance
 
-pytestmark = pytest.mark.xdist_group("replay-pages")
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("replay-pages")]
 
-MANY = 120
+MANY = 60
 """More than one page of the list holds, and than a batch begins at a time; each costs a fifth of a second of CPU."""
 CHANNELS = 30
 AT_ONCE_MS = 150_000
@@ -33,15 +33,20 @@ async def open_dashboard(page: Page, home: str, troubles: list[str]) -> None:
     await page.goto(home)
 
 
-async def test_a_job_that_failed_at_its_delivery_is_resumed_without_paying_again(tmp_path: Path) -> None:
+async def test_a_job_that_failed_at_its_delivery_is_resumed_without_paying_again(
+    tmp_path: Path, chromium: Browser
+) -> None:
     port, troubles = free_port(), list[str]()
-    async with running_instance(tmp_path, webui={"enabled": True, "port": port}) as maestro, browser() as chromium:
+    async with (
+        running_instance(tmp_path, webui={"enabled": True, "port": port}) as maestro,
+        profile(chromium) as context,
+    ):
         maestro.taps.failures["lobby"].append(PermanentSend("gone", scope=Scope.MESSAGE))
         async with maestro.client("lobby") as client:
             await client.say("what is six times seven")
             [job] = await maestro.ended("lobby", "failed")
             paid = answers(maestro)
-            page = await chromium.new_page()
+            page = await context.new_page()
             await open_dashboard(page, f"http://localhost:{port}/queue?status=failed", troubles)
             await page.get_by_role("row").filter(has_text="six times seven").get_by_role("link").first.click()
             await page.get_by_role("link", name="Resume", exact=True).click()
@@ -58,11 +63,16 @@ async def test_a_job_that_failed_at_its_delivery_is_resumed_without_paying_again
     assert troubles == []
 
 
-async def test_many_failed_jobs_are_resumed_at_once_and_each_is_answered_once(tmp_path: Path) -> None:
+async def test_many_failed_jobs_are_resumed_at_once_and_each_is_answered_once(
+    tmp_path: Path, chromium: Browser
+) -> None:
     port, troubles = free_port(), list[str]()
-    async with running_instance(tmp_path, webui={"enabled": True, "port": port}) as maestro, browser() as chromium:
+    async with (
+        running_instance(tmp_path, webui={"enabled": True, "port": port}) as maestro,
+        profile(chromium) as context,
+    ):
         fail_many(maestro)
-        page = await chromium.new_page()
+        page = await context.new_page()
         await open_dashboard(page, f"http://localhost:{port}/queue?group=error", troubles)
         await page.get_by_role("button", name=f"Resume all {MANY} with ProviderDown").click()
         await expect(page.locator("#possible")).to_have_text(str(MANY))

@@ -21,8 +21,8 @@ from tests.support.dockerfile import Image
 
 PATIENCE = 60.0
 """Seconds for what must happen; long, because only a failure ever takes them."""
-LOOK = 0.1
-"""Seconds between two runs of a health check."""
+LOOK = 1.0
+"""Seconds between two runs of a health check, each of which is a process: more of them keep what they look at busy."""
 
 _VARIABLE = re.compile(r"\$(?:(?P<escaped>\$)|\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\})")
 

@@ -1,4 +1,4 @@
-"""The dashboard of a populated Maestro and a browser, for tests that do what its pages offer."""
+"""The dashboard of a populated Maestro in a browser, for tests that do what its pages offer."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,7 +9,6 @@ from typing import Any
 from playwright.async_api import Browser, ConsoleMessage, Page
 
 from connectors.base import PermanentSend, Scope
-from tests.support.browser import browser
 from tests.support.instance import Instance
 from tests.support.page_actions import Recorder
 from tests.support.populated import KEY, PASSWORD, Populated, populated
@@ -107,7 +106,9 @@ class Dashboard:
 
 
 @asynccontextmanager
-async def dashboard(folder: Path, actions: frozenset[str] = frozenset(), **settings: Any) -> AsyncIterator[Dashboard]:
-    """Run a populated Maestro and a browser; ``actions`` are those that are looked for."""
-    async with populated(folder, **settings) as at, browser() as chromium:
+async def dashboard(
+    chromium: Browser, folder: Path, actions: frozenset[str] = frozenset(), **settings: Any
+) -> AsyncIterator[Dashboard]:
+    """Run a populated Maestro behind a browser; ``actions`` are those that are looked for."""
+    async with populated(folder, **settings) as at:
         yield Dashboard(at, chromium, Recorder(actions))

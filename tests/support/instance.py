@@ -43,6 +43,8 @@ Row = sqlite3.Row
 
 PATIENCE = 60.0
 """Seconds a test waits for what must happen; long, because only a failure ever takes them."""
+SHORTEST_LOOK, LONGEST_LOOK = 0.02, 0.1
+"""Seconds between two looks at a condition: they grow, because each look takes CPU time from what it waits for."""
 KEY = "key-of-the-model-account"
 FAST_WAIT = 0.3
 """Seconds before the second attempt of a model call; the third comes after twice as long."""
@@ -251,11 +253,12 @@ async def _import_model_library() -> None:
 
 async def until(condition: Callable[[], bool], patience: float = PATIENCE, *, what: str = "a condition") -> None:
     """Return once the condition holds; raises ``TimeoutError`` naming what did not happen."""
-    deadline = time.monotonic() + patience
+    deadline, pause = time.monotonic() + patience, SHORTEST_LOOK
     while not condition():
         if time.monotonic() > deadline:
             raise TimeoutError(f"not within {patience:g} s: {what}")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.25, LONGEST_LOOK)
 
 
 def free_port() -> int:

@@ -12,6 +12,7 @@ from maestro.domain.llm.errors import LLMFailure
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.protocols import Account
 from tests.support import composed
+from tests.support.fresh_store import copy_new_databases
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of
 from tests.support.one_dialect import share_compiled_statements
@@ -41,6 +42,7 @@ async def compile_statements() -> None:
 
 
 share_compiled_statements()
+copy_new_databases()
 asyncio.run(warm())
 asyncio.run(compile_statements())
 for name in COMMANDS:

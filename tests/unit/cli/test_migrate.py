@@ -1,7 +1,6 @@
 """``maestro migrate`` says what it did, does it once, and never under the feet of somebody else."""
 
 import json
-import multiprocessing
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
@@ -16,10 +15,11 @@ from maestro.cli.main import run
 from maestro.cli.migrate import sentence
 from maestro.settings import Settings
 from maestro.store import schema
+from maestro.store import store as store_module
 from maestro.store.engine import open_writer
+from tests.support.forking import FORKING
 
 FIRST = "0001"
-TOGETHER = multiprocessing.get_context("spawn")
 PROCESSES = 3
 FOLDERS = 4
 LONG = 60.0
@@ -113,7 +113,8 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 
 def start_on_all(folders: list[Path], together: Barrier) -> None:
-    """Migrate and then share each folder, at the same moment as the other processes."""
+    """Migrate and then share each folder, at the same moment as the other processes; nothing is copied here."""
+    store_module.upgrade = schema.upgrade
     for folder in folders:
         together.wait()
         migrate(Settings.model_validate({"dataDir": folder}))
@@ -126,8 +127,8 @@ def test_processes_that_start_together_on_an_empty_or_older_folder_all_succeed(t
     folders = [tmp_path / str(number) for number in range(FOLDERS)]
     for folder in folders if older else ():
         begin_with_the_first_release(folder)
-    together = TOGETHER.Barrier(PROCESSES, timeout=LONG)
-    processes = [TOGETHER.Process(target=start_on_all, args=(folders, together)) for _ in range(PROCESSES)]
+    together = FORKING.Barrier(PROCESSES, timeout=LONG)
+    processes = [FORKING.Process(target=start_on_all, args=(folders, together)) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
     for process in processes:
