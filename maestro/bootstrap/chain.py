@@ -9,12 +9,12 @@ from maestro.bootstrap.scope import Scope
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
 from maestro.llm.estimates import Estimates
-from maestro.llm.hearing import keep_heard
-from maestro.llm.held_answers import nothing_more
+from maestro.llm.held_answers import HeldAnswers, nothing_more
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
 from maestro.llm.middleware.budget import Budget
 from maestro.llm.middleware.cache_markers import CacheMarkers
-from maestro.llm.middleware.chat_feed import ChatFeed
+from maestro.llm.middleware.call_snapshot import CallReader, ReplayGuard
+from maestro.llm.middleware.chat_feed import ChatFeed, keep_chat_read
 from maestro.llm.middleware.deadline import deadline
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.middleware.growth import Growth
@@ -22,8 +22,6 @@ from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.redaction import Redaction
 from maestro.llm.middleware.refuse_empty import RefuseEmpty
-from maestro.llm.middleware.reminder import Reminder
-from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.tool_support import ToolSupport
 from maestro.llm.middleware.validator import Validator
@@ -46,23 +44,22 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
     live = scope.live
     estimates = Estimates(models.book, models.table.price)
     window, chat = models.table.context_window, live.start.chat.enabled
-    remind: list[Middleware] = [lambda inner: Reminder(inner, store)]
-    tell: list[Middleware] = [lambda inner: ChatFeed(inner, store, models.book, window)]
-    keep = keep_heard if chat else nothing_more
+    reader = CallReader(store, models.book, live.of(daily_budgets), chat=chat)
+    tell: list[Middleware] = [lambda inner: ChatFeed(inner, reader, models.book, window)]
+    keep = keep_chat_read if chat else nothing_more
     request_time = live.of(_request_time)
     return chain(
         models.transport,
-        lambda inner: ReplayGuard(inner, store, keep),
+        lambda inner: ReplayGuard(inner, reader, HeldAnswers(store, keep)),
         lambda inner: StopGuard(inner, watch),
-        lambda inner: Budget(inner, store, estimates, live.of(daily_budgets)),
-        lambda inner: Failover(inner, models.book, request_time, window),
+        lambda inner: Budget(inner, reader, store, estimates),
+        lambda inner: Failover(inner, reader, models.book, request_time, window),
         Validator,
         ToolSupport,
         lambda inner: Breaker(inner, models.book, live.of(_breaker_rules), recovered=partial(_wake, store)),
         lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
-        *(remind if chat else ()),
         lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
-        lambda inner: CacheMarkers(inner, models.book, lambda: live.current().llm.cache),
+        lambda inner: CacheMarkers(inner, models.book, live.of(_caches_prompts)),
         *(tell if chat else ()),
         lambda inner: Recorder(inner, store, estimates, keep),
         RefuseEmpty,
@@ -75,6 +72,10 @@ def _wake(store: Store) -> None:
     """Let the jobs go on that wait for a provider."""
     with store.begin() as tx:
         tx.jobs.wake_for_models(WaitReason.PROVIDER)
+
+
+def _caches_prompts(settings: Settings) -> bool:
+    return settings.llm.cache
 
 
 def _request_time(settings: Settings) -> timedelta:

@@ -162,11 +162,15 @@ class AccountBook:
     def read(self) -> Roster:
         """Return the accounts as they are now."""
         with self._store.view() as tx:
-            (known, limited), now = tx.accounts.with_limits(), tx.now
+            return self.roster(tx)
+
+    def roster(self, tx: Transaction) -> Roster:
+        """Return the accounts as a transaction sees them."""
+        known, limited = tx.accounts.with_limits()
         here = {row.name: account for row in known if (account := self._account(row)) is not None}
         # Who has left may still be asked by a call that chose it a moment ago.
         self._found = {**self._found, **here}
-        return Roster(now, known, [row for row in known if row.name in here], limited)
+        return Roster(tx.now, known, [row for row in known if row.name in here], limited)
 
     def report(self, choice: Choice, failure: LLMFailure) -> None:
         """Commit what a failure means for the account that was asked; of our own limits it knows nothing."""

@@ -58,7 +58,7 @@ class HeldAnswers:
 
     def recover(self) -> None:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` while that cannot be done."""
-        for file in sorted(self._folder.glob("*.json")):
+        for file in self._files():
             try:
                 held = HeldAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
@@ -98,6 +98,14 @@ class HeldAnswers:
             raise
         _flush(self._folder)
         log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
+
+    def _files(self) -> list[Path]:
+        """Return the spool files, oldest attempts first; almost always there are none, and often no folder."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return [self._folder / name for name in sorted(names) if name.endswith(".json")]
 
     def _file(self, held: HeldAnswer) -> Path:
         key = held.request.key

@@ -57,10 +57,14 @@ def capacity(per_minute: int) -> float:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A request's place at a gate, in line or inside; ``admitted`` is done when it is inside."""
+    """A request's place at a gate, in line or inside; ``admitted`` is done when it is inside.
+
+    ``waited`` says that it was not let in at once.
+    """
 
     tokens: int
     precedence: Precedence
+    waited: bool = False
     admitted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
     @property
@@ -108,6 +112,7 @@ class Gate:
     async def _admitted(self, place: Place, seconds: float) -> bool:
         if place.admitted.done():
             return True
+        place.waited = True
         try:
             async with asyncio.timeout(seconds):
                 await place.admitted

@@ -6,12 +6,16 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
+from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.llm.errors import LLMFailure, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook
+from maestro.llm.fit import WindowOf
+from maestro.llm.held_answers import HeldAnswers, Keep, nothing_more
+from maestro.llm.middleware.call_snapshot import CallReader, ReplayGuard
 from maestro.llm.middleware.failover import Failover
-from maestro.llm.protocols import Account
+from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
 from tests.support.llm_requests import response_of
 
@@ -92,4 +96,24 @@ def book(store: Store, rows: Sequence[ModelAccount], reveal: Callable[[str], Sec
 
 def failover(store: Store, model: Model, *names: str, seconds: float = 100.0) -> Failover:
     """Return the middleware over accounts of these names, in this order."""
-    return Failover(model, book(store, [row(name) for name in names]), lambda: timedelta(seconds=seconds), WINDOWS)
+    return failover_of(store, model, book(store, [row(name) for name in names]), seconds=seconds)
+
+
+def failover_of(
+    store: Store, model: LLMClient, accounts: AccountBook, window: WindowOf = WINDOWS, seconds: float = 100.0
+) -> Failover:
+    """Return the middleware over the accounts of a book."""
+    return Failover(model, reader(store, accounts), accounts, lambda: timedelta(seconds=seconds), window)
+
+
+def replay_guard(store: Store, inner: LLMClient, keep: Keep = nothing_more) -> ReplayGuard:
+    """Return the outermost middleware, in a process that has no keys."""
+    return ReplayGuard(inner, reader(store), HeldAnswers(store, keep))
+
+
+def reader(
+    store: Store, accounts: AccountBook | None = None, budgets: DailyBudgets | None = None, *, chat: bool = True
+) -> CallReader:
+    """Return what reads the snapshots of calls; without a book, in a process that has no keys."""
+    known = accounts or AccountBook(store, [], SecretStr, lambda: LADDER)
+    return CallReader(store, known, lambda: budgets or DailyBudgets(), chat=chat)

@@ -26,7 +26,6 @@ ORDER = [
     "ToolSupport",
     "Breaker",
     "RateLimit",
-    "Reminder",
     "Redaction",
     "CacheMarkers",
     "ChatFeed",
@@ -37,7 +36,7 @@ ORDER = [
     "Transport",
 ]
 """As issue and specification write it, the outermost first."""
-OF_THE_CHAT = ("Reminder", "ChatFeed")
+OF_THE_CHAT = ("ChatFeed",)
 """What is not there at all when the chat is turned off."""
 
 

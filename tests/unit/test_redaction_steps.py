@@ -23,10 +23,10 @@ from maestro.domain.scanning import REDACTED
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.redaction import Redaction
-from maestro.llm.middleware.replay_guard import ReplayGuard
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.delivery_bench import Bench, Platform
 from tests.support.job_rows import JobRows
+from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import request_of, response_of
 from tests.support.scanning import SECRET, without
@@ -106,7 +106,7 @@ async def test_prompts_leave_as_they_are_where_nobody_wants_them_scanned() -> No
 
 def compaction(rows: JobRows, inner: Scripted, prompts: Redact) -> CompactionActivities:
     rules = CompactionRules(lambda _: 8_192, 1_000, MemoryScope.AGENT, without, prompts)
-    asking = ReplayGuard(Redaction(recorder(rows, inner), lambda: prompts), rows.store)
+    asking = replay_guard(rows.store, Redaction(recorder(rows, inner), lambda: prompts))
     return CompactionActivities(rows.store, asking, lambda: rules)
 
 

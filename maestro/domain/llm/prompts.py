@@ -159,8 +159,10 @@ class LLMResponse(Usage):
     finish_reason: str = ""
 
 
+OnSend = Callable[[Any], None]
+"""Takes the open transaction (``maestro.store.transaction.Transaction``) that commits a request before it leaves."""
 OnAnswer = Callable[[Any, LLMResponse], None]
-"""Takes the open transaction (``maestro.store.transaction.Transaction``) that keeps an answer, and the answer."""
+"""Takes the open transaction that keeps an answer, and the answer."""
 
 
 class LLMRequest(Value):
@@ -174,9 +176,11 @@ class LLMRequest(Value):
     ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask (specification 002, 5 and 6).
     Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told. ``shown_every``
     is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
-    ``on_answer`` is called in the transaction that keeps the answer, in a savepoint: when it raises, only what it did
-    is rolled back. It lives in this process alone, so it is not called for an answer that was held before the call, nor
-    for one that another process commits.
+    The last three fields live in this process alone. ``snapshot`` is what the store says of the call
+    (``maestro.llm.middleware.call_snapshot``). ``on_send`` is called in the transaction that commits the request; what
+    it raises keeps the request from leaving. ``on_answer`` is called in the transaction that keeps the answer, in a
+    savepoint: when it raises, only what it did is rolled back. It is not called for an answer that was held before the
+    call, nor for one that another process commits.
     """
 
     key: CallKey
@@ -199,6 +203,8 @@ class LLMRequest(Value):
     reminded: bool = False
     what_if: bool = False
     shown_every: float = Field(default=0, ge=0)
+    snapshot: Any = Field(default=None, exclude=True, repr=False)
+    on_send: OnSend | None = Field(default=None, exclude=True, repr=False)
     on_answer: OnAnswer | None = Field(default=None, exclude=True, repr=False)
 
 

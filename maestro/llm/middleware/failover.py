@@ -28,6 +28,7 @@ from maestro.domain.llm.errors import (
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.fit import Fit, WindowOf
+from maestro.llm.middleware.call_snapshot import CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import LLMClient
 from maestro.uninterrupted import uninterrupted
 
@@ -113,10 +114,16 @@ class Failover:
     """Puts the account, and that account's own name of the model, into each request (decision 10)."""
 
     def __init__(
-        self, inner: LLMClient, book: AccountBook, request_time: Callable[[], timedelta], window: WindowOf
+        self,
+        inner: LLMClient,
+        reader: CallReader,
+        book: AccountBook,
+        request_time: Callable[[], timedelta],
+        window: WindowOf,
     ) -> None:
         """``request_time`` is how long one request to one account may take; it is asked for at each call."""
         self._inner = inner
+        self._reader = reader
         self._book = book
         self._request_time = request_time
         self._window = window
@@ -143,21 +150,22 @@ class Failover:
         wanted, fits = (request.model, *request.fallbacks), Fit(request, self._window)
         walk = Walk(wanted, clock.time() + patience, request.exact, fits)
         while not walk.failures or walk.may_go_on(clock.time()):
-            roster = await asyncio.to_thread(self._roster, walk)
-            choice = roster.choose(walk.wanted, walk.tried, self._underway)
+            snapshot = await self._reader.snapshot(request)
+            choice = _roster(snapshot, walk).choose(walk.wanted, walk.tried, self._underway)
             if choice is None:
                 break
-            outcome = await self._ask(choice, request)
+            outcome = await self._ask(choice, request, snapshot)
+            request = without_snapshot(request)
             if isinstance(outcome, LLMResponse):
                 return outcome
             walk.note(choice, outcome)
             await uninterrupted(asyncio.to_thread(self._book.report, choice, outcome))
-        return await asyncio.to_thread(self._verdict, walk)
+        return _verdict(walk, _roster(await self._reader.snapshot(request), walk))
 
-    async def _ask(self, choice: Choice, request: LLMRequest) -> LLMResponse | LLMFailure:
+    async def _ask(self, choice: Choice, request: LLMRequest, snapshot: CallSnapshot) -> LLMResponse | LLMFailure:
         """Ask one account; what another may do better is returned."""
         account = choice.account
-        chosen = request.model_copy(update={"account": account.name, "model": choice.model})
+        chosen = request.model_copy(update={"account": account.name, "model": choice.model, "snapshot": snapshot})
         (account_id, _), _ = choice.keys
         self._underway[account_id] += 1
         try:
@@ -168,25 +176,26 @@ class Failover:
         finally:
             self._underway[account_id] -= 1
 
-    def _roster(self, walk: Walk) -> Roster:
-        roster = self._book.read()
-        roster = roster.able(walk.wanted) if walk.exact else roster
-        return roster.fitting(walk.wanted, walk.fits)
 
-    def _verdict(self, walk: Walk) -> LLMFailure:
-        """Return what to raise when nobody else is asked."""
-        roster = self._roster(walk)
-        nobody = roster.none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
-        waits: list[AccountsExhausted | CircuitOpen] = [nobody] if isinstance(nobody, AccountsExhausted) else []
-        if walk.circuit is not None:
-            walk.circuit.wake_at = roster.now + walk.circuit.retry_after
-            waits.append(walk.circuit)
-        wait = min(waits, key=lambda one: one.wake_at or roster.now, default=None)
-        if walk.repeatable:
-            failure = walk.repeatable[-1]
-            failure.instead = wait
-            return failure
-        if wait is not None:
-            log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
-            return wait
-        return next(reversed(walk.of(AuthenticationFailed) or walk.failures), nobody)
+def _roster(snapshot: CallSnapshot, walk: Walk) -> Roster:
+    """Return the accounts that can answer with a model that is wanted, as far as others are not, and read all of it."""
+    roster = snapshot.roster.able(walk.wanted) if walk.exact else snapshot.roster
+    return roster.fitting(walk.wanted, walk.fits)
+
+
+def _verdict(walk: Walk, roster: Roster) -> LLMFailure:
+    """Return what to raise when no other account is asked."""
+    nobody = roster.none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
+    waits: list[AccountsExhausted | CircuitOpen] = [nobody] if isinstance(nobody, AccountsExhausted) else []
+    if walk.circuit is not None:
+        walk.circuit.wake_at = roster.now + walk.circuit.retry_after
+        waits.append(walk.circuit)
+    wait = min(waits, key=lambda one: one.wake_at or roster.now, default=None)
+    if walk.repeatable:
+        failure = walk.repeatable[-1]
+        failure.instead = wait
+        return failure
+    if wait is not None:
+        log.warning("no account can be asked now", until=wait.wake_at and wait.wake_at.isoformat())
+        return wait
+    return next(reversed(walk.of(AuthenticationFailed) or walk.failures), nobody)

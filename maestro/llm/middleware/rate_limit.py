@@ -8,6 +8,7 @@ from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, Request
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.limiter import FILL, Gate, Limits, capacity
+from maestro.llm.middleware.call_snapshot import without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
 
 
@@ -53,7 +54,7 @@ class RateLimit:
         if place is None:
             raise _located(account, request, _busy(account, rules))
         try:
-            return await self._inner.complete(request)
+            return await self._inner.complete(without_snapshot(request) if place.waited else request)
         finally:
             gate.leave(place)
 

@@ -77,6 +77,8 @@ class Recorder:
     def _send(self, request: LLMRequest) -> Attempt:
         estimate = self._estimates.least(request)  # it reads the whole prompt: not while others wait to write
         with self._store.begin() as tx:
+            if request.on_send is not None:
+                request.on_send(tx)
             cut_off = tx.calls.cut_off_request(request.key)
             if cut_off is not None:
                 request = _restore(tx, request, cut_off)

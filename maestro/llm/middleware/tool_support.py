@@ -3,6 +3,7 @@
 from maestro.domain.context.rounds import without_pictures, without_tools
 from maestro.domain.llm.errors import BadRequest, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, Role
+from maestro.llm.middleware.call_snapshot import without_snapshot
 from maestro.llm.protocols import LLMClient
 
 Site = tuple[str, str]
@@ -34,7 +35,7 @@ class ToolSupport:
             return await self._ask(request, site)
         except BadRequest:
             pass  # the second request leaves the handler, so that it carries nothing along
-        response = await self._ask(blind, site)
+        response = await self._ask(without_snapshot(blind), site)
         self._blind.add(site)
         return response
 
@@ -44,7 +45,7 @@ class ToolSupport:
             return await self._inner.complete(_plain(request) if known else request)
         except ToolsUnsupported:
             self._without.add(site)
-        return await self._inner.complete(_plain(request))
+        return await self._inner.complete(without_snapshot(_plain(request)))
 
 
 def _has_pictures(request: LLMRequest) -> bool:

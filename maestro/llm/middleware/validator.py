@@ -2,6 +2,7 @@
 
 from maestro.domain.llm.errors import EmptyResponse
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.llm.middleware.call_snapshot import without_snapshot
 from maestro.llm.protocols import LLMClient
 
 GUIDANCE = "Your last reply was empty. Please reply now with a text."
@@ -31,6 +32,5 @@ def _guided(request: LLMRequest) -> LLMRequest:
     """Return the request with a turn at its end that says what is missing."""
     text = GUIDANCE_WITH_TOOLS if request.tools and not request.final else GUIDANCE
     turn = PromptMessage(role=Role.USER, content=text)
-    return request.model_copy(
-        update={"messages": (*request.messages, turn), "never_empty": request.never_empty or request.final}
-    )
+    never_empty = request.never_empty or request.final
+    return without_snapshot(request, messages=(*request.messages, turn), never_empty=never_empty)

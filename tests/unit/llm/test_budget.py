@@ -27,6 +27,7 @@ from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
 from tests.support.job_rows import Clock, JobRows
+from tests.support.llm_accounts import reader
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
 
@@ -66,7 +67,7 @@ def request_for(job_id: str, model: str = "anthropic/dear") -> LLMRequest:
 def guarded(store: Store, model: LLMClient, budgets: DailyBudgets) -> Budget:
     """Return a model behind its budgets, with the recorder that settles."""
     estimates = Estimates(Accounts([Account("anthropic", "anthropic", "dear")]), PRICES.get)
-    return Budget(Recorder(model, store, estimates), store, estimates, lambda: budgets)
+    return Budget(Recorder(model, store, estimates), reader(store, budgets=budgets), store, estimates)
 
 
 def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> Level:

@@ -17,14 +17,13 @@ from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
 from maestro.llm.estimates import Estimates
 from maestro.llm.fit import room
-from maestro.llm.hearing import keep_heard
 from maestro.llm.middleware.cache_markers import CacheMarkers
-from maestro.llm.middleware.chat_feed import ChatFeed
+from maestro.llm.middleware.chat_feed import ChatFeed, keep_chat_read
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.reminder import Reminder
 from maestro.llm.middleware.validator import Validator
 from maestro.llm.protocols import Account, LLMClient, chain
 from tests.support.job_rows import JobRows
+from tests.support.llm_accounts import reader
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
 
@@ -46,10 +45,9 @@ def chatting(rows: JobRows, model: LLMClient) -> LLMClient:
     return chain(
         model,
         Validator,
-        lambda inner: Reminder(inner, rows.store),
         lambda inner: CacheMarkers(inner, DIRECTORY, lambda: True),
-        lambda inner: ChatFeed(inner, rows.store, DIRECTORY, WINDOWS.__getitem__),
-        lambda inner: Recorder(inner, rows.store, ESTIMATES, keep_heard),
+        lambda inner: ChatFeed(inner, reader(rows.store), DIRECTORY, WINDOWS.__getitem__),
+        lambda inner: Recorder(inner, rows.store, ESTIMATES, keep_chat_read),
     )
 
 

@@ -30,10 +30,21 @@ from maestro.domain.llm.errors import (
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook
-from maestro.llm.middleware.failover import Failover
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
-from tests.support.llm_accounts import LADDER, START, WINDOWS, Clock, Model, book, failing, failover, limited, own, row
+from tests.support.llm_accounts import (
+    LADDER,
+    START,
+    Clock,
+    Model,
+    book,
+    failing,
+    failover,
+    failover_of,
+    limited,
+    own,
+    row,
+)
 from tests.support.llm_requests import request_of, response_of
 
 
@@ -131,7 +142,7 @@ async def test_calls_under_way_count_as_use(store: Store) -> None:
                 await client.complete(request_of())
             return response_of("done")
 
-    client = Failover(Nested(), twins, lambda: timedelta(seconds=100), WINDOWS)
+    client = failover_of(store, Nested(), twins)
     await client.complete(request_of())
     assert asked == ["first", "second"]
 
@@ -213,7 +224,7 @@ async def test_limits_of_our_own_are_not_held_against_an_account(store: Store, k
 async def test_the_limit_of_a_subscription_holds_for_all_its_models(store: Store) -> None:
     model = Model({"max": limited()})
     accounts = book(store, [row("max", type=AccountType.CLI, provider="anthropic", model="claude-sonnet-4-6")])
-    client = Failover(model, accounts, lambda: timedelta(seconds=100), WINDOWS)
+    client = failover_of(store, model, accounts)
     with pytest.raises(AccountsExhausted):
         await client.complete(request_of(model="claude-opus-4-6"))
     with pytest.raises(AccountsExhausted):
@@ -350,8 +361,8 @@ async def test_an_account_whose_key_this_process_has_not_is_not_asked(store: Sto
         tx.accounts.enter([row("claude"), row("gpt")])
     here = AccountBook(store, own(row("gpt")), SecretStr, lambda: LADDER)
     model = Model({})
-    await Failover(model, here, lambda: timedelta(seconds=100), WINDOWS).complete(request_of())
+    await failover_of(store, model, here).complete(request_of())
     assert model.asked == [("gpt", "gpt-4o-mini")]
     nobody = AccountBook(store, (), SecretStr, lambda: LADDER)
     with pytest.raises(NoAccount, match="no key for claude, gpt"):
-        await Failover(model, nobody, lambda: timedelta(seconds=100), WINDOWS).complete(request_of())
+        await failover_of(store, model, nobody).complete(request_of())

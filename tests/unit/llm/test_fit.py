@@ -11,10 +11,9 @@ from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import LLMRequest
 from maestro.domain.llm.tokens import estimate_input
-from maestro.llm.middleware.failover import Failover
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
-from tests.support.llm_accounts import START, Clock, Model, book, failing, failover, limited, row
+from tests.support.llm_accounts import START, Clock, Model, book, failing, failover, failover_of, limited, row
 from tests.support.llm_requests import request_of
 
 LONG = request_of("word " * 12_000)
@@ -92,7 +91,7 @@ async def test_one_account_alone_is_asked_without_an_estimate(store: Store) -> N
 
     model = Model({})
     accounts = book(store, [row("local")])
-    await Failover(model, accounts, lambda: timedelta(seconds=100), Unread().context_window).complete(LONG)
+    await failover_of(store, model, accounts, Unread().context_window).complete(LONG)
     assert model.asked == [("local", "llama3.1")]
 
 
@@ -101,5 +100,5 @@ async def asked(store: Store, windows: dict[str, int]) -> str:
     model = Model({})
     request: LLMRequest = LONG.model_copy(update={"model": "ollama/llama3.1"})
     accounts = book(store, [row("local"), row("claude")])
-    client = Failover(model, accounts, lambda: timedelta(seconds=100), lambda name: windows.get(name, 200_000))
+    client = failover_of(store, model, accounts, lambda name: windows.get(name, 200_000))
     return (await client.complete(request)).content.removeprefix("from ")

@@ -13,13 +13,14 @@ from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.estimates import Estimates
 from maestro.llm.held_answers import FOLDER, HeldAnswer, HeldAnswers
+from maestro.llm.middleware.call_snapshot import ReplayGuard
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.protocols import Account
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.instance import until
 from tests.support.job_rows import JobRows
+from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Held, Scripted
 from tests.support.llm_requests import request_of, response_of
 from tests.support.locking import locked
@@ -42,7 +43,7 @@ class Process:
 
     def client(self, model: Held | Scripted) -> ReplayGuard:
         """Return the part of the chain that holds answers."""
-        return ReplayGuard(Recorder(model, self.store, ESTIMATES, self.keep), self.store, self.keep)
+        return replay_guard(self.store, Recorder(model, self.store, ESTIMATES, self.keep), self.keep)
 
     def calls(self, request: LLMRequest) -> list[LLMCall]:
         with self.store.view() as tx:

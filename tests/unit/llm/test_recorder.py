@@ -14,9 +14,9 @@ from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.replay_guard import ReplayGuard
 from maestro.llm.protocols import Account, LLMClient
 from tests.support.job_rows import JobRows
+from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import request_of, response_of
 
@@ -103,7 +103,7 @@ async def test_what_leaves_is_the_request_and_what_comes_back_is_kept(rows: JobR
     assert await recorder(rows, model).complete(request_) == COSTLY
     assert model.asked == [request_]
     assert states(rows, request_) == ["answered"]
-    held = await ReplayGuard(Scripted(), rows.store).complete(request_)
+    held = await replay_guard(rows.store, Scripted()).complete(request_)
     assert held == COSTLY
 
 

@@ -1,0 +1,118 @@
+"""What the store says of one call, read in one view before the call begins; an answer that is held ends it there."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from maestro.domain.chat.feed import listens
+from maestro.domain.chat.message import Unread
+from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, limits_of
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse
+from maestro.llm.accounts import AccountBook, Roster
+from maestro.llm.held_answers import HeldAnswers
+from maestro.llm.protocols import LLMClient
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+UNREAD_POSTS = 50
+"""The most unread posts of a snapshot; where there are more, the chat feed reads those that fit its request."""
+NOTHING_UNREAD = Unread((), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PayerBudgets:
+    """Whom a call is charged to, the limits that hold for it, and the first of them that is used up.
+
+    ``cheaper_model`` is asked instead when the budget is used up; empty for none.
+    """
+
+    payer: Payer
+    limits: tuple[Limit, ...] = ()
+    used_up: Limit | None = None
+    cheaper_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSnapshot:
+    """What the middleware decides by: accounts, budgets, and what the agent is told of #maestro.
+
+    It travels with the request and holds for one attempt that neither waits nor follows another one. Middleware that
+    waits or asks again hands the request on without it (``without_snapshot``), and what is needed then is read anew.
+    """
+
+    roster: Roster
+    budgets: PayerBudgets
+    reminder_due: bool = False
+    unread: Unread = NOTHING_UNREAD
+
+
+def without_snapshot(request: LLMRequest, **changes: object) -> LLMRequest:
+    """Return a request, with these fields changed, for which the store is read again where that matters."""
+    return request.model_copy(update={**changes, "snapshot": None})
+
+
+class CallReader:
+    """Reads snapshots; ``budgets`` is asked at each, ``chat`` says whether agents are told what others posted."""
+
+    def __init__(self, store: Store, book: AccountBook, budgets: Callable[[], DailyBudgets], *, chat: bool) -> None:
+        self._store = store
+        self._book = book
+        self._budgets = budgets
+        self._chat = chat
+
+    async def snapshot(self, request: LLMRequest) -> CallSnapshot:
+        """Return the snapshot that the request carries; one without is given a new one."""
+        carried = request.snapshot
+        return carried if isinstance(carried, CallSnapshot) else await asyncio.to_thread(self.read, request)
+
+    def read(self, request: LLMRequest) -> CallSnapshot:
+        """Read a snapshot."""
+        with self._store.view() as tx:
+            return self._snapshot(tx, request)
+
+    def read_first(self, request: LLMRequest) -> LLMResponse | CallSnapshot:
+        """Return the answer to the call that the store holds, and a snapshot where it holds none."""
+        with self._store.view() as tx:
+            call = tx.calls.answered(request.key)
+            return _response(call) if call else self._snapshot(tx, request)
+
+    def unread(self, agent: str, limit: int) -> Unread:
+        """Return the oldest posts that an agent has not read: there may be more than a process wants in memory."""
+        with self._store.view() as tx:
+            return tx.chat.unread(agent, limit)
+
+    def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
+        roster = self._book.roster(tx)
+        budgets, payer = self._budgets(), tx.budgets.payer(request.key.job_id)
+        limits = limits_of(payer, budgets)
+        spending = PayerBudgets(payer, limits, tx.budgets.exceeded(limits), budgets.fallback_model)
+        if not (self._chat and listens(request)):
+            return CallSnapshot(roster, spending)
+        due = tx.chat_reminders.due(request.agent, request.key.job_id)
+        return CallSnapshot(roster, spending, due, tx.chat.unread(request.agent, UNREAD_POSTS))
+
+
+class ReplayGuard:
+    """Returns the stored answer of a call instead of asking again (design invariant 5); the outermost middleware."""
+
+    def __init__(self, inner: LLMClient, reader: CallReader, answers: HeldAnswers) -> None:
+        self._inner = inner
+        self._reader = reader
+        self._answers = answers
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer from the store if an earlier attempt got that far; else pass the request on with its snapshot."""
+        found = await asyncio.to_thread(self._look, request)
+        if isinstance(found, LLMResponse):
+            return found
+        return await self._inner.complete(request.model_copy(update={"snapshot": found}))
+
+    def _look(self, request: LLMRequest) -> LLMResponse | CallSnapshot:
+        self._answers.recover()
+        return self._reader.read_first(request)
+
+
+def _response(call: LLMCall) -> LLMResponse:
+    values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
+    return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
