@@ -70,9 +70,14 @@ class Recorder:
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
-            attempt = await uninterrupted(_ended(sending))
-            await uninterrupted(asyncio.to_thread(self._unsent, attempt))
+            await uninterrupted(self._take_back(sending))
             raise
+
+    async def _take_back(self, sending: asyncio.Task[Attempt]) -> None:
+        """Wait for the commit of a request that is not to leave any more; there is nothing to do where it failed."""
+        await asyncio.wait([sending])
+        if sending.exception() is None:
+            await asyncio.to_thread(self._unsent, sending.result())
 
     def _send(self, request: LLMRequest) -> Attempt:
         estimate = self._estimates.least(request)  # it reads the whole prompt: not while others wait to write
@@ -115,10 +120,6 @@ def _tell(attempt: Attempt) -> None:
         model=request.model,
         newPointer=request.chat_upto,
     )
-
-
-async def _ended(sending: asyncio.Task[Attempt]) -> Attempt:
-    return await sending
 
 
 def _expense(error: Exception, attempt: Attempt) -> Expense:
