@@ -12,19 +12,17 @@ from maestro.llm.estimates import Estimates
 from maestro.llm.held_answers import HeldAnswers, nothing_more
 from maestro.llm.middleware.breaker import Breaker, BreakerRules
 from maestro.llm.middleware.budget import Budget
-from maestro.llm.middleware.cache_markers import CacheMarkers
 from maestro.llm.middleware.call_snapshot import CallReader, ReplayGuard
 from maestro.llm.middleware.chat_feed import ChatFeed, keep_chat_read
 from maestro.llm.middleware.deadline import deadline
+from maestro.llm.middleware.empty_answers import RefuseEmpty, Validator
 from maestro.llm.middleware.failover import Failover
 from maestro.llm.middleware.growth import Growth
 from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.redaction import Redaction
-from maestro.llm.middleware.refuse_empty import RefuseEmpty
+from maestro.llm.middleware.request_changes import CacheMarkers, Redaction
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.tool_support import ToolSupport
-from maestro.llm.middleware.validator import Validator
 from maestro.llm.protocols import LLMClient, Middleware, chain
 from maestro.settings import Settings
 from maestro.store.store import Store
@@ -33,13 +31,13 @@ from maestro.store.store import Store
 def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) -> LLMClient:
     """Return the client that activities call.
 
-    An answer that we hold is returned before anything else happens. Then a person can stop the call, whatever it does
-    or waits for, and the budget is asked once for it, however many accounts it takes. What failover hands on is a
-    request to one account: the validator, the breaker and the limits see one attempt at one account each. What changes
-    a request for good comes before the recorder, because what that commits is exactly what goes out; what refuses an
-    answer stands inside of it, or a bad answer would be held for good, though it was paid. The last change is the feed
-    of #maestro, so that every attempt is told the newest posts, behind what a provider may keep. Who shows answers as
-    they grow listens innermost, to one attempt at one account.
+    A held answer is returned before anything else happens, and where there is none, one view reads what the others
+    decide by. Then an operator can stop the call, whatever it does or waits for, and the budget is asked once for it,
+    however many accounts it takes. What failover hands on is a request to one account: the validator, the breaker and
+    the limits see one attempt at one account each. What changes a request for good comes before the recorder, because
+    what that commits is exactly what goes out; what refuses an answer stands inside of it, or a bad answer would be
+    held for good, though it was paid. The last change is the feed of #maestro, behind what a provider may cache. Drafts
+    of an answer are shown innermost, from one attempt at one account.
     """
     live = scope.live
     estimates = Estimates(models.book, models.table.price)

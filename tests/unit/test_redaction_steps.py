@@ -22,7 +22,7 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import REDACTED
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.redaction import Redaction
+from maestro.llm.middleware.request_changes import Redaction
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.delivery_bench import Bench, Platform
 from tests.support.job_rows import JobRows

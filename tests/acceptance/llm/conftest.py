@@ -7,7 +7,7 @@ import pytest
 
 from maestro.llm.litellm_client import LiteLLMClient
 from maestro.llm.middleware.deadline import deadline
-from maestro.llm.middleware.refuse_empty import RefuseEmpty
+from maestro.llm.middleware.empty_answers import RefuseEmpty
 from maestro.llm.protocols import LLMClient, chain
 from tests.support.llm_requests import MODELS, PICTURE, OneAccount, account_at
 from tests.support.llm_server import LLMServer

@@ -11,8 +11,7 @@ from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestT
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.llm.tokens import estimate_input
 from maestro.domain.precedence import Precedence, Priority
-from maestro.llm.limiter import Gate, Limits
-from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
+from maestro.llm.middleware.rate_limit import Gate, LimiterRules, Limits, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, settled
 from tests.support.llm_requests import leaks, request_of, response_of

@@ -15,6 +15,7 @@ from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role,
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.protocols import Account, LLMClient
+from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -161,6 +162,24 @@ async def test_a_call_that_is_broken_off_before_its_request_leaves_costs_nothing
     assert model.calls == []
     assert states(rows, request_) == ["interrupted"]
     assert [(call.input_tokens, call.cost_usd) for call in calls(rows, request_)] == [(0, 0.0)]
+
+
+async def test_a_call_that_is_broken_off_while_its_commit_is_refused_is_broken_off(
+    rows: JobRows, request_: LLMRequest
+) -> None:
+    def refuse(_tx: Transaction) -> None:
+        raise BadRequest("refused")
+
+    estimates, model = Slow(), Held()
+    refused = request_.model_copy(update={"on_send": refuse})
+    call = asyncio.create_task(Recorder(model, rows.store, estimates).complete(refused))
+    await asyncio.to_thread(estimates.begun.wait)
+    call.cancel()
+    await settled()
+    estimates.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert (model.calls, states(rows, request_)) == ([], [])
 
 
 class Slow(Estimates):

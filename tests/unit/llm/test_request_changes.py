@@ -4,7 +4,7 @@ import pytest
 
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.llm.middleware.cache_markers import CacheMarkers, marked
+from maestro.llm.middleware.request_changes import CacheMarkers, marked
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import request_of, response_of

@@ -1,13 +1,32 @@
-"""Marks what Anthropic should keep of a prompt, so that the same beginning is not paid in full each time."""
+"""Changes of a request before it is committed: secrets go out of it, and marks for a provider's cache come in."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.domain.redaction import Redact, as_it_is, redacted_turns
 from maestro.llm.protocols import Directory, LLMClient
 
 ANTHROPIC = "anthropic"
 SPOKEN = (Role.USER, Role.ASSISTANT)
+
+
+class Redaction:
+    """Takes secrets out of a request, where the configuration wants that: what is kept of it is what leaves."""
+
+    def __init__(self, inner: LLMClient, redact: Callable[[], Redact]) -> None:
+        """``redact`` is asked for at each call."""
+        self._inner = inner
+        self._redact = redact
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Pass the request on without secrets; scanning a long prompt takes a while, so it is done in a thread."""
+        redact = self._redact()
+        if redact is not as_it_is:
+            messages = await asyncio.to_thread(redacted_turns, request.messages, redact)
+            request = request.model_copy(update={"messages": messages})
+        return await self._inner.complete(request)
 
 
 class CacheMarkers:
