@@ -4,25 +4,23 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from threading import Lock
-from typing import TypeVar
 
 import structlog
 
 from maestro.bootstrap.supervision import end
 from maestro.domain.errors import StoreBusy
 from maestro.settings import Loaded, Settings
+from maestro.settings.current import CurrentSettings
 from maestro.settings.overlay import Overlaid, overlay
 from maestro.store.store import Store
 
 LOOK_SECONDS = 0.5
 """How often a process asks the store whether another one changed a setting: two reads of one number a second."""
 
-Rules = TypeVar("Rules")
-
 log = structlog.get_logger(__name__)
 
 
-class LiveSettings:
+class LiveSettings(CurrentSettings):
     """Gives every part of a process the settings that hold now (design invariant 12).
 
     To ask costs nothing: the store is read only while looking, which happens beside everything else. ``start`` is what
@@ -30,6 +28,7 @@ class LiveSettings:
     """
 
     def __init__(self, loaded: Loaded) -> None:
+        super().__init__(loaded.settings)
         self.start: Settings = loaded.settings
         self.loaded = loaded
         self.version = 0
@@ -41,23 +40,6 @@ class LiveSettings:
     def unchanging(cls, settings: Settings) -> "LiveSettings":
         """Return settings that nobody changes."""
         return cls(Loaded(settings, {}, None))
-
-    def current(self) -> Settings:
-        """Return the settings that hold now; any thread may ask, and nobody may keep them."""
-        return self._overlaid.settings
-
-    def of(self, rules: Callable[[Settings], Rules]) -> Callable[[], Rules]:
-        """Return what a part asks at each use for the rules that it works by; they are made anew after a change."""
-        made: tuple[Settings, Rules] | None = None
-
-        def ask() -> Rules:
-            nonlocal made
-            settings, known = self.current(), made
-            if known is None or known[0] is not settings:
-                known = made = (settings, rules(settings))
-            return known[1]
-
-        return ask
 
     @property
     def overlaid(self) -> Overlaid:
@@ -75,6 +57,7 @@ class LiveSettings:
 
     def _take(self, version: int, values: Mapping[str, object]) -> None:
         overlaid = self._overlaid = overlay(self.loaded, values)
+        self._current = overlaid.settings
         if self._tell is not None:  # a command says what it was asked for and nothing else
             for key, problem in overlaid.refused.items():
                 log.warning("a value that was set at run time does not count", key=key, problem=problem)
