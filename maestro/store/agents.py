@@ -9,7 +9,7 @@ from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
 from maestro.store.prepared import Prepared
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once
 
 
 class Agents(Repository):
@@ -42,6 +42,7 @@ class Agents(Repository):
             raise NotFound(f"agent {agent_id} does not exist")
         return agent
 
+    @read_once
     def read(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
         agent = self._read(self._BY_ID, Agent, agent_id=agent_id)
@@ -64,6 +65,7 @@ class Agents(Repository):
         """Return how the channel is bound, if it is."""
         return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
 
+    @read_once
     def read_binding(self, address: Address) -> AgentChannel | None:
         """Return how the channel is bound, if it is, as a value: cheaper than ``binding``, and cannot be changed."""
         return self._read(self._BINDING, AgentChannel, **_channel(address))

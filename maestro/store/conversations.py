@@ -24,7 +24,7 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 from maestro.store.prepared import Prepared
 from maestro.store.removals import Removals
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once, with_values
 
 
 class Conversations(Repository):
@@ -52,6 +52,8 @@ class Conversations(Repository):
     _OF_INBOX = Prepared(select(Message).where(Message.inbox_id == bindparam("of_inbox")))
     _ARCHIVED_OF_INBOX = Prepared(select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox")))
     _UNARCHIVED = Prepared(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
+    _MESSAGE = Prepared(select(Message).where(Message.id == bindparam("of_id")))
+    _ARCHIVED = Prepared(select(ArchivedMessage).where(ArchivedMessage.id == bindparam("of_id")))
     _ANSWER = Prepared(select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT))
     # Columns and no rows: a prompt takes hundreds of them.
     _LINE = columns(*(getattr(Message, name) for name in Line._fields if name != "plain_chars"))
@@ -79,6 +81,7 @@ class Conversations(Repository):
             raise NotFound(f"conversation {conversation_id} does not exist")
         return conversation
 
+    @read_once
     def read(self, conversation_id: int | None) -> Conversation:
         """Return a conversation that must exist as a value: cheaper than ``get``, and cannot be changed."""
         conversation = self._read(self._BY_ID, Conversation, of_id=conversation_id)
@@ -103,6 +106,7 @@ class Conversations(Repository):
         key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
         found = self.ended_by(key, closed_by)
         if found is not None:
+            self._known()[("read", (found.id,))] = found
             return found
         number = self._insert(
             self._BEGUN,
@@ -149,7 +153,8 @@ class Conversations(Repository):
         conversation.status = ConversationStatus.CLOSED
         self._session.flush()
 
-    def message_of_inbox(self, inbox_id: int | None) -> Message | None:
+    @read_once
+    def message_of_inbox(self, inbox_id: int | None) -> Said | None:
         """Return the user's message that this inbox row became, as a value, if the conversation still has it."""
         return self._read(self._OF_INBOX, Message, of_inbox=inbox_id) if inbox_id is not None else None
 
@@ -176,9 +181,11 @@ class Conversations(Repository):
         """Return the assistant's message of this job, as a value."""
         return self._read(self._ANSWER, Message, of_job=job_id)
 
+    @read_once
     def message(self, message_id: int | None) -> Said:
-        """Return a message that must exist, in the conversation or in the archive."""
-        message = self._session.get(Message, message_id) or self._session.get(ArchivedMessage, message_id)
+        """Return a message that must exist, in the conversation or in the archive, as a value."""
+        present = self._read(self._MESSAGE, Message, of_id=message_id)
+        message = present or self._read(self._ARCHIVED, ArchivedMessage, of_id=message_id)
         if message is None:
             raise NotFound(f"message {message_id} does not exist")
         return message
@@ -195,9 +202,21 @@ class Conversations(Repository):
         One that is not plain is read whole for the next prompts, also where its text is shown as it is stored.
         """
         columns = {name: getattr(said, name) for name in Said.model_fields}
-        columns["id"] = self._insert(self._SAID, **columns, plain_chars=plain_chars(said) if is_plain else None)
+        chars = plain_chars(said) if is_plain else None
+        known = self._known().get(("read", (said.conversation_id,)))
+        columns["id"] = self._insert(self._SAID, **columns, plain_chars=chars)
         self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
-        return Said.model_construct(**columns)
+        if known is not None:
+            tokens, messages = known.total_tokens_estimate + said.token_estimate, known.message_count + 1
+            counted = with_values(
+                known, total_tokens_estimate=tokens, message_count=messages, last_message_at=self._now
+            )
+            self._known()[("read", (said.conversation_id,))] = counted
+        added = Said.model_construct(**columns)
+        self._known()[("message", (added.id,))] = added
+        if added.inbox_id is not None:
+            self._known()[("message_of_inbox", (added.inbox_id,))] = added
+        return added
 
     def supersede(self, job_ids: Sequence[str]) -> None:
         """Take the answers of these jobs out of the conversation's future: a restart answers in their place."""

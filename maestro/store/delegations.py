@@ -26,6 +26,8 @@ class Delegations(Repository):
     on with those results: a job with a parent and no task is such a *continuation* of its parent.
     """
 
+    _also_changes = ("Jobs",)
+
     _LED_TO = aliased(Job)
     # An interrupted answer that was out already is none that a person stopped.
     _STANDING = select(

@@ -13,7 +13,7 @@ from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.messages import Address, Receipt
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.prepared import Prepared, insert, one_of
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once
 
 Place = tuple[str, str]
 """A platform and an account."""
@@ -75,6 +75,7 @@ class Drafts(Repository):
     _TAKE = Prepared(_OF.values(state=DraftState.TAKEN))
     _FORGET = Prepared(delete(Draft).where(col(Draft.job_id) == bindparam("of_job")))
 
+    @read_once
     def find(self, job_id: str) -> Draft | None:
         """Return the draft of a job as a value, None when there is none."""
         return self._read(self._FIND, Draft, of_job=job_id)

@@ -3,16 +3,20 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import Any
 
 from sqlalchemy import ColumnElement, bindparam, case, func, literal
+from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select, update
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.errors import NotFound, WaitReason
+from maestro.domain.errors import JobEnded, NotFound, Stopped, WaitReason
 from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
 from maestro.domain.messages import Address, LaneKey
 from maestro.store.claims import HOLDS_A_PLACE, Claims
 from maestro.store.prepared import Prepared, one_of, row_update
+from maestro.store.repository import read_once, with_values
 
 MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
 """What a job waits for that cannot ask a model now."""
@@ -29,6 +33,14 @@ class Standing:
     run: int
     stop_requested: bool
     lane: LaneKey | None
+
+
+@cache
+def _update_open(*names: str) -> Prepared:
+    """Return what sets these columns of an open job that nobody has stopped."""
+    values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
+    open_one = (one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
+    return Prepared(update(Job).where(col(Job.id) == bindparam("its_id"), *open_one).values(values))
 
 
 class Jobs(Claims):
@@ -69,15 +81,22 @@ class Jobs(Claims):
         )
     )
     _LAST_TURN = Prepared(select(func.max(Job.turn)))
+    _HOLDER = aliased(Job)
     _STARTED = Prepared(
         update(Job)
-        .where(col(Job.id) == bindparam("job_id"))
+        .where(
+            col(Job.id) == bindparam("job_id"),
+            ~select(_HOLDER.id)
+            .where(
+                col(_HOLDER.lane) == col(Job.lane),
+                col(_HOLDER.status) == JobStatus.RUNNING,
+                col(_HOLDER.id) != col(Job.id),
+            )
+            .exists(),
+        )
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
-    )
-    _STANDING = Prepared(
-        select(Job.status, Job.run, Job.stop_requested, Job.lane).where(col(Job.id) == bindparam("job_id"))
     )
 
     def add(self, job: Job) -> Job:
@@ -99,6 +118,7 @@ class Jobs(Claims):
         """Return a job, None when there is none of this id."""
         return self._session.get(Job, job_id)
 
+    @read_once
     def read(self, job_id: str) -> Job:
         """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
         job = self._read(self._BY_ID, Job, job_id=job_id)
@@ -106,12 +126,30 @@ class Jobs(Claims):
             raise NotFound(f"job {job_id} does not exist")
         return job
 
+    def update_open(self, job_id: str, **values: object) -> None:
+        """Set columns of a job; raises ``Stopped`` or ``JobEnded`` where it was stopped or has ended meanwhile."""
+        known = self._known().get(("read", (job_id,)))
+        its = {f"its_{name}": value for name, value in values.items()}
+        if not self._change(_update_open(*values), its_id=job_id, **its):
+            if self.read(job_id).status.ended:
+                raise JobEnded(f"job {job_id} is {self.read(job_id).status}")
+            raise Stopped(f"a person stopped job {job_id}")
+        if known is not None:
+            self.assume(with_values(known, **values))
+
+    def note(self, job_id: str, **values: object) -> None:
+        """Set columns of a job that was read in this transaction, together with others, before it is committed."""
+        self.assume(with_values(self.read(job_id), **values))
+        self._link.later(type(self).__name__, job_id, values, lambda noted: self.update(job_id, **noted))
+
+    def assume(self, job: Job) -> None:
+        """Take this value, which the caller has read or written, for the row of the job in this transaction."""
+        self._known()[("read", (job.id,))] = job
+
     def standing(self, job_id: str) -> Standing:
         """Return where a job stands now; raises ``NotFound``."""
-        row = self._row(self._STANDING, job_id=job_id)
-        if row is None:
-            raise NotFound(f"job {job_id} does not exist")
-        return Standing(*row)
+        job = self.read(job_id)
+        return Standing(job.status, job.run, job.stop_requested, LaneKey(job.lane) if job.lane is not None else None)
 
     def status(self, job_id: str) -> JobStatus:
         """Return the status of a job now."""
@@ -121,9 +159,18 @@ class Jobs(Claims):
         """Count the jobs that wait for their turn."""
         return int(self._value(self._PENDING))
 
-    def started(self, job_id: str) -> None:
-        """Note that the workflow of a pending job runs; a job that was resumed began with its first run."""
-        self._change(self._STARTED, job_id=job_id, now=self._now)
+    def started(self, job_id: str) -> bool:
+        """Note that the workflow of a pending job runs; false, and nothing is noted, while another of its lane does.
+
+        A job that was resumed began with its first run.
+        """
+        known = self._known().get(("read", (job_id,)))
+        if not self._change(self._STARTED, job_id=job_id, now=self._now):
+            return False
+        if known is not None:
+            began = known.started_at or self._now
+            self.assume(with_values(known, status=JobStatus.RUNNING, started_at=began))
+        return True
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""
@@ -155,7 +202,10 @@ class Jobs(Claims):
     def update(self, job_id: str, **values: object) -> None:
         """Set columns of a job."""
         its = {f"its_{name}": value for name, value in values.items()}
+        known = self._known().get(("read", (job_id,)))
         self._change(row_update(Job, *values), its_id=job_id, **its)
+        if known is not None:
+            self.assume(with_values(known, **values))
 
     def park(self, job_id: str, wait: Wait) -> None:
         """Let a running job wait: it gives its place back and keeps its turn, so that it is next when it goes on.

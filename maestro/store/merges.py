@@ -11,11 +11,13 @@ from maestro.domain.jobs.busy import Asked
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
 from maestro.domain.messages import LaneKey
 from maestro.store.prepared import Prepared
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once
 
 
 class Merges(Repository):
     """``queue.merged_into``: which job answers in whose place."""
+
+    _also_changes = ("Jobs",)
 
     _OWN = Prepared(select(InboxRow).where(col(InboxRow.id) == bindparam("own")))
     _ASKED = Prepared(
@@ -45,9 +47,13 @@ class Merges(Repository):
         """
         if job.inbox_id is None:
             return ()
-        if job.kind is not JobKind.MESSAGE:
-            return self._read_all(self._OWN, InboxRow, own=job.inbox_id)
-        return self._read_all(self._ASKED, InboxRow, own=job.inbox_id, host=job.id)
+        return self._asked(job.inbox_id, job.id if job.kind is JobKind.MESSAGE else None)
+
+    @read_once
+    def _asked(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
+        if host is None:
+            return self._read_all(self._OWN, InboxRow, own=inbox_id)
+        return self._read_all(self._ASKED, InboxRow, own=inbox_id, host=host)
 
     def last_asked(self, job: Job) -> InboxRow | None:
         """Return the newest message that a job answers."""

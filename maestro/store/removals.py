@@ -40,6 +40,8 @@ _DIGEST = re.compile(r'"([0-9a-f]{64})"')
 class Removals(Repository):
     """Takes away what people and models said, and leaves what the books need: jobs, usage, who was asked when."""
 
+    _also_changes = ("Jobs",)
+
     def plan(self, conversation_id: int) -> RemovalPlan:
         """Find out what only this conversation refers to; reads through all prompts, so nobody should wait for it.
 

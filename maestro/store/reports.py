@@ -20,6 +20,8 @@ HELD = "held back as unconfirmed, until an operator had it sent"
 class Reports(Repository):
     """Deliveries as their platforms see them."""
 
+    _also_changes = ("Jobs",)
+
     def told(self, place: Address, key: str, report: Report) -> bool:
         """Keep what is said of a message; false for one that is not of this account.
 

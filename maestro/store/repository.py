@@ -1,10 +1,10 @@
 """What every repository has: its transaction's connection and session, and the transaction's time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from functools import cached_property
-from typing import Any, TypeVar
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
@@ -13,6 +13,9 @@ from maestro.store.engine import driver_of
 from maestro.store.prepared import Prepared, row_insert
 
 Row = TypeVar("Row", bound=SQLModel)
+Self = TypeVar("Self", bound="Repository")
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
 
 
 class Link:
@@ -21,6 +24,26 @@ class Link:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.driver = driver_of(connection)
+        self.when_committed: list[Callable[[], None]] = []
+        self._unwritten: dict[tuple[str, str], tuple[dict[str, Any], Callable[[dict[str, Any]], None]]] = {}
+        self.known: dict[str, dict[object, Any]] = {}
+        """What was read in this transaction, by repository, for as long as that changes nothing."""
+
+    def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
+        """Have these values written before the commit, by one call with all that is noted under repository and key."""
+        noted, _ = self._unwritten.get((name, key), ({}, write))
+        self._unwritten[(name, key)] = ({**noted, **values}, write)
+
+    def write_noted(self, *names: str) -> None:
+        """Write what is noted for these repositories, or for all where none is named."""
+        for place in [place for place in self._unwritten if not names or place[0] in names]:
+            noted, write = self._unwritten.pop(place)
+            write(noted)
+
+    def committed(self) -> None:
+        """Call what was to be called once the transaction is committed."""
+        for call in self.when_committed:
+            call()
 
     @cached_property
     def session(self) -> Session:
@@ -28,13 +51,33 @@ class Link:
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
     def flush(self) -> None:
+        """Write what was noted, and what was added or changed as an object."""
+        self.write_noted()
+        self.flush_objects()
+
+    def flush_objects(self) -> None:
         """Write what was added or changed as an object."""
-        if "session" in self.__dict__:
+        if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
+            self.write_noted()
+            self.known.clear()
             self.session.flush()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Take back what the block wrote when it raises; a session that was made in it is closed then."""
+        """Take back what the block wrote when it raises."""
+        self.flush()
+        try:
+            with self._savepoint():
+                yield
+                self.flush()
+        except BaseException:  # whatever it raised, it goes on
+            self.known.clear()
+            self._unwritten.clear()
+            raise
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        """A session that was made in the block is closed when it raises."""
         if "session" in self.__dict__:
             self.session.flush()
             with self.session.begin_nested():
@@ -58,6 +101,31 @@ class Link:
             self.session.close()
 
 
+def read_once(
+    method: Callable[Concatenate[Self, Arguments], Found],
+) -> Callable[Concatenate[Self, Arguments], Found]:
+    """Have a query that returns values run once per transaction and arguments, until its repository changes a row."""
+
+    @wraps(method)
+    def reading(self: Self, *args: Arguments.args, **named: Arguments.kwargs) -> Found:
+        known = self._known()
+        key = (method.__name__, args, *named.items())
+        if key not in known:
+            found = method(self, *args, **named)
+            self._known()[key] = found
+            return found
+        return known[key]  # type: ignore[no-any-return] # kept above, under the same key
+
+    return reading
+
+
+def with_values(row: Row, **values: object) -> Row:
+    """Return a row that was read as a value, with other values in some columns."""
+    changed: Row = type(row).__new__(type(row))
+    changed.__dict__.update(row.__dict__, **values)
+    return changed
+
+
 class Repository:
     """A set of queries about one noun, inside one transaction.
 
@@ -67,6 +135,9 @@ class Repository:
     loaded with: who wants a row as it is after a change reads it, or loads it for the first time.
     """
 
+    _also_changes: Sequence[str] = ()
+    """The repositories of other nouns whose rows statements of this one change."""
+
     def __init__(self, link: Link, now: datetime) -> None:
         self._link = link
         self._now = now
@@ -74,6 +145,17 @@ class Repository:
     @property
     def _session(self) -> Session:
         return self._link.session
+
+    def _known(self) -> dict[object, Any]:
+        """What was read in this transaction and is still so."""
+        return self._link.known.setdefault(type(self).__name__, {})
+
+    def _read_anew(self) -> None:
+        """Read anew from here on: a row of this noun has changed."""
+        names = (type(self).__name__, *self._also_changes)
+        self._link.write_noted(*names)
+        for name in names:
+            self._link.known.pop(name, None)
 
     def _rows(self, prepared: Prepared, **values: object) -> list[tuple[Any, ...]]:
         """Return the rows that a statement reads, or changed, in its order."""
@@ -91,14 +173,17 @@ class Repository:
 
     def _change(self, prepared: Prepared, **values: object) -> int:
         """Run a statement that changes rows and return how many it changed."""
+        self._read_anew()
         return prepared.run(self._link.driver, values).rowcount
 
     def _returned(self, prepared: Prepared, **values: object) -> list[tuple[Any, ...]]:
         """Run a statement that changes rows and return what its ``returning`` says of each."""
+        self._read_anew()
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _insert(self, prepared: Prepared, **values: object) -> int:
         """Run a statement that adds a row and return the row's number."""
+        self._read_anew()
         return prepared.run(self._link.driver, values).lastrowid or 0
 
     def _add(self, row: Row) -> Row:
@@ -145,4 +230,5 @@ class Repository:
         For what changes rows or reads columns: it costs half of what the session takes, because the session would also
         look through the objects it has loaded.
         """
+        self._read_anew()
         return self._link.connection.execute(statement, values)

@@ -1,19 +1,21 @@
 """The journal of steps: what each job did, attempt by attempt (design invariant 3)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import bindparam, insert
+from sqlalchemy import bindparam, insert, inspect
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
 from maestro.domain.jobs.job import JobStep, StepRef, StepState, Wait
 from maestro.store.prepared import Prepared
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once
 
 Result = TypeVar("Result", bound=BaseModel)
 
@@ -46,18 +48,27 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class OwnAttempt:
-    """The attempt at a step that the running code belongs to."""
+    """The attempt at a step that the running code belongs to.
+
+    One that is not ``recorded`` has no row before it ends: what it does is committed together with its end.
+    """
 
     ref: StepRef
     number: int
+    activity: str = ""
+    run: int = 1
+    tried: TemporalAttempt = UNKNOWN
+    started_at: datetime | None = None
+    recorded: bool = True
 
 
 _OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
 
 
-def own_attempt() -> OwnAttempt | None:
-    """Return the attempt that the running code belongs to, None outside of a step."""
-    return _OWN.get()
+def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
+    """Return the attempt that the running code belongs to, None if that is none at this step."""
+    own = _OWN.get()
+    return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
 
 @contextmanager
@@ -104,6 +115,15 @@ class Past:
             for attempt in self.attempts
         )
 
+    @property
+    def begun_ahead(self) -> int | None:
+        """The number of the attempt that was begun for this very first attempt of Temporal's before that was there."""
+        newest = self.attempts[-1] if self.attempts else None
+        if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
+            return None
+        same = (newest.workflow_run, newest.activity_attempt) == (self.tried.workflow_run, self.tried.number)
+        return newest.number if same else None
+
     def failures(self, run: int | None = None) -> int:
         """Count the attempts that ended with an error, of one run of the job or of all."""
         return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
@@ -111,6 +131,17 @@ class Past:
     def crashes(self, run: int) -> int:
         """Count the attempts of this run of the job whose process died."""
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
+
+
+_KNOWN = ("run", "state", "result", "workflow_run", "activity_attempt")
+_COLUMNS = tuple(column.name for column in inspect(JobStep).c if column.name != "id")
+
+
+@cache
+def _insert_of(count: int) -> Prepared:
+    """Return what adds so many rows; the values of each are called ``<name>_<number>``."""
+    rows = [{name: bindparam(f"{name}_{number}") for name in _COLUMNS} for number in range(count)]
+    return Prepared(insert(JobStep).values(rows))
 
 
 class Steps(Repository):
@@ -121,8 +152,9 @@ class Steps(Repository):
         *(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result),
         *(JobStep.workflow_run, JobStep.activity_attempt),
     )
-    _PAST = Prepared(select(*_ATTEMPT).where(*_OF_STEP).order_by(col(JobStep.id)))
-    _BEGUN = Prepared(insert(JobStep))
+    _PAST = Prepared(
+        select(JobStep.step, *_ATTEMPT).where(col(JobStep.job_id) == bindparam("of_job")).order_by(col(JobStep.id))
+    )
     _INTERRUPTED = (
         update(JobStep)
         .where(col(JobStep.job_id) == bindparam("of_job"), col(JobStep.state) == StepState.RUNNING)
@@ -151,8 +183,15 @@ class Steps(Repository):
 
     def past(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> Past:
         """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
-        attempts = [Attempt(*row) for row in self._rows(self._PAST, of_job=ref.job_id, of_step=ref.step)]
-        return Past(attempts, tried)
+        return Past(self._attempts(ref.job_id).get(ref.step, ()), tried)
+
+    @read_once
+    def _attempts(self, job_id: str) -> dict[str, list[Attempt]]:
+        """Return the attempts at every step of a job."""
+        found: dict[str, list[Attempt]] = {}
+        for step, *attempt in self._rows(self._PAST, of_job=job_id):
+            found.setdefault(step, []).append(Attempt(*attempt))
+        return found
 
     def is_of_earlier_run(self, job_id: str, run: int, workflow_run: str) -> bool:
         """Whether this workflow run made an earlier run of the job than the given one."""
@@ -164,7 +203,7 @@ class Steps(Repository):
     def overtaken(self) -> bool:
         """Whether a newer attempt at the running code's step has begun, or the job went on without it."""
         own = _OWN.get()
-        if own is None:
+        if own is None or not own.recorded:
             return False
         state = self._value(self._OWN_STATE, of_job=own.ref.job_id, of_step=own.ref.step, its_attempt=own.number)
         return state is not StepState.RUNNING
@@ -178,31 +217,26 @@ class Steps(Repository):
         if own is not None and self.overtaken:
             raise StepTaken(f"a newer attempt at step {own.ref.step} of job {own.ref.job_id} has begun")
 
-    def start(self, ref: StepRef, activity: str, run: int, past: Past | None = None) -> int:
-        """Note that an attempt begins and return its number; one left running before it was cut off by a crash.
+    def begin(self, ref: StepRef, activity: str, run: int, past: Past, *, recorded: bool = True) -> OwnAttempt:
+        """Return the attempt that begins now; one left running before it was cut off by a crash.
 
-        Who has looked at the step's past in this transaction need not have it read again.
+        ``past`` is the step's, read in this transaction. An attempt that is not ``recorded`` leaves its row at its end.
         """
-        past = past or self.past(ref)
         if past.left_running:
             self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
-        attempt = past.last + 1
-        self._insert(
-            self._BEGUN,
-            id=None,
-            job_id=ref.job_id,
-            step=ref.step,
-            activity=activity,
-            run=run,
-            attempt=attempt,
-            workflow_run=past.tried.workflow_run,
-            activity_attempt=past.tried.number,
-            state=StepState.RUNNING,
-            started_at=self._now,
-            finished_at=None,
-            **dict.fromkeys(("result", "error", "detail"), ""),
-        )
+        attempt = OwnAttempt(ref, past.last + 1, activity, run, past.tried, started_at=self._now, recorded=recorded)
+        if recorded:
+            self._add(attempt, state=StepState.RUNNING)
         return attempt
+
+    def record(self, attempt: OwnAttempt) -> OwnAttempt:
+        """Put an attempt on record that acts outside now, and return it as one that is."""
+        self._add(attempt, state=StepState.RUNNING)
+        return replace(attempt, recorded=True)
+
+    def start(self, ref: StepRef, activity: str, run: int, past: Past | None = None) -> int:
+        """Note that an attempt begins and return its number."""
+        return self.begin(ref, activity, run, past or self.past(ref)).number
 
     def done(self, ref: StepRef, result: Result) -> Result:
         """Finish the step in the transaction of its effect and return what it returns.
@@ -242,6 +276,9 @@ class Steps(Repository):
 
     def interrupt_others(self, ref: StepRef) -> None:
         """Mark what another step of this job left running: nothing it still does may count."""
+        others = (past for step, past in self._attempts(ref.job_id).items() if step != ref.step)
+        if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
+            return
         self._change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
 
     def interrupt_all(self, job_id: str) -> None:
@@ -254,9 +291,36 @@ class Steps(Repository):
 
     def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
         """End the attempt that runs; with ``own`` only if it is that of the running code."""
+        attempt = own_attempt_at(ref)
+        if attempt is not None and not attempt.recorded:
+            self._add(attempt, state=state, finished_at=self._now, **says)
+            return True
         values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
         values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
-        attempt = _OWN.get()
-        if own and attempt is not None and (attempt.ref.job_id, attempt.ref.step) == (ref.job_id, ref.step):
+        if own and attempt is not None:
             return self._change(self._OWN_ENDED, **values, its_attempt=attempt.number) > 0
         return self._change(self._ENDED, **values) > 0
+
+    def _add(self, attempt: OwnAttempt, **values: object) -> None:
+        row = {
+            "job_id": attempt.ref.job_id,
+            "step": attempt.ref.step,
+            "activity": attempt.activity,
+            "run": attempt.run,
+            "attempt": attempt.number,
+            "workflow_run": attempt.tried.workflow_run,
+            "activity_attempt": attempt.tried.number,
+            "started_at": attempt.started_at,
+            "finished_at": None,
+            **dict.fromkeys(("result", "error", "detail"), ""),
+        }
+        row |= values
+        known = self._attempts(attempt.ref.job_id).setdefault(attempt.ref.step, [])
+        known.append(Attempt(**{name: row[name] for name in _KNOWN}, number=attempt.number))
+        key = f"{attempt.ref.job_id} {attempt.ref.step} {attempt.number}"
+        self._link.later(type(self).__name__, "rows", {key: row}, self._add_all)
+
+    def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
+        """Add rows in one statement, so that a group of steps costs no more than one."""
+        values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
+        self._change(_insert_of(len(rows)), **values)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import local
 
 from maestro.domain.errors import StoreBusy
 from maestro.store.engine import BUSY_SECONDS, DATABASE_ERRORS, open_readers, store_failure
@@ -41,6 +42,7 @@ class Store:
         self._reserve = Reserve(path)
         self._readers = open_readers(path)
         self._sentinel = Sentinel(path)
+        self._open = local()
 
     @classmethod
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
@@ -55,19 +57,52 @@ class Store:
     def begin(self) -> Iterator[Transaction]:
         """Write: begins immediately, commits at the end of the block, rolls back on an exception.
 
-        Raises ``StoreBusy`` when another program holds the lock for too long, ``StoreFull`` when the disk is full,
-        and ``StoreDamaged``.
+        Within another one of the same thread it is a part of that one, with a time of its own: all of it is committed
+        together, so that steps of a flow need not know whether they are done alone. Raises ``StoreBusy`` when another
+        program holds the lock for too long, ``StoreFull`` when the disk is full, and ``StoreDamaged``.
         """
+        outer = self._outer
+        if outer is not None:
+            yield Transaction(outer, self._clock())
+            outer.flush_objects()
+            return
         with self._writer.begin() as connection, closing(Link(connection)) as link:
-            yield Transaction(link, self._clock())
-            link.flush()
+            self._open.link = link
+            try:
+                yield Transaction(link, self._clock())
+                link.flush()
+            finally:
+                self._open.link = None
         self._reserve.restore()
+        link.committed()
 
     @contextmanager
     def view(self) -> Iterator[Transaction]:
-        """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does."""
+        """Read one consistent snapshot; writing raises. Raises ``StoreBusy`` as ``begin`` does.
+
+        Within a transaction that writes, in the same thread, it reads what that one has written.
+        """
+        outer = self._outer
+        if outer is not None:
+            yield Transaction(outer, self._clock())
+            return
         with _typed(self.path), self._readers.begin() as connection, closing(Link(connection)) as link:
             yield Transaction(link, self._clock())
+
+    @property
+    def now(self) -> datetime:
+        """The time by the clock of the store."""
+        return self._clock()
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the running code is within a transaction that writes."""
+        return self._outer is not None
+
+    @property
+    def _outer(self) -> Link | None:
+        """The transaction of this thread that writes, if it is in one."""
+        return getattr(self._open, "link", None)
 
     def mark(self) -> str:
         """Return a word that is another one after anybody, in any process, committed a change; it reads no table.

@@ -222,6 +222,10 @@ class Transaction:
         self.now = now
         self._link = link
 
+    def when_committed(self, call: Callable[[], None]) -> None:
+        """Call this once the transaction, or the one that it is a part of, is committed; never if it is not."""
+        self._link.when_committed.append(call)
+
     def close_job(self, job_id: str, ending: Ending) -> bool:
         """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended.
 
