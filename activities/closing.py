@@ -35,7 +35,7 @@ class ClosingActivities:
                 _close(tx, step)
                 pause_failing(tx, step.job_id, self._rules().pause_after)
             outcome = tx.steps.done(step, CloseOutcome(status=tx.jobs.status(step.job_id)))
-        self._released()
+            tx.when_committed(self._released)
         return outcome
 
 

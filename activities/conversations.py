@@ -33,7 +33,7 @@ class ConversationActivities:
             # Those it answers together with its own, in order; each is found if a job before this one recorded it.
             said = [tx.conversations.recall(row.id) or _record(tx, job, agent, row) for row in tx.merges.asked(job)]
             message = said[-1]
-            tx.jobs.update(job.id, conversation_id=message.conversation_id)
+            tx.jobs.note(job.id, conversation_id=message.conversation_id)
             tokens = self._window(agent.model or tx.accounts.default_model())
             return tx.steps.done(
                 ref,

@@ -36,6 +36,10 @@ class Connectors(Protocol):
         """Return the connector of a platform's account; raises ``NotDispatched`` when this process has none."""
         ...
 
+    def holds(self, address: Address) -> bool:
+        """Say whether this process has the connector of a platform's account."""
+        ...
+
     def refused(self, address: Address, reason: str) -> None:
         """Let nothing more be sent by the account: the platform does not let it in any more."""
         ...
@@ -119,7 +123,22 @@ class DeliveryActivities:
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
-        prepared = await self._prepared(step)
+        return await self.send(step, await self._prepared(step))
+
+    def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> Prepared | None:
+        """Take the outbound lane and store the chunks in this transaction, where nothing has to be waited for.
+
+        None where another process holds the connector, another job sends in the channel, or the message has to be
+        searched for secrets first.
+        """
+        address = tx.jobs.read(step.job_id).address
+        if self._redact() is not as_it_is or not self._connectors.holds(address):
+            return None
+        prepared = self._prepare(step)
+        return prepared if isinstance(prepared, Prepared) and prepared.first is not None else None
+
+    async def send(self, step: DeliverStep, prepared: Prepared) -> DeliverOutcome:
+        """Send one chunk after the other, each once."""
         self._typing.stop(step.job_id)
         left = Left(prepared.first, awaited=True)
         sent = 0
@@ -176,7 +195,7 @@ class DeliveryActivities:
         """
         redacted = self._redacted(step)
         with self._store.begin() as tx:
-            job = tx.jobs.get(step.job_id)
+            job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
             _require_open(tx, job.address)
@@ -206,13 +225,13 @@ class DeliveryActivities:
         if redact is as_it_is:
             return None
         with self._store.view() as tx:
-            words = words_of(tx, tx.jobs.get(step.job_id), step.purpose)
+            words = words_of(tx, tx.jobs.read(step.job_id), step.purpose)
         return words.without_secrets(redact)
 
     def _prepare_when_free(self, step: DeliverStep) -> Prepared | Unplaced | None:
         """Look without writing before anything else: who waits for a long answer to be sent asks often."""
         with self._store.view() as tx:
-            job = tx.jobs.get(step.job_id)
+            job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare(step)
 

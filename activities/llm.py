@@ -75,36 +75,57 @@ class LLMActivities:
 
         The indicator is shown from routing on; after a restart of the process or a resume of the job, from here.
         """
+        await self.ready()
+        request = await asyncio.to_thread(self._requested, step)
+        response = await self.complete(request)
+        return await asyncio.to_thread(self._finished, step, request, response)
+
+    async def ready(self) -> None:
+        """Return when it is known which tools there are, or when that takes too long."""
         await self._rules().toolbox.settled()
-        request = await asyncio.to_thread(self._request, step)
-        response = await self._llm.complete(request)
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Ask the model through the chain."""
+        return await self._llm.complete(request)
+
+    def request(self, tx: Transaction, step: ModelStep) -> LLMRequest:
+        """Return what a call asks; the indicator is shown from here on if it is not yet."""
+        job = tx.jobs.read(step.job_id)
+        if not job.what_if:
+            self._typing.start(job.id, job.address)
+        agent = tx.agents.read(job.agent_id)
+        return LLMRequest(
+            key=CallKey(job_id=step.job_id, number=step.number),
+            platform=job.platform,
+            model=model_for(job, agent.model),
+            fallbacks=tuple(agent.fallbacks.split()),
+            messages=self._messages(tx, job, agent, step),
+            tools=self._rules().toolbox.specs(agent),
+            final=step.final,
+            max_output_tokens=self._rules().max_output_tokens,
+            conversation_id=0 if job.what_if else job.conversation_id or 0,
+            precedence=tx.jobs.precedence_of(job),
+            agent=agent.slug,
+            role=agent.role,
+            what_if=job.what_if,
+            shown_every=tx.drafts.interval(job.address) if grows(job) and not self._rules().searched else 0,
+        )
+
+    def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+        """Note what a call took and which tools it asks for."""
         known = {spec.name for spec in request.tools}
         wanted = () if step.final else made(response.tool_calls)
         tools = tuple(call.name if call.name in known else UNKNOWN_TOOL for call in wanted)
-        return await asyncio.to_thread(self._finish, step, response, tools)
+        took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
+        return tx.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
 
-    def _request(self, step: ModelStep) -> LLMRequest:
+    def _requested(self, step: ModelStep) -> LLMRequest:
         with self._store.view() as tx:
-            job = tx.jobs.get(step.job_id)
-            if not job.what_if:
-                self._typing.start(job.id, job.address)
-            agent = tx.agents.get(job.agent_id)
-            return LLMRequest(
-                key=CallKey(job_id=step.job_id, number=step.number),
-                platform=job.platform,
-                model=model_for(job, agent.model),
-                fallbacks=tuple(agent.fallbacks.split()),
-                messages=self._messages(tx, job, agent, step),
-                tools=self._rules().toolbox.specs(agent),
-                final=step.final,
-                max_output_tokens=self._rules().max_output_tokens,
-                conversation_id=0 if job.what_if else job.conversation_id or 0,
-                precedence=tx.jobs.precedence_of(job),
-                agent=agent.slug,
-                role=agent.role,
-                what_if=job.what_if,
-                shown_every=tx.drafts.interval(job.address) if grows(job) and not self._rules().searched else 0,
-            )
+            return self.request(tx, step)
+
+    def _finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+        with self._store.begin() as tx:
+            return self.finish(tx, step, request, response)
 
     def _messages(self, tx: Transaction, job: Job, agent: Agent, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
@@ -115,11 +136,6 @@ class LLMActivities:
         tools = estimate_tools(self._rules().toolbox.specs(agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))
-
-    def _finish(self, step: ModelStep, response: LLMResponse, tools: tuple[str, ...]) -> ModelOutcome:
-        took = response.model_dump(include=set(ModelOutcome.model_fields) - {"number", "tools"})
-        with self._store.begin() as tx:
-            return tx.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
 
 
 def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:

@@ -68,7 +68,7 @@ class RoutingActivities:
                 reason="a control word is answered by Maestro itself",
                 precedence=tx.jobs.precedence_of(job),
             )
-        message = tx.inbox.read(job.inbox_id).message()
+        message = next(row for row in tx.merges.asked(job) if row.id == job.inbox_id).message()
         binding = tx.agents.read_binding(message.address)
         rules, chosen = self._rules(), edits_of(job).agent
         agent, reason = who_answers(tx, rules.access, message, binding, chosen)
@@ -76,7 +76,7 @@ class RoutingActivities:
             return RouteOutcome(action=RouteAction.DROP, reason=reason)
         priority = priority_of(owner=message.is_owner, conductor=agent.role == CONDUCTOR)
         payer = payer_of(agent, binding)
-        tx.jobs.update(job.id, agent_id=agent.id, client_id=payer, priority=priority)
+        tx.jobs.note(job.id, agent_id=agent.id, client_id=payer, priority=priority)
         together = collect(
             tx,
             job,

@@ -18,8 +18,8 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
-from maestro.domain.redaction import Redact, redacted_value
-from maestro.domain.tags.grammar import Parsed, Tag, TagName
+from maestro.domain.redaction import Redact, as_it_is, redacted_value
+from maestro.domain.tags.grammar import Parsed, Tag, TagName, parse
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -44,10 +44,15 @@ class TagActivities:
         answer = self._answer(step, rules.redact)
         with self._store.begin() as tx:
             outcome = _recorded(tx, step, answer, rules)
+            if isinstance(outcome, Question):
+                tx.when_committed(self._asked)
         if isinstance(outcome, Question):
-            self._asked()
             raise waits_for(outcome)
         return outcome
+
+    def takes_long(self, content: str) -> bool:
+        """Say whether tags of an answer have to be searched for secrets first, in which no transaction may wait."""
+        return self._rules().redact is not as_it_is and bool(parse(content).tags)
 
     def _answer(self, step: AnswerStep, redact: Redact) -> Parsed:
         """Read the answer; a search for secrets may take long, so it holds no transaction."""
@@ -58,7 +63,7 @@ class TagActivities:
 
 def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRules) -> AnswerOutcome | Question:
     """Act on the answer and record it, or return the question that has to be answered before."""
-    job = tx.jobs.get(step.job_id)
+    job = tx.jobs.read(step.job_id)
     if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
         raise Stopped(f"a person stopped job {job.id}")
     acted = Acted()
@@ -116,7 +121,9 @@ def _record(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)
         tx.conversations.supersede([*earlier, *(other.id for other in tx.delegations.below(earlier))])
-    of_another = tx.conversations.read(job.conversation_id).agent_id != job.agent_id
+    # Only a task, or an operator's choice, has an agent answer in the conversation of another one.
+    chosen = job.parent_id is not None or bool(job.edits)
+    of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
     message = tx.conversations.add(
         Said(
             conversation_id=job.conversation_id or 0,
@@ -129,5 +136,5 @@ def _record(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
         ),
         is_plain=not news,
     )
-    tx.jobs.update(job.id, answer_id=message.id)
+    tx.jobs.update_open(job.id, answer_id=message.id)
     return message.id

@@ -37,7 +37,7 @@ class WaitingActivities:
             elif not job.status.ended:
                 _park(tx, job, step)
             outcome = tx.steps.done(step, ParkOutcome(status=tx.jobs.status(job.id)))
-        self._released()
+            tx.when_committed(self._released)
         return outcome
 
 

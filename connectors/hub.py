@@ -52,6 +52,10 @@ class ConnectorHub:
         """Return the connector, or None when another process holds it."""
         return self._connectors.get((address.platform, address.account))
 
+    def holds(self, address: Address) -> bool:
+        """Say whether this process holds the connector."""
+        return self.find(address) is not None
+
     def holding(self, address: Address) -> Connector:
         """Return the connector; raises ``NotDispatched`` when this process does not hold it."""
         connector = self.find(address)

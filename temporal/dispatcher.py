@@ -193,6 +193,7 @@ class Dispatcher:
                 connector_queue=self._queues.connector(job.platform, job.account),
                 fair=self._pace().fair,
                 dashboard=self._pace().dashboard,
+                grouped=True,
             ),
             id=job.id,
             task_queue=self._queues.main,

@@ -31,11 +31,12 @@ OF_THE_ENGINE: Mapping[str, str] = {
 
 
 class StepFailure(ApplicationError):
-    """A failed step as Temporal sees it; ``wait`` until the next attempt, None when there is none."""
+    """A failed ``step`` as Temporal sees it; ``wait`` until the next attempt, None when there is none."""
 
-    def __init__(self, error: BaseException, wait: timedelta | None) -> None:
+    def __init__(self, error: BaseException, wait: timedelta | None, step: str = "") -> None:
         super().__init__(
             error.public if isinstance(error, MaestroError) else UNEXPECTED,
+            *([step] if step else []),
             type=type(error).__name__,
             non_retryable=wait is None,
             next_retry_delay=wait,

@@ -3,10 +3,10 @@
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager
 from datetime import timedelta
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import structlog
 from pydantic import BaseModel
@@ -14,14 +14,15 @@ from temporalio import activity
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined, StepTaken, Stopped, Suspension
-from maestro.domain.jobs.job import JobStatus, StepRef, Wait
+from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.llm.errors import LLMFailure
 from maestro.store.jobs import Standing
-from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt
+from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.failures import UNEXPECTED, StepFailure
+from temporal.step_metrics import Observe, attempt_timer
 from temporal.under_way import UnderWay
 
 log = structlog.get_logger(__name__)
@@ -30,6 +31,10 @@ DETAIL_CHARS = 500
 MOST_FAILURES = 30
 """Failed attempts at a step, in all runs of its job, after which the job fails though a provider may recover."""
 Activity = Callable[..., Any]
+Result = TypeVar("Result")
+Outcome = TypeVar("Outcome", bound=BaseModel)
+Payload = TypeVar("Payload", bound=BaseModel)
+Step = TypeVar("Step", bound=StepRef)
 UNWANTED = (Stopped, JobEnded, LaneTaken, StepTaken)
 """What says that nobody wants the attempt, any more or yet."""
 AFTER_A_STOP = ("deliver", "notice", "close", "park")
@@ -39,10 +44,10 @@ AFTER_THE_END = ("close", "park")
 
 
 class StepJournal(Interceptor):
-    """Wraps every activity that takes a ``StepRef`` (design invariants 3, 4 and 6)."""
+    """Wraps every activity that does a step; one that does a group of them has each journaled itself."""
 
-    def __init__(self, store: Store, rules: Callable[[], RetryRules]) -> None:
-        self._journal = Journal(store, rules)
+    def __init__(self, journal: "Journal") -> None:
+        self._journal = journal
         self._under_way = UnderWay()
         self._around: dict[Activity, Activity] = {}
 
@@ -51,60 +56,159 @@ class StepJournal(Interceptor):
         return _Journaled(next, self)
 
     def around(self, function: Activity) -> Activity:
-        """Return the activity with the journal around it, or as it is when it returns nothing to keep."""
+        """Return the activity with the journal around it, or a clock alone when it returns nothing to keep."""
         wrapped = self._around.get(function)
         if wrapped is None:  # an activity is met with every message; its type hints never change
             wrapped = self._around[function] = self._wrap(function)
         return wrapped
 
     def _wrap(self, function: Activity) -> Activity:
-        result = get_type_hints(function).get("return")
-        if not (inspect.isclass(result) and issubclass(result, BaseModel)):
+        hints = get_type_hints(function)
+        result, (payload, *_) = hints.pop("return"), hints.values()
+        keeps = issubclass(payload, StepRef) and inspect.isclass(result) and issubclass(result, BaseModel)
+        is_async, is_group = inspect.iscoroutinefunction(function), issubclass(payload, StepGroup)
+        if is_async:
+            step = function if is_group else functools.partial(self._journal.perform, function)
+            return _joined(step, self._under_way)
+        if is_group:
             return function
-        if inspect.iscoroutinefunction(function):
-            return _joined(_journaled_async(function, self._journal, result), self._under_way)
-        return _journaled(function, self._journal, result)
+        return functools.partial(self._journal.run if keeps else self._journal.timed, function)
 
 
 class Journal:
-    """What is written before and after an attempt; each method is one transaction."""
+    """What is written before and after an attempt at a step (docs/adr/0036).
 
-    def __init__(self, store: Store, rules: Callable[[], RetryRules]) -> None:
+    A step that only writes to the store begins and ends in its own transaction. What acts outside, on a model, a tool
+    or a platform, is on record before it acts, and so is every step of a job that is older than this process: what the
+    process before this one died of may be that job, and crashes are counted by what is on record.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rules: Callable[[], RetryRules],
+        tried: Callable[[], TemporalAttempt] = lambda: UNKNOWN,
+        observe: Observe = lambda *_: None,
+    ) -> None:
+        """``tried`` tells which attempt of Temporal's the running code is, ``observe`` takes how an attempt ended."""
         self._store = store
         self._rules = rules
+        self._tried = tried
+        self._observe = observe
+        self._since = store.now
         self._unwritten: dict[StepRef, tuple[OwnAttempt, str]] = {}
 
-    def begin(self, ref: StepRef, name: str, tried: TemporalAttempt = UNKNOWN) -> str | OwnAttempt:
-        """Return what the finished step returned, or note that an attempt begins and return it.
+    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
+        """Return what the work returns, which runs steps that only write to the store: all in one transaction.
+
+        Where one of them fails nothing of it counts, and they are run again one by one, so that the failure is that of
+        its own step. The steps of a job that is older than this process are run one by one from the beginning.
+        """
+        try:
+            with self._store.begin() as tx:
+                if self._is_young(tx, job_id):
+                    return work()
+        # What failed fails again, and is journaled then, when the steps are run one by one.
+        except Exception as error:  # noqa: BLE001 - see above
+            log.info("steps.one_by_one", job=job_id, error=type(error).__name__)
+        return work()
+
+    def run(self, function: Callable[[Step], Outcome], ref: Step) -> Outcome:
+        """Return what a step that only writes to the store returns, or what it returned when it finished.
+
+        Within a transaction it is a part of it, and what it raises is raised as it is.
+        """
+        with attempt_timer(function.__name__, self._observe), ExitStack() as scope:
+            if self._store.is_writing:
+                return self._begun(function, ref, scope)()
+            try:
+                return self._run_alone(function, ref, scope)
+            # Design invariant 1: whatever a step raises, its row says so; the history gets a type and a fixed sentence.
+            except Exception as error:  # noqa: BLE001 - see above
+                raise self.failed(ref, error) from None
+
+    async def perform(self, function: Callable[[Step], Awaitable[Outcome]], ref: Step) -> Outcome:
+        """Return what a step that acts outside returns, or what it returned when it finished."""
+        async with self.attempt(ref, function.__name__, functools.partial(self.begin, ref, function.__name__)) as held:
+            return await function(ref) if held is None else result_of(function).model_validate_json(held)
+
+    @asynccontextmanager
+    async def attempt(
+        self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
+    ) -> AsyncIterator[str | None]:
+        """Have the block count as an attempt at a step that acts outside: one begun already, or begun in a thread now.
+
+        The block is given what the step returned if it has finished. Whatever it raises is journaled.
+        """
+        with attempt_timer(name, self._observe), ExitStack() as scope:
+            try:
+                own = begin if isinstance(begin, OwnAttempt) else await asyncio.to_thread(begin)
+                if isinstance(own, OwnAttempt):
+                    scope.enter_context(acting_for(own))
+                yield own if isinstance(own, str) else None
+            # The same sentence of the design as above.
+            except Exception as error:  # noqa: BLE001 - see above
+                raise await asyncio.to_thread(self.failed, ref, error) from None
+
+    def begin_ahead(self, ref: StepRef, name: str) -> None:
+        """Put a step that acts outside on record for the first attempt of the activity that comes next.
+
+        It is left out where that would take a transaction of its own.
+        """
+        if not self._store.is_writing:
+            return
+        ahead = TemporalAttempt(self._tried().workflow_run, 1)
+        with self._store.begin() as tx:
+            past = tx.steps.past(ref, ahead)
+            if not past.attempts:
+                tx.steps.begin(ref, name, tx.jobs.standing(ref.job_id).run, past)
+
+    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
+        """Return the attempt that was put on record ahead for this one, None where there is none, or more to do."""
+        number = tx.steps.past(ref, self._tried()).begun_ahead
+        if number is None or ref in self._unwritten:
+            return None
+        job = tx.jobs.standing(ref.job_id)
+        return None if job.status is not JobStatus.RUNNING or job.stop_requested else OwnAttempt(ref, number)
+
+    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
+        """Return what the finished step returned, or the attempt that begins now.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
         in it too often (decision 9). Raises ``LaneTaken`` while another job of its lane runs, and ``StepTaken`` when
         Temporal has given the step to another process, or the job to another run, since it gave it to this one.
         """
+        tried = self._tried()
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
-            if ref in self._unwritten:
-                own, problem = self._unwritten[ref]
-                with acting_for(own):
-                    tx.steps.failed(ref, problem, UNEXPECTED)
+            self._write_late(tx, ref)
             past = tx.steps.past(ref, tried)
             if past.result is not None and ref.step.startswith("park"):
                 return past.result  # the job may wait for its next run already
             if tx.steps.is_of_earlier_run(ref.job_id, job.run, tried.workflow_run):
                 raise StepTaken(f"job {ref.job_id} goes on in run {job.run}")
             if job.status is JobStatus.PENDING:
-                _take_lane(tx, ref.job_id, job)
+                _take_lane(tx, ref.job_id)
             if past.result is not None:
                 return past.result
             if past.overtaken:
                 raise StepTaken(f"a newer attempt at step {ref.step} of job {ref.job_id} has begun")
             _refuse(job, ref)
-            attempt = OwnAttempt(ref, tx.steps.start(ref, name, job.run, past))
+            if past.begun_ahead is not None:
+                return OwnAttempt(ref, past.begun_ahead)
+            attempt = tx.steps.begin(ref, name, job.run, past, recorded=recorded)
             crashes = past.crashes(job.run)
         self._unwritten.pop(ref, None)
         if crashes >= self._rules().crashes:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return attempt
+
+    def _write_late(self, tx: Transaction, ref: StepRef) -> None:
+        """Note the failure of an attempt before that could not be noted at its end."""
+        if ref in self._unwritten:
+            own, problem = self._unwritten[ref]
+            with acting_for(own):
+                tx.steps.failed(ref, problem, UNEXPECTED)
 
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
@@ -112,7 +216,7 @@ class Journal:
         What has failed often enough waits where there is something to wait for instead (decision 9). Raises
         ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a crash.
         """
-        own = own_attempt()
+        own = own_attempt_at(ref)
         if own is not None:
             self._unwritten[ref] = own, type(error).__name__
         with self._store.begin() as tx:
@@ -129,7 +233,52 @@ class Journal:
                 tx.jobs.update(ref.job_id, attempts=failures)
         self._unwritten.pop(ref, None)
         _tell(ref, waits or error, again_in)
-        return StepFailure(waits or error, None if waits is not None else again_in)
+        return StepFailure(waits or error, None if waits is not None else again_in, ref.step)
+
+    def _run_alone(self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack) -> Outcome:
+        waiting: Suspension | None = None
+        with self._store.begin() as tx:
+            work = self._begun(function, ref, scope, recorded=not self._is_young(tx, ref.job_id))
+            own = own_attempt_at(ref)
+            if own is None or not own.recorded:
+                try:
+                    return work()
+                except Suspension as waits:  # what a step wrote before it had to wait counts
+                    waiting = waits
+        if waiting is not None:
+            raise waiting
+        return work()  # by now it is on record that it begins
+
+    def _begun(
+        self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack, *, recorded: bool = False
+    ) -> Callable[[], Outcome]:
+        """Return what does the step, or reads the result of a finished one; ``scope`` is that of its attempt."""
+        begun = self.begin(ref, function.__name__, recorded=recorded)
+        if isinstance(begun, str):
+            return functools.partial(result_of(function).model_validate_json, begun)
+        scope.enter_context(acting_for(begun))
+        return functools.partial(function, ref)
+
+    def timed(self, function: Callable[[Payload], Result], payload: Payload) -> Result:
+        """Return what an activity returns that leaves no row."""
+        with attempt_timer(function.__name__, self._observe):
+            return function(payload)
+
+    def _is_young(self, tx: Transaction, job_id: str) -> bool:
+        return tx.jobs.read(job_id).created_at >= self._since
+
+
+def temporal_attempt() -> TemporalAttempt:
+    """Return which attempt of Temporal's this is; a local step's number begins anew where its task is repeated."""
+    info = activity.info()
+    return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
+
+
+@functools.cache
+def result_of(function: Callable[..., Any]) -> type[Any]:
+    """Return the class of what a step returns."""
+    result: type[Any] = get_type_hints(function)["return"]
+    return result
 
 
 def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
@@ -137,15 +286,14 @@ def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
     tx.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
 
 
-def _take_lane(tx: Transaction, job_id: str, job: Standing) -> None:
+def _take_lane(tx: Transaction, job_id: str) -> None:
     """Let a job run whose workflow begins.
 
-    Between its claim and here another one may have come back from a wait into an earlier turn, or the other way round:
-    who begins first runs (design invariant 7).
+    Between its claim and here another one may have come back from a wait into an earlier position, or the other way
+    round: the one that begins first runs (design invariant 7).
     """
-    if job.lane is not None and tx.jobs.running_in(job.lane):
+    if not tx.jobs.started(job_id):
         raise LaneTaken(f"another job of the lane of {job_id} runs")
-    tx.jobs.started(job_id)
 
 
 def _refuse(job: Standing, ref: StepRef) -> None:
@@ -180,51 +328,8 @@ class _Journaled(ActivityInboundInterceptor):
         self._steps = steps
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
-        if isinstance(input.args[0], StepRef):
-            input.fn = self._steps.around(input.fn)
+        input.fn = self._steps.around(input.fn)
         return await super().execute_activity(input)
-
-
-def _journaled(function: Callable[[StepRef], BaseModel], journal: Journal, result: type[BaseModel]) -> Activity:
-    @functools.wraps(function)
-    def attempt(ref: StepRef) -> BaseModel:
-        with ExitStack() as scope:
-            try:
-                begun = journal.begin(ref, activity.info().activity_type, _tried())
-                if isinstance(begun, str):
-                    return result.model_validate_json(begun)
-                scope.enter_context(acting_for(begun))
-                return function(ref)
-            # Design invariant 1: whatever a step raises, its row says so; the history gets a type and a fixed sentence.
-            except Exception as error:  # noqa: BLE001 - see above
-                raise journal.failed(ref, error) from None
-
-    return attempt
-
-
-def _journaled_async(
-    function: Callable[[StepRef], Awaitable[BaseModel]], journal: Journal, result: type[BaseModel]
-) -> Activity:
-    @functools.wraps(function)
-    async def attempt(ref: StepRef) -> BaseModel:
-        with ExitStack() as scope:
-            try:
-                begun = await asyncio.to_thread(journal.begin, ref, activity.info().activity_type, _tried())
-                if isinstance(begun, str):
-                    return result.model_validate_json(begun)
-                scope.enter_context(acting_for(begun))
-                return await function(ref)
-            # The same sentence of the design as above.
-            except Exception as error:  # noqa: BLE001 - see above
-                raise await asyncio.to_thread(journal.failed, ref, error) from None
-
-    return attempt
-
-
-def _tried() -> TemporalAttempt:
-    """Return which attempt of Temporal's this is; a local step's number begins anew where its task is repeated."""
-    info = activity.info()
-    return TemporalAttempt(info.workflow_run_id or "", 0 if info.is_local else info.attempt)
 
 
 def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: UnderWay) -> Activity:

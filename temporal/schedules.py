@@ -157,6 +157,7 @@ def _ref(planned: Planned, terms: Terms) -> JobRef:
         schedule=planned.ref,
         fair=pace.fair,
         dashboard=pace.dashboard,
+        grouped=True,
     )
 
 

@@ -1,20 +1,23 @@
 """The tail that every kind of job shares: context, model, answer, delivery, and the failure path (design section 4)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
+    from activities.answering import AnsweringActivities
     from activities.closing import ClosingActivities
     from activities.compaction import CompactionActivities
     from activities.context import ContextActivities
+    from activities.conversations import ConversationActivities
     from activities.delivery import DeliveryActivities
     from activities.llm import LLMActivities
     from activities.media import MediaActivities
-    from activities.routing import TypingActivities
+    from activities.preparation import PreparationActivities
+    from activities.routing import RoutingActivities, TypingActivities
     from activities.tags import TagActivities
     from activities.tools import ToolActivities
     from activities.voice import VoiceActivities
@@ -22,8 +25,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.what_if import WhatIfActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.jobs.flow import (
-        AnswerOutcome,
+        Answered,
         AnswerStep,
+        Asking,
         CloseOutcome,
         CloseStep,
         DeliverStep,
@@ -31,6 +35,8 @@ with workflow.unsafe.imports_passed_through():
         ModelStep,
         ParkOutcome,
         ParkStep,
+        Preparation,
+        Prepared,
         ToolOutcome,
         ToolStep,
     )
@@ -38,12 +44,19 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.precedence import Precedence
     from workflows import policies
     from workflows.model_loop import model_loop
-    from workflows.steps import Queued, Terms, kind_of, local
-    from workflows.story import Story
+    from workflows.steps import Queued, Terms, failed_step, kind_of, local
+    from workflows.story import Story, told_of
     from workflows.suspension import Suspended
     from workflows.tasks import begin_tasks
 
 Outcome = TypeVar("Outcome")
+
+PREPARATION: Mapping[str, tuple[Callable[..., Any], str]] = {
+    "route": (RoutingActivities.choose_agent, "Who answers?"),
+    "conversation": (ConversationActivities.record_message, "Record the user's message"),
+    "context": (ContextActivities.build_context, "Build the prompt"),
+}
+"""The steps before the model's, in their order, with what they do."""
 
 STOPPED = frozenset({"Stopped", "JobEnded"})
 
@@ -57,6 +70,9 @@ class JobRun:
         self._queued = Queued(ref)
         self._story = Story()
         self._silent = False
+        self._prepared: dict[str, Any] = {}
+        self._answered: Answered | None = None
+        self._shows = False
 
     async def to_its_end(self, flow: Awaitable[None]) -> str:
         """Run the flow and return the job's status; whatever goes wrong, the job is closed with its reason.
@@ -104,36 +120,74 @@ class JobRun:
             "Compact the conversation",
         )
 
+    async def prepare(self, step: str) -> Any:
+        """Return what a step before the model's returned; those after it are done too where nothing comes between."""
+        if step not in self._prepared:
+            await (self._prepare_group(step) if self._ref.grouped else self._prepare_one(step))
+        return self._prepared[step]
+
+    async def _prepare_group(self, step: str) -> None:
+        group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
+        prepared: Prepared = await local(PreparationActivities.prepare, group, _summary_from(step))
+        done = [(name, result) for name, result in prepared if name in PREPARATION and result is not None]
+        for (name, result), took in zip(done, prepared.milliseconds, strict=True):
+            self._prepared[name] = result
+            self.tell(f"{name}: {told_of(result)} ({took} ms)")
+
+    async def _prepare_one(self, step: str) -> None:
+        activity, summary = PREPARATION[step]
+        self._prepared[step] = await self.local(activity, step, summary)
+        self.tell(f"{step}: {told_of(self._prepared[step])}")
+
     async def answer(self) -> None:
         """Build the context, ask the model, record the answer, deliver it; then the tasks it gives to others begin."""
-        step = AnswerStep(job_id=self._ref.job_id, step="tags", number=await self._answered())
-        answer: AnswerOutcome = await local(TagActivities.record_answer, step, "Act on the answer and record it")
-        if not (answer.heard or answer.silent):
+        number = await self._final_call()
+        done = self._answered
+        if done is not None and done.recorded is not None:
+            answer = done.recorded
+        else:
+            step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
+            answer = await local(TagActivities.record_answer, step, "Act on the answer and record it")
+        if not (answer.heard or answer.silent or (done is not None and done.delivered is not None)):
             await self.post()
         self.ended(JobStatus.COMPLETED)
         await begin_tasks(self._ref, answer, self._queued.precedence)
 
     async def show(self) -> None:
         """Build the context, ask the model, and keep what it would answer."""
-        step = AnswerStep(job_id=self._ref.job_id, step="show", number=await self._answered())
+        self._shows = True
+        step = AnswerStep(job_id=self._ref.job_id, step="show", number=await self._final_call())
         await local(WhatIfActivities.show_answer, step, "Show the answer")
         self.ended(JobStatus.COMPLETED)
 
-    async def _answered(self) -> int:
+    async def _final_call(self) -> int:
         """Return the number of the model call whose answer is final."""
-        await self.local(ContextActivities.build_context, "context", "Build the prompt")
+        await self.prepare("context")
         return await model_loop(self, self._ref.tool_rounds)
 
     async def ask_model(self, number: int, *, final: bool) -> ModelOutcome:
         """Make one model call; raises ``Suspended`` when every account has to be left alone for a while."""
-        call: ModelOutcome = await self._queued.do(
-            LLMActivities.call_model,
-            ModelStep(job_id=self._ref.job_id, step=f"model-{number}", number=number, final=final),
-            self._queued.model_terms(),
-            f"Ask the model, call {number}",
-        )
-        self.tell(f"{call.provider}/{call.model}: {call.input_tokens} tokens in, {call.output_tokens} out{_cost(call)}")
+        step, summary = f"model-{number}", f"Ask the model, call {number}"
+        if self._ref.grouped and not self._shows:
+            return await self._ask_and_send(
+                Asking(job_id=self._ref.job_id, step=step, number=number, final=final), summary
+            )
+        asked = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
+        call: ModelOutcome = await self._queued.do(LLMActivities.call_model, asked, self._queued.model_terms(), summary)
+        self.tell(f"{step}: {told_of(call)}")
         return call
+
+    async def _ask_and_send(self, step: Asking, summary: str) -> ModelOutcome:
+        terms = self._queued.answer_terms()
+        done: Answered = await self._queued.do(
+            AnsweringActivities.answer, step, terms, f"{summary}; record and send its answer"
+        )
+        self._answered = done
+        steps = ((step.step, done.model), ("tags", done.recorded), ("deliver", done.delivered))
+        finished = [(name, result) for name, result in steps if result is not None]
+        for (name, result), took in zip(finished, done.milliseconds, strict=True):
+            self.tell(f"{name}: {told_of(result)} ({took} ms)")
+        return done.model
 
     async def call_tool(self, number: int, place: int, name: str) -> None:
         """Make one tool call; raises ``Suspended`` when it waits for a person."""
@@ -143,7 +197,7 @@ class JobRun:
             self._queued.tool_terms(),
             f"Call the tool {name}",
         )
-        self.tell(f"tool {name}: {done.state}")
+        self.tell(f"tool-{number}-{place}: {name}: {done.state}")
 
     async def outside(self, activity: Callable[..., Any], step: str, summary: str) -> Any:
         """Run a step that asks somebody outside, where models are asked too."""
@@ -200,7 +254,7 @@ class JobRun:
     async def _fail(self, error: BaseException) -> None:
         kind = kind_of(error)
         stopped = is_cancelled_exception(error) or kind in STOPPED
-        if not stopped and not self._silent and _activity(error) != "deliver":
+        if not stopped and not self._silent and _failed_in(error) != "deliver":
             await self._notice()
         step = CloseStep(
             job_id=self._ref.job_id,
@@ -253,9 +307,12 @@ async def _to_completion(work: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _activity(error: BaseException) -> str:
-    return error.activity_type if isinstance(error, ActivityError) else ""
+def _failed_in(error: BaseException) -> str:
+    """Return the step that failed; histories of earlier releases name the activity alone."""
+    return failed_step(error) or (error.activity_type if isinstance(error, ActivityError) else "")
 
 
-def _cost(call: "ModelOutcome") -> str:
-    return "" if call.cost_usd is None else f", {call.cost_usd:.6f} USD"
+def _summary_from(step: str) -> str:
+    """Return what the group of steps from this one on does, for people."""
+    names = list(PREPARATION)
+    return "; ".join(summary for _, summary in list(PREPARATION.values())[names.index(step) :])

@@ -3,8 +3,6 @@
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from activities.conversations import ConversationActivities
-    from activities.routing import RoutingActivities
     from maestro.domain.jobs.flow import ConversationOutcome, RouteAction, RouteOutcome
     from maestro.domain.jobs.job import JobRef, JobStatus
     from workflows.job import JobRun
@@ -21,9 +19,9 @@ class MessageWorkflow:
         return await job.to_its_end(self._answer(job))
 
     async def _answer(self, job: JobRun) -> None:
-        route: RouteOutcome = await job.local(RoutingActivities.choose_agent, "route", "Who answers?")
+        route: RouteOutcome = await job.prepare("route")
         job.goes_as(route.precedence)
-        job.tell(f"{route.action}: {route.reason}", agent=route.agent)
+        job.tell(agent=route.agent)
         if route.action is RouteAction.DROP:
             job.ended(JobStatus.DROPPED)
             return
@@ -34,9 +32,7 @@ class MessageWorkflow:
             job.show_typing()
         if route.media and await job.fetch_files():
             await job.transcribe()
-        recorded: ConversationOutcome = await job.local(
-            ConversationActivities.record_message, "conversation", "Record the user's message"
-        )
+        recorded: ConversationOutcome = await job.prepare("conversation")
         job.tell(conversation=recorded.conversation_id)
         if recorded.compaction_due:
             await job.compact()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -50,7 +50,7 @@ def _suspending(step: StepRef) -> Iterator[None]:
         yield
     except (ActivityError, ApplicationError) as error:
         if _waits(error):
-            raise Suspended(step.step) from None
+            raise Suspended(failed_step(error) or step.step) from None
         raise
 
 
@@ -72,6 +72,10 @@ class Queued:
         request = timedelta(seconds=self._ref.model_seconds)
         once = request * policies.REQUESTS_PER_CALL * calls + policies.SLACK
         return Terms(once=once, in_all=in_all, queue=self._ref.llm_queue)
+
+    def answer_terms(self) -> Terms:
+        """Return the terms of a model call whose answer may be sent at once."""
+        return replace(terms := self.model_terms(), once=terms.once + policies.DELIVERY)
 
     def tool_terms(self) -> Terms:
         """Return the terms of a tool call."""
@@ -106,6 +110,12 @@ def _waits(error: ActivityError | ApplicationError) -> bool:
     """Say whether a step only has to wait, which is no failure (temporal/failures.py)."""
     cause = error.cause if isinstance(error, ActivityError) else error  # a local step's failure comes bare
     return isinstance(cause, ApplicationError) and cause.category is ApplicationErrorCategory.BENIGN
+
+
+def failed_step(error: BaseException) -> str:
+    """Return the step that failed, empty where its failure does not say it (temporal/failures.py)."""
+    cause = error.cause if isinstance(error, ActivityError) else error
+    return str(cause.details[0]) if isinstance(cause, ApplicationError) and cause.details else ""
 
 
 def kind_of(error: BaseException) -> str:

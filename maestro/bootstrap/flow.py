@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from activities.acting import ActingRules
+from activities.answering import AnsweringActivities, AnswerSteps
 from activities.asking import AskingRules
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionRules
@@ -17,6 +18,7 @@ from activities.delegation import DelegationActivities
 from activities.delivery import DeliveryActivities, Matter
 from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
+from activities.preparation import PreparationActivities
 from activities.routing import RoutingActivities, TypingActivities
 from activities.schedules import ScheduleActivities, ScheduleRules
 from activities.scripts import ScriptActivities, ScriptRules
@@ -47,9 +49,9 @@ from maestro.store.store import Store
 from maestro.tools.registry import Tools
 from temporal.dispatcher import Pace
 from temporal.heartbeats import Heartbeats
-from temporal.journal import StepJournal
+from temporal.journal import Journal, StepJournal, temporal_attempt
 from temporal.queues import Queues
-from temporal.step_metrics import Observe, StepTimes
+from temporal.step_metrics import Observe
 from temporal.worker import Interceptors, WorkerParts
 
 PLATFORM_ATTEMPTS = 10
@@ -70,6 +72,7 @@ class FlowParts:
     typing: TypingIndicators
     growing: GrowingAnswers
     released: Callable[[], None]
+    journal: Journal
     interceptors: Interceptors
 
 
@@ -82,6 +85,7 @@ def flow_parts(
     text could not be searched for secrets.
     """
     hub = ConnectorHub()
+    journal = Journal(store, live.of(retry_rules), temporal_attempt, observe)
     return FlowParts(
         store=store,
         scope=Scope.built(live, scan_failed),
@@ -90,7 +94,8 @@ def flow_parts(
         typing=TypingIndicators(hub, asyncio.get_running_loop(), partial(_is_open, store)),
         growing=GrowingAnswers(store, hub),
         released=released,
-        interceptors=(StepTimes(observe), Heartbeats(), StepJournal(store, live.of(retry_rules))),
+        journal=journal,
+        interceptors=(Heartbeats(), StepJournal(journal)),
     )
 
 
@@ -109,7 +114,8 @@ def worker_parts(flow: FlowParts, live: LiveSettings, brains: Brains) -> list[Wo
     """
     settings = live.start
     names = queues(settings)
-    local, calls = _local_steps(flow, live, brains), _model_steps(flow, live, brains)
+    tags = TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released)
+    local, calls = _local_steps(flow, live, brains, tags), _model_steps(flow, live, brains, tags)
     imported = brains.models.library.settled
     if not names.llm:
         everything = _parts(flow, settings, names.main, [*local, *calls, *_connector_steps(flow)])
@@ -186,15 +192,19 @@ def _is_open(store: Store, job_id: str) -> bool:
         return not tx.jobs.status(job_id).ended
 
 
-def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
+def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagActivities) -> Steps:
     window = brains.models.table.context_window
     schedules = ScheduleActivities(flow.store, live.of(schedule_rules))
     shown = WhatIfActivities(flow.store, live.of(answer_rules))
+    routing = RoutingActivities(flow.store, flow.typing, live.of(answer_rules))
+    conversations = ConversationActivities(flow.store, window)
+    context = ContextActivities(flow.store, live.of(partial(_context_rules, brains)))
     return [
-        RoutingActivities(flow.store, flow.typing, live.of(answer_rules)).choose_agent,
-        ConversationActivities(flow.store, window).record_message,
-        ContextActivities(flow.store, live.of(partial(_context_rules, brains))).build_context,
-        TagActivities(flow.store, live.of(partial(acting_rules, flow.scope)), flow.released).record_answer,
+        PreparationActivities(flow.journal, routing, conversations, context).prepare,
+        routing.choose_agent,
+        conversations.record_message,
+        context.build_context,
+        tags.record_answer,
         DelegationActivities(flow.store, flow.typing).take_up,
         WaitingActivities(flow.store, flow.typing, flow.released).park_job,
         schedules.enter,
@@ -205,16 +215,18 @@ def _local_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
     ]
 
 
-def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains) -> Steps:
+def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagActivities) -> Steps:
     watch = StopWatch(flow.store, lambda: live.current().jobs.stop_poll_seconds)
     llm = build_chain(brains.models, flow.store, flow.scope, watch)
     keys = open_keys(live.start, read_environment())
     tools = ToolActivities(flow.store, brains.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
+    asking = LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, brains)))
     return [
+        AnsweringActivities(AnswerSteps(flow.store, flow.journal, asking, tags, _delivery(flow))).answer,
+        asking.call_model,
         CompactionActivities(
             flow.store, llm, live.of(partial(_compaction_rules, flow.scope, brains))
         ).compact_conversation,
-        LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, brains))).call_model,
         tools.call_tool,
         ScriptActivities(flow.store, live.of(partial(_script_rules, keys))).run_script,
         VoiceActivities(flow.store, flow.files, _transcriber(live, brains.models), watch).transcribe,
@@ -271,12 +283,16 @@ def _memory_scope(settings: Settings) -> MemoryScope:
     return MemoryScope(settings.memory.scope)
 
 
-def _connector_steps(flow: FlowParts) -> Steps:
+def _delivery(flow: FlowParts) -> DeliveryActivities:
     matter = Matter(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
+    return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, matter)
+
+
+def _connector_steps(flow: FlowParts) -> Steps:
     return [
         TypingActivities(flow.store, flow.typing).show_typing,
         MediaActivities(flow.store, flow.files, flow.hub).fetch_media,
-        DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, matter).deliver,
+        _delivery(flow).deliver,
     ]
 
 

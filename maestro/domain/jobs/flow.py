@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from maestro.domain.deliveries import Purpose
-from maestro.domain.jobs.job import JobStatus, StepRef
+from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef
 from maestro.domain.precedence import Precedence, Priority
 from maestro.domain.tools import ToolState
 from maestro.domain.values import Value
@@ -26,6 +26,11 @@ class RouteOutcome(Value):
     typing: bool = False
     media: bool = False
     precedence: Precedence | None = None
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the message is recorded next, and not its files fetched before, or nothing at all."""
+        return self.action is RouteAction.ANSWER and not self.media
 
 
 class MediaOutcome(Value):
@@ -50,6 +55,11 @@ class ConversationOutcome(Value):
     message_id: int
     compaction_due: bool = False
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the prompt is built next, and not the conversation compacted before."""
+        return not self.compaction_due
+
 
 class CompactionOutcome(Value):
     """What a compaction took away and what it learned; ``compaction_id`` is 0 when nothing could go."""
@@ -66,6 +76,24 @@ class ContextOutcome(Value):
     prompt_id: int
     turns: int
     tokens: int
+
+
+class Preparation(StepGroup):
+    """The steps from ``step`` on up to the prompt of a message.
+
+    With ``asks`` the model is asked by the same process next, and its call is put on record with the prompt.
+    """
+
+    asks: bool = False
+
+
+class Prepared(Value):
+    """What the steps up to the prompt returned; None for those that were not reached, or done before."""
+
+    route: RouteOutcome | None = None
+    conversation: ConversationOutcome | None = None
+    context: ContextOutcome | None = None
+    milliseconds: tuple[int, ...] = ()
 
 
 class ModelStep(StepRef):
@@ -132,6 +160,22 @@ class AnswerOutcome(Value):
     silent: bool = False
     begun: tuple[str, ...] = ()
     priority: int = Priority.DELEGATION
+
+
+class Asking(StepGroup):
+    """One model call as ``ModelStep`` says; a final answer is recorded and sent with it where nothing is in the way."""
+
+    number: int
+    final: bool = False
+
+
+class Answered(Value):
+    """What a model call came to, and how the answer was recorded and sent; None where steps of their own do that."""
+
+    model: ModelOutcome
+    recorded: AnswerOutcome | None = None
+    delivered: "DeliverOutcome | None" = None
+    milliseconds: tuple[int, ...] = ()
 
 
 class ShownOutcome(Value):

@@ -250,6 +250,10 @@ class StepRef(Value):
     step: str
 
 
+class StepGroup(StepRef):
+    """The payload of an activity that does several steps, each with a row of its own; ``step`` is the first of them."""
+
+
 class Ending(Value):
     """How a job ended, for its row and its search attributes."""
 
@@ -269,7 +273,8 @@ class JobRef(Value):
     ``tool_rounds`` is how often the model may call tools before it has to answer. An empty queue is the workflow's own.
     With ``fair`` each client or channel gets its share where steps wait for each other.
     Where Temporal begins a run of a ``schedule``, such as cron-3, there is no job yet, and its id is empty.
-    ``dashboard`` is the address of its pages, for links, empty without any.
+    ``dashboard`` is the address of its pages, for links, empty without any. Runs that began before steps were done in
+    groups are not ``grouped``: what their histories hold is one activity for each step.
     """
 
     job_id: str
@@ -283,6 +288,7 @@ class JobRef(Value):
     schedule: str = ""
     fair: bool = True
     dashboard: str = ""
+    grouped: bool = False
 
 
 def job_details(job_id: str, dashboard: str) -> str:

@@ -1,0 +1,174 @@
+"""Steps 9 to 11 of a message: the model's answer, which is recorded and sent with it (specification 003, 10 to 13)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+from temporalio import activity
+
+from activities.delivery import DeliveryActivities, Prepared
+from activities.llm import LLMActivities
+from activities.tags import TagActivities
+from maestro.domain.deliveries import Purpose
+from maestro.domain.jobs.flow import (
+    Answered,
+    AnswerOutcome,
+    AnswerStep,
+    Asking,
+    DeliverOutcome,
+    DeliverStep,
+    ModelOutcome,
+    ModelStep,
+)
+from maestro.domain.jobs.job import Job, StepRef
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.store.steps import OwnAttempt, acting_for
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+
+class AttemptJournal(Protocol):
+    """Journals the steps of an activity that does several, some of which act outside."""
+
+    def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
+        """Return what a step that only writes to the store returns, or what it returned when it finished."""
+        ...
+
+    def attempt(
+        self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
+    ) -> AbstractAsyncContextManager[str | None]:
+        """Have the block count as an attempt at a step that acts outside; it gets the result of a finished one."""
+        ...
+
+    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
+        """Return what the finished step returned, or the attempt that begins now."""
+        ...
+
+    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
+        """Return the attempt that the step before put on record for this one, None where it did not."""
+        ...
+
+
+@dataclass(frozen=True)
+class AnswerSteps:
+    """The steps that an answer takes, and what journals them."""
+
+    store: Store
+    journal: AttemptJournal
+    llm: LLMActivities
+    tags: TagActivities
+    delivery: DeliveryActivities
+
+
+class AnsweringActivities:
+    """Asks the model; a final answer is recorded and sent at once where nothing else comes before."""
+
+    def __init__(self, steps: AnswerSteps) -> None:
+        self._steps = steps
+
+    @activity.defn
+    async def answer(self, step: Asking) -> Answered:
+        """Return what the call took, and how its answer was recorded and sent as far as that is done.
+
+        The answer, what it asks for and its chunks are kept in one transaction. What has to wait, takes long or is done
+        by another process is left to a step of its own, and so is all that follows an answer that was held already.
+        """
+        await self._steps.llm.ready()
+        return await _Call(self._steps, step).answered()
+
+
+class _Call:
+    """One attempt at a model call, and what is done in the transaction that keeps its answer."""
+
+    def __init__(self, steps: AnswerSteps, step: Asking) -> None:
+        self._steps = steps
+        self._model = ModelStep(**step.model_dump())
+        self._send = DeliverStep(job_id=step.job_id, step="deliver", purpose=Purpose.ANSWER, closes=True)
+        self._request: LLMRequest | None = None
+        self._job: Job | None = None
+        self._outcome: ModelOutcome | None = None
+        self._recorded: AnswerOutcome | None = None
+        self._prepared: tuple[OwnAttempt, Prepared] | None = None
+
+    async def answered(self) -> Answered:
+        """Ask, and send what is ready to be sent."""
+        moments = [time.monotonic()]
+        async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
+            outcome = ModelOutcome.model_validate_json(held) if held is not None else await self._asked()
+        moments.append(time.monotonic())
+        if self._recorded is not None:  # kept with the answer
+            moments.append(moments[-1])
+        delivered = await self._delivered(*self._prepared) if self._prepared is not None else None
+        if delivered is not None:
+            moments.append(time.monotonic())
+        took = [round((to - since) * 1000) for since, to in pairwise(moments)]
+        return Answered(model=outcome, recorded=self._recorded, delivered=delivered, milliseconds=tuple(took))
+
+    def _begin(self) -> str | OwnAttempt:
+        """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
+        steps = self._steps
+        with steps.store.view() as tx:
+            own = steps.journal.adopt(tx, self._model)
+            if own is not None:
+                self._read(tx)
+                return own
+        begun = steps.journal.begin(self._model, "call_model")
+        if isinstance(begun, OwnAttempt):
+            with steps.store.view() as tx:
+                self._read(tx)
+        return begun
+
+    def _read(self, tx: Transaction) -> None:
+        self._job = tx.jobs.read(self._model.job_id)
+        request = self._steps.llm.request(tx, self._model)
+        self._request = request.model_copy(update={"on_answer": self._keep})
+
+    async def _asked(self) -> ModelOutcome:
+        assert self._request is not None
+        response = await self._steps.llm.complete(self._request)
+        if self._outcome is None:  # it was held, or what should have been kept with it could not be
+            self._outcome = await asyncio.to_thread(self._finish, response)
+        return self._outcome
+
+    def _finish(self, response: LLMResponse) -> ModelOutcome:
+        assert self._request is not None
+        with self._steps.store.begin() as tx:
+            return self._steps.llm.finish(tx, self._model, self._request, response)
+
+    def _keep(self, tx: Transaction, response: LLMResponse) -> None:
+        """Do what follows from an answer in the transaction that keeps it; called anew when that is tried again."""
+        steps, request = self._steps, self._request
+        assert request is not None
+        self._outcome = self._recorded = self._prepared = None
+        recorded = prepared = None
+        if self._job is not None:  # a stop or an end since then is noticed where the answer is noted in its row
+            tx.jobs.assume(self._job)
+        outcome = steps.llm.finish(tx, self._model, request, response)
+        if not outcome.tools and not steps.tags.takes_long(response.content):
+            tags = AnswerStep(job_id=self._model.job_id, step="tags", number=self._model.number)
+            recorded = steps.journal.run(steps.tags.record_answer, tags)
+            if not (recorded.heard or recorded.silent or request.shown_every):
+                prepared = self._prepare(tx)
+        self._outcome, self._recorded, self._prepared = outcome, recorded, prepared
+
+    def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, Prepared] | None:
+        """Cut the answer into chunks and mark the first as being sent, where this process may send at once."""
+        steps = self._steps
+        begun = steps.journal.begin(self._send, "deliver", recorded=False)
+        if isinstance(begun, str):
+            return None
+        with acting_for(begun):
+            prepared = steps.delivery.prepare_at_once(tx, self._send)
+        if prepared is None:
+            return None
+        return tx.steps.record(begun), prepared
+
+    async def _delivered(self, begun: OwnAttempt, prepared: Prepared) -> DeliverOutcome:
+        steps = self._steps
+        async with steps.journal.attempt(self._send, "deliver", begun):
+            return await steps.delivery.send(self._send, prepared)
+        raise AssertionError("an attempt returns or raises")
