@@ -1,7 +1,8 @@
 """Records a history of every way a message can go, for the replay tests: ``python -m tests.histories.record``.
 
 Record again when the flow has changed on purpose, and look at the difference: histories of released code that are
-replaced instead of kept mean that jobs which run during an update fail (see ``workflow.patched``).
+replaced instead of kept mean that jobs which run during an update fail. The histories in ``earlier`` are of runs whose
+``JobRef`` is not ``grouped``: each step is an activity of its own.
 """
 
 import asyncio
@@ -207,6 +208,7 @@ async def began(maestro: Instance, channel: str, status: str = "") -> str:
         tool_seconds=60,
         tool_rounds=5,
         schedule=f"heartbeat-{row['id']}",
+        grouped=True,
     )
     run = f"maestro-{ref.schedule}-2027-01-01T09:00:00Z"
     client = await maestro.temporal()

@@ -66,6 +66,10 @@ class Platform:
         """Return this one."""
         return self
 
+    def holds(self, address: Address) -> bool:
+        """It is here."""
+        return True
+
     def refused(self, address: Address, reason: str) -> None:
         """Note that the account is refused."""
         self.refusals.append(reason)

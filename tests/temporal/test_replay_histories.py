@@ -13,6 +13,7 @@ from tests.histories.changed import CHANGED
 from tests.histories.record import FOLDER, SCENARIOS
 
 HISTORIES = sorted(FOLDER.glob("*.json"))
+EARLIER = sorted((FOLDER / "earlier").glob("*.json"))
 
 
 def history(path: Path) -> WorkflowHistory:
@@ -33,7 +34,7 @@ def test_every_scenario_is_recorded() -> None:
     assert {path.stem for path in HISTORIES} == set(SCENARIOS), "run: python -m tests.histories.record"
 
 
-@pytest.mark.parametrize("path", HISTORIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*HISTORIES, *EARLIER], ids=lambda path: f"{path.parent.name}-{path.stem}")
 async def test_todays_code_replays(path: Path) -> None:
     await replayer(WORKFLOW_TYPES).replay_workflow(history(path))
 
