@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import and_, bindparam, inspect
+from sqlalchemy import select as columns
 from sqlmodel import col, delete, or_, select, update
 
 from maestro.domain.errors import Conflict, NotFound
@@ -52,7 +53,7 @@ class Accounts(Repository):
     _HOLDS = and_(col(AccountLimit.limited_at) <= bindparam("at"), col(AccountLimit.limited_until) > bindparam("at"))
     _LIMITS = Prepared(select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(_HOLDS))
     _WITH_LIMITS = Prepared(
-        select(*inspect(ModelAccount).c, col(AccountLimit.model), col(AccountLimit.limited_until))
+        columns(*inspect(ModelAccount).c, col(AccountLimit.model), col(AccountLimit.limited_until))
         .outerjoin(AccountLimit, and_(col(AccountLimit.account_id) == col(ModelAccount.id), _HOLDS))
         .order_by(*_IN_ORDER)
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import bindparam, func
+from sqlalchemy import bindparam, func, inspect
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import NotFound
@@ -61,11 +61,13 @@ class Calls(Repository):
 
     def __init__(self, link: Link, now: datetime) -> None:
         super().__init__(link, now)
-        self._found: dict[CallKey, Last | None] = {}  # by this transaction, which alone could change them
+        # What this transaction has found or written, which nothing else can change before it ends.
+        self._found: dict[CallKey, Last | None] = {}
+        self._kept: dict[CallKey, LLMCall] = {}
 
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the answer we hold for this call, the first one if there were two."""
-        return self._read(self._ANSWERED, LLMCall, **_values(key))
+        return self._kept.get(key) or self._read(self._ANSWERED, LLMCall, **_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
         """Return the answer to a call that must have one; raises ``NotFound``."""
@@ -210,27 +212,41 @@ class Calls(Repository):
         None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
         """
         self._found.pop(key, None)
+        self._kept.pop(key, None)
         usage = UsageLog(self._link, self._now)
         which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
         which |= {f"new_{name}": value for name, value in values.items()}
         names = ("finished_at", *values)
-        if self._change(_ending(names, CallState.SENT), **which):
+        if self._ended(_ending(names, CallState.SENT), key, which):
             return usage.note(key, attempt)
         # An earlier attempt was taken for dead: its row says interrupted, and its estimate has been counted.
-        if not self._change(_ending(names, unless, is_open=False), **which):
+        if not self._ended(_ending(names, unless, is_open=False), key, which):
             return None
         counted = usage.forget(key, attempt)
         charge = usage.note(key, attempt)
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
+    def _ended(self, prepared: Prepared, key: CallKey, values: Mapping[str, object]) -> bool:
+        """End an attempt with a statement of ``_ending``; false where it changes no row."""
+        for row in self._returned(prepared, **values):
+            call = prepared.made(LLMCall, row)
+            if call.state is CallState.ANSWERED and call.attempt == 1:  # no earlier attempt can hold another answer
+                self._kept[key] = call
+            return True
+        return False
+
 
 @cache
 def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> Prepared:
-    """Return what sets these columns of an attempt in this state, or in any other one where it is not open."""
+    """Return what sets these columns of an attempt in this state, or in any other one where it is not open.
+
+    It returns the whole row as it is then.
+    """
     ended = update(LLMCall).where(*Calls._OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
     if state is not None:
         ended = ended.where(col(LLMCall.state) == state if is_open else col(LLMCall.state) != state)
-    return Prepared(ended.values({name: bindparam(f"new_{name}") for name in names}))
+    changed = ended.values({name: bindparam(f"new_{name}") for name in names})
+    return Prepared(changed.returning(*inspect(LLMCall).c))
 
 
 def _values(key: CallKey) -> dict[str, object]:

@@ -1,10 +1,11 @@
 """The rows that hang on an open job: one look says which of them its end has to settle."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, or_
-from sqlalchemy.orm import aliased
-from sqlmodel import col, select
+from sqlalchemy import ColumnElement, bindparam, or_, select
+from sqlalchemy.orm import Mapped, aliased
+from sqlmodel import col
 
 from maestro.domain.deliveries import Delivery, OutboundLane
 from maestro.domain.jobs.job import Job, JobStatus
@@ -33,7 +34,7 @@ class DependentRows:
     scheduled: bool = False
 
 
-def _has(column: ColumnElement[str | None], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+def _has(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
     return select(column).where(column == Job.id, *conditions).exists()
 
 

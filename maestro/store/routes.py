@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, or_
+from sqlalchemy import and_, bindparam, or_
+from sqlalchemy import select as columns
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
@@ -22,26 +23,33 @@ class Routes(Repository):
     """Reads the snapshots of ``domain.routing``."""
 
     # An index holds all that is read here: an agent's row may be long.
-    _ANY = (
-        select(Agent.id, Agent.slug, Agent.name, Agent.role)
-        .where(col(Agent.status) == AgentStatus.ACTIVE)
-        .order_by(col(Agent.id))
+    _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
+    _OF_ACCOUNT = select(BotInstance.agent_id).where(
+        col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
     )
-    _ACTIVE = Prepared(_ANY)
-    _THESE = Prepared(_ANY.where(or_(col(Agent.id) == bindparam("first"), col(Agent.id) == bindparam("second"))))
+    _OWN = select(_OF_ACCOUNT.scalar_subquery().label("agent_id")).subquery()
+    _IS_ACTIVE = col(Agent.status) == AgentStatus.ACTIVE
+    _ACTIVE = Prepared(
+        columns(_OWN.c.agent_id, *_CANDIDATE).select_from(_OWN.outerjoin(Agent, _IS_ACTIVE)).order_by(col(Agent.id))
+    )
     _UNMENTIONED = Prepared(
-        _ANY.where(
-            or_(
-                col(Agent.role) == CONDUCTOR,
-                col(Agent.slug) == bindparam("fallback"),
-                col(Agent.id) == bindparam("dashboard"),
+        columns(_OWN.c.agent_id, *_CANDIDATE)
+        .select_from(
+            _OWN.outerjoin(
+                Agent,
+                and_(
+                    _IS_ACTIVE,
+                    or_(
+                        col(Agent.role) == CONDUCTOR,
+                        col(Agent.slug) == bindparam("fallback"),
+                        col(Agent.id) == bindparam("dashboard"),
+                        col(Agent.id) == bindparam("bound"),
+                        col(Agent.id) == _OWN.c.agent_id,
+                    ),
+                ),
             )
         )
-    )
-    _ACCOUNT_AGENT = Prepared(
-        select(BotInstance.agent_id).where(
-            col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
-        )
+        .order_by(col(Agent.id))
     )
 
     _TALKED = Prepared(select(Conversation.id).where(col(Conversation.key) == bindparam("its_key")).limit(1))
@@ -51,16 +59,14 @@ class Routes(Repository):
 
     def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingRules) -> Snapshot:
         """Return what decides who answers this message; ``binding`` is that of its channel."""
-        own = self.account_agent(message.address)
         bound = binding.agent_id if binding is not None else None
+        is_marked = marked(message.content)
+        own, agents = self._read_agents(message.address, bound, None if is_marked else rules.fallback)
         group = own and not message.is_direct
-        tied = (own or bound) and not (group and marked(message.content))  # in a group, the first mention is meant
-        agents = self._agents(self._THESE, first=own, second=bound) if tied else ()
-        if not agents and marked(message.content):
-            agents = self._agents(self._ACTIVE)
-        elif not agents:
-            dashboard = dashboard_agent(message.address)
-            agents = self._agents(self._UNMENTIONED, fallback=rules.fallback, dashboard=dashboard)
+        tied = (own or bound) and not (group and is_marked)  # in a group, the first mention is meant
+        these = [agent for agent in agents if agent.id in (own, bound)]
+        if tied and these:
+            agents = these
         takes_part = bool(group) and self._takes_part(own or 0, message, binding)
         return Snapshot(agents, own, bound, takes_part, rules)
 
@@ -74,10 +80,14 @@ class Routes(Repository):
             return True
         return binding is None and self._row(self._ABOUT_TO, its_lane=lane_of(message.address, None)) is not None
 
-    def account_agent(self, address: Address) -> int | None:
-        """Return the id of the agent that answers what comes in by this account of ours, if one does."""
-        found: int | None = self._value(self._ACCOUNT_AGENT, platform=address.platform, account=address.account)
-        return found
-
-    def _agents(self, statement: Prepared, **values: object) -> Sequence[Candidate]:
-        return [Candidate(*row) for row in self._rows(statement, **values)]
+    def _read_agents(
+        self, address: Address, bound: int | None, fallback: str | None
+    ) -> tuple[int | None, Sequence[Candidate]]:
+        """Return the id of the agent of an account, and who may be meant; without a ``fallback`` any active agent."""
+        place = {"platform": address.platform, "account": address.account}
+        if fallback is None:
+            rows = self._rows(self._ACTIVE, **place)
+        else:
+            dashboard = dashboard_agent(address)
+            rows = self._rows(self._UNMENTIONED, **place, fallback=fallback, dashboard=dashboard, bound=bound)
+        return rows[0][0], [Candidate(*agent) for _, *agent in rows if agent[0] is not None]

@@ -17,6 +17,9 @@ from maestro.store.engine import damage, open_readers, open_writer
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 
+OLDEST_SQLITE = (3, 35)
+"""The first one in which a change can return the rows that it changed."""
+
 
 def upgrade(path: Path) -> None:
     """Create or migrate the database file.
@@ -60,6 +63,12 @@ def revision(path: Path) -> str:
 @contextmanager
 def opened(engine: Engine, path: Path) -> Iterator[Connection]:
     """Connect, and say in our words why a file cannot be read; raises ``StoreUnreadable``."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreUnreadable(
+            f"Python's SQLite library is {sqlite3.sqlite_version}, and Maestro needs {needed} or later. Use a Python "
+            "that brings a newer one, such as those of python.org, or update the SQLite of your system."
+        )
     try:
         with engine.begin() as connection:
             yield connection

@@ -307,6 +307,16 @@ def test_litellm_elsewhere_is_found(text: str) -> None:
     assert breaches(effects.litellm_has_one_door, text, "maestro/llm/client.py") == 0
 
 
+def test_sql_has_one_dialect() -> None:
+    check(effects.sql_has_one_dialect, product())
+
+
+@pytest.mark.parametrize("text", ["from sqlalchemy.dialects.sqlite import insert", "from sqlalchemy import dialects"])
+def test_a_dialect_elsewhere_is_found(text: str) -> None:
+    assert breaches(effects.sql_has_one_dialect, text, "maestro/store/budgets.py") == 1
+    assert breaches(effects.sql_has_one_dialect, text, "maestro/store/prepared.py") == 0
+
+
 def test_workflows_do_nothing_themselves() -> None:
     check(effects.workflows_do_nothing_themselves, product())
 

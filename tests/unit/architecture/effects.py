@@ -117,6 +117,18 @@ def litellm_has_one_door(source: Source) -> Iterator[Finding]:
                 yield source.finding(node, "litellm outside maestro/llm")
 
 
+def sql_has_one_dialect(source: Source) -> Iterator[Finding]:
+    """Only the module that prepares statements knows which database there is: a second one is put under it there."""
+    if source.is_in("maestro/store/prepared.py"):
+        return
+    for node in source.walk(ast.ImportFrom):
+        names = {alias.name for alias in node.names}
+        if (node.module or "").startswith("sqlalchemy.dialects") or (
+            node.module == "sqlalchemy" and "dialects" in names
+        ):
+            yield source.finding(node, "a dialect of SQL: import what differs from maestro.store.prepared")
+
+
 def workflows_do_nothing_themselves(source: Source) -> Iterator[Finding]:
     """A workflow imports nothing that reads a clock, draws a number or touches the world."""
     if source.is_in("workflows/"):

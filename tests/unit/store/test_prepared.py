@@ -12,10 +12,11 @@ from sqlalchemy import bindparam, insert
 from sqlalchemy.orm.exc import UnmappedInstanceError
 from sqlmodel import col, select, update
 
-from maestro.domain.errors import NotFound, StoreBusy
+from maestro.domain.errors import NotFound, StoreBusy, StoreUnreadable
 from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
+from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
@@ -188,3 +189,11 @@ def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
         for statement in STATEMENTS:
             ready = statement._ready
             tx._link.driver.execute(f"EXPLAIN {ready.sql}", ready.fixed)
+
+
+def test_a_sqlite_that_returns_no_changed_rows_is_refused_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
+    with pytest.raises(StoreUnreadable, match=r"needs 3\.35 or later. Use a Python"):
+        Store.open(tmp_path / "new.db")

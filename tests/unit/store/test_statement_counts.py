@@ -124,6 +124,7 @@ def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one
         cost = tx.calls.keep_answer(key, attempt, ANSWER)
         assert cost == 0.5
         tx.accounts.succeeded("main", "gpt-4o-mini", cost)
+        assert tx.calls.answer(key).content == ANSWER.content, "it is not read back"
 
     assert count(rows, keep) == 5, "the call, the usage log, the reservation, the budgets, the account"
     assert count(rows, lambda tx: tx.calls.keep_answer(key, attempt, ANSWER)) == 2, "nothing is kept twice"
