@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import bindparam, case, delete, select, union_all
+from sqlalchemy.dialects.sqlite import Insert
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
@@ -64,6 +65,7 @@ class Budgets(Repository):
     )
     _OF_RESERVATION = (col(Reservation.day), col(Reservation.amount_usd), col(Reservation.scopes))
     _HELD = Prepared(select(*_OF_RESERVATION).where(*_OF_KEY))
+    _RESERVE = Prepared(insert(Reservation).on_conflict_do_nothing())
     _TAKE = Prepared(delete(Reservation).where(*_OF_KEY).returning(*_OF_RESERVATION))
     _TAKE_ALL = Prepared(
         delete(Reservation).where(col(Reservation.job_id) == bindparam("of_job")).returning(*_OF_RESERVATION)
@@ -94,19 +96,20 @@ class Budgets(Repository):
         levels = self._levels_of(scopes) if scopes else {}
         return exceeded([(limit, levels.get(scope, Level())) for limit, scope in zip(limits, scopes, strict=True)])
 
-    def reserve(self, key: CallKey, payer: Payer, amount_usd: float) -> None:
-        """Set aside what a call may cost until it is settled or released; it must have nothing set aside yet."""
-        self._add(
-            Reservation(
-                job_id=key.job_id,
-                purpose=key.purpose,
-                number=key.number,
-                day=self.today,
-                amount_usd=amount_usd,
-                scopes=_text(payer.scopes),
-            )
-        )
-        self._count(self.today, payer.scopes, reserved_usd=amount_usd)
+    def reserve(self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[Limit] = ()) -> Limit | None:
+        """Set aside what a call may cost until it is settled or released; what a dead attempt set aside is given back.
+
+        Return the first of the limits that was used up before this; a caller that keeps to it rolls back then.
+        """
+        which = {"job_id": key.job_id, "purpose": key.purpose, "number": key.number}
+        values = {**which, "day": self.today, "amount_usd": amount_usd, "scopes": _text(payer.scopes)}
+        if not self._change(self._RESERVE, **values):
+            self.release(key)
+            self._change(self._RESERVE, **values)
+        amounts = {"day": self.today, "spent_usd": 0.0, "reserved_usd": amount_usd}
+        added = self._returned(_spending_after(len(payer.scopes)), **amounts, **_numbered(payer.scopes))
+        before = {(scope, subject): Level(spent, reserved - amount_usd) for scope, subject, spent, reserved in added}
+        return exceeded([(limit, before.get((limit.scope, limit.subject), Level())) for limit in limits])
 
     def release(self, key: CallKey) -> None:
         """Give back what a call has reserved, if anything."""
@@ -165,6 +168,17 @@ class Budgets(Repository):
 @cache
 def _spending(count: int) -> Prepared:
     """Return what adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
+    return Prepared(_addition(count))
+
+
+@cache
+def _spending_after(count: int) -> Prepared:
+    """Return what adds to the spending of so many scopes, and reads it after that."""
+    read = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
+    return Prepared(_addition(count).returning(*read))
+
+
+def _addition(count: int) -> Insert:
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
     names = [
@@ -174,14 +188,12 @@ def _spending(count: int) -> Prepared:
     # Without its type, a parameter of any row but the first would go to the driver as it is.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
-    return Prepared(
-        new.values(rows).on_conflict_do_update(
-            index_elements=["day", "scope", "subject"],
-            set_={
-                "spent_usd": col(Spending.spent_usd) + new.excluded.spent_usd,
-                "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
-            },
-        )
+    return new.values(rows).on_conflict_do_update(
+        index_elements=["day", "scope", "subject"],
+        set_={
+            "spent_usd": col(Spending.spent_usd) + new.excluded.spent_usd,
+            "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
+        },
     )
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 TRANSACTIONS = (
     *("people.own_channel", "accept", "claim"),
     *("route begins", "route done", "conversation begins", "conversation done", "context begins", "context done"),
-    *("model-1 begins", "reservation", "model-1 request", "model-1 answer", "model-1 done"),
+    *("model-1 begins", "model-1 request", "model-1 answer", "model-1 done"),
     *("tags begins", "tags done", "deliver begins", "chunks", "receipt", "deliver done"),
 )
 EFFECTS = ("wire", "send", "start")

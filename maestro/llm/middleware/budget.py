@@ -92,11 +92,10 @@ class Budget:
     def _reserve_with_request(self, request: LLMRequest, plan: Plan, admission: Admission, tx: Transaction) -> None:
         """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
         if not admission.reserved:
-            tx.budgets.release(request.key)
-            if tx.budgets.exceeded(plan.budgets.limits) is not None:
-                raise ReservationRefused
+            budgets, usd = plan.budgets, plan.usd or 0.0
+            if tx.budgets.reserve(request.key, budgets.payer, usd, budgets.limits) is not None:
+                raise ReservationRefused  # which rolls the reservation back
             admission.reserved = True
-            tx.budgets.reserve(request.key, plan.budgets.payer, plan.usd or 0.0)
 
     def _admit(self, request: LLMRequest, plan: Plan, admission: Admission) -> LLMRequest:
         """Return the request to go on with where a budget seems used up, having reserved what it may cost."""

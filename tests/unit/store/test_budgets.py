@@ -46,6 +46,22 @@ def test_a_job_is_charged_to_its_agent_its_client_and_its_conversation(rows: Job
         assert tx.budgets.payer("nobody") == Payer()
 
 
+def test_a_call_has_one_reservation_in_the_place_of_that_of_a_dead_attempt(rows: JobRows, key: CallKey) -> None:
+    reserve(rows, key, 0.25)
+    reserve(rows, key, 0.5)
+    assert level(rows) == Level(0, 0.5)
+
+
+def test_whoever_reserves_learns_which_limit_was_used_up_before(rows: JobRows, key: CallKey) -> None:
+    day, agent = Limit(BudgetScope.DAY, "", 1.0), Limit(BudgetScope.AGENT, "1", 0.5)
+    other = CallKey(job_id=rows.add(), number=1)
+    with rows.store.begin() as tx:
+        payer = tx.budgets.payer(key.job_id)
+        assert tx.budgets.reserve(key, payer, 0.5, [day, agent]) is None, "the last of a budget may be had"
+        assert tx.budgets.reserve(other, payer, 0.1, [day, agent]) == agent
+        assert tx.budgets.reserve(other, payer, 0.1, [day]) is None, "its own reservation does not count"
+
+
 def test_an_answer_puts_what_it_cost_in_the_place_of_what_was_reserved(rows: JobRows, key: CallKey) -> None:
     reserve(rows, key)
     assert level(rows) == level(rows, (BudgetScope.AGENT, "1")) == Level(0, 1)
