@@ -26,9 +26,10 @@ set-up-to-run: # What running needs and nothing else; a few hundred megabytes le
 up: set-up-to-run ## Run Maestro: Temporal, worker, connectors, API and dashboard
 	@set -a; if [ -f .env ]; then . ./.env; fi; set +a; exec $(BIN)/maestro up $(ARGS)
 
+# The architecture test is one of the tests.
 test: set-up ## Run every check and every test
 	@browser=$$(scripts/find-browser) || exit 1; \
-	$(MAKE) --no-print-directory --jobs 3 $(CHECKS) compiled-tests && \
+	$(MAKE) --no-print-directory --jobs 3 $(filter-out check-architecture,$(CHECKS)) compiled-tests && \
 	MAESTRO_TEST_CHROMIUM="$$browser" $(PYTEST) $(ARGS)
 
 check: set-up ## Run formatter, linter, types, import contracts and the architecture test

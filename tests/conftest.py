@@ -13,6 +13,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.support.fresh_store import copy_new_databases
 from tests.support.one_dialect import share_compiled_statements
 from tests.support.one_template_code import share_compiled_templates
+from tests.support.one_trust_store import share_trusted_certificates
 
 MOST_WORKERS = 8
 """As many as have ports of their own (``tests.support.running``)."""
@@ -30,6 +31,7 @@ def pytest_configure() -> None:
     share_compiled_statements()
     share_compiled_templates()
     copy_new_databases()
+    share_trusted_certificates()
     gc.disable()
 
 

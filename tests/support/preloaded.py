@@ -16,6 +16,7 @@ from tests.support.fresh_store import copy_new_databases
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of
 from tests.support.one_dialect import share_compiled_statements
+from tests.support.one_trust_store import share_trusted_certificates
 from tests.support.spoken import Spoken
 
 __all__ = ["composed"]
@@ -43,6 +44,7 @@ async def compile_statements() -> None:
 
 share_compiled_statements()
 copy_new_databases()
+share_trusted_certificates()
 asyncio.run(warm())
 asyncio.run(compile_statements())
 for name in COMMANDS:

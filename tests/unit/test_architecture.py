@@ -10,6 +10,9 @@ import pytest
 from tests.unit.architecture import effects, sizes, state
 from tests.unit.architecture.source import PACKAGES, ROOT, Finding, Rule, Source, read
 
+# All files are read and parsed once, in one worker.
+pytestmark = pytest.mark.xdist_group("architecture")
+
 # A migration records what was done to a table once; splitting it would tell the story worse.
 MIGRATIONS = "maestro/store/migrations/versions/"
 

@@ -114,7 +114,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path, capsys: pytest.Ca
 
 def start_on_all(folders: list[Path], together: Barrier) -> None:
     """Migrate and then share each folder, at the same moment as the other processes; nothing is copied here."""
-    store_module.upgrade = schema.upgrade
+    store_module.upgrade = schema.upgrade  # type: ignore[attr-defined]
     for folder in folders:
         together.wait()
         migrate(Settings.model_validate({"dataDir": folder}))
