@@ -11,6 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import Interceptor, Worker
 
 from maestro.domain.release import release
+from temporal.activations import ActivationExecutor
 from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
@@ -59,14 +60,23 @@ class WorkerParts:
     ready: Callable[[], Awaitable[None]] = at_once
 
 
-def build_worker(client: Client, parts: WorkerParts, threads: ThreadPoolExecutor) -> Worker:
+@dataclass(frozen=True)
+class Executors:
+    """Where a worker runs steps that are not coroutines, and the activations of its workflows."""
+
+    steps: ThreadPoolExecutor
+    activations: ActivationExecutor
+
+
+def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Worker:
     """Return a worker for the workflows and activities of its parts."""
     return Worker(
         client,
         task_queue=parts.task_queue,
         workflows=WORKFLOW_TYPES if parts.workflows else (),
         activities=parts.activities,
-        activity_executor=threads,
+        activity_executor=executors.steps,
+        workflow_task_executor=executors.activations,
         interceptors=parts.interceptors,
         workflow_runner=production_runner(),
         max_cached_workflows=CACHED_WORKFLOWS,
@@ -95,18 +105,20 @@ class WorkerLoop:
     async def run(self, begun: Callable[[], None]) -> None:
         """Poll until ``stop``; ``begun`` is called whenever polling begins, as Temporal sees it."""
         await self._parts.ready()
-        with ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step") as threads:
+        steps = ThreadPoolExecutor(CONCURRENT_ACTIVITIES, thread_name_prefix="step")
+        with steps, ActivationExecutor() as activations:
+            executors = Executors(steps, activations)
             while not self._stopping:
-                refused = await self._poll(threads, begun)
+                refused = await self._poll(executors, begun)
                 if refused:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refused}); it starts again.")
                     await self._until_let_in(blocked=refused.startswith(NEVER_BEGAN))
 
-    async def _poll(self, threads: ThreadPoolExecutor, begun: Callable[[], None]) -> str:
+    async def _poll(self, executors: Executors, begun: Callable[[], None]) -> str:
         """Let one worker poll to its end; return why Temporal refused it, or nothing."""
         seen = asyncio.create_task(self._seen(begun))
         try:
-            self._worker = build_worker(self._client, self._parts, threads)
+            self._worker = build_worker(self._client, self._parts, executors)
             await self._worker.run()
         except RuntimeError as error:
             return str(error).partition("\n")[0]

@@ -23,7 +23,7 @@ from maestro.domain.errors import ConfigurationError
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.store.store import Store
-from temporal.runtime import quieten
+from temporal.runtime import configure_sdk
 
 STORE_THREADS = 32
 """Threads for the store's work; the default of a small machine would let slow readers hold up everything."""
@@ -46,7 +46,7 @@ def run(process: "Process") -> int:
     """Run a process until SIGTERM or Ctrl-C, drain, and return the exit code."""
     logs = process.settings.logs
     configure_logs(process.live.current().logs.level, logs.format, log_lines(process.live, logs.format))
-    quieten()
+    configure_sdk()
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(process.until_stopped())

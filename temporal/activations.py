@@ -1,0 +1,160 @@
+"""Runs workflow activations on the event loop: a thread for each costs as much as a small activation itself."""
+
+import asyncio
+import ctypes
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import Context
+from functools import partial
+from typing import Any, cast
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+HANG_SECONDS = 2.0
+"""How long an activation may run; the SDK allows as much to an activation in a thread."""
+CHECKS_PER_HANG = 2
+"""How often the watchdog looks at an activation before it interrupts it."""
+THREADS = 500
+"""The SDK's own limit of threads for activations; they are used once an activation has hung."""
+
+
+class ActivationHang(BaseException):
+    """Raised inside an activation that hangs; no ``except Exception`` in a workflow stops it."""
+
+
+class Watchdog:
+    """A thread that interrupts a function which runs for too long; it sleeps while no function runs."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.hangs = 0
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._began: float | None = None
+        self._runs = 0
+        self._thread_id = 0
+        self._interrupted = False
+        self._awake = threading.Event()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Return what the function returns; raises ``TimeoutError`` when it was interrupted."""
+        try:
+            self._begin()
+            try:
+                result = function()
+            finally:
+                self._end()
+        except BaseException:
+            if self._interrupted:
+                raise TimeoutError from None
+            raise
+        if self._interrupted:
+            raise TimeoutError
+        return result
+
+    def check(self) -> None:
+        """Interrupt the function if it has run for too long; one that goes on all the same is interrupted again."""
+        with self._lock:
+            if self._began is None or self._clock() - self._began < self._seconds:
+                return
+            stack = traceback.format_stack(sys._current_frames().get(self._thread_id))
+            self.hangs += 1
+            self._interrupted = True
+            _raise_in(self._thread_id, ActivationHang)
+        log.error("workflow.hangs", seconds=self._seconds, stack="".join(stack))
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._awake.set()
+
+    def _begin(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+            self._thread.start()
+        with self._lock:
+            self._interrupted = False
+            self._thread_id = threading.get_ident()
+            self._runs += 1
+            self._began = self._clock()
+            if not self._awake.is_set():
+                self._awake.set()
+
+    def _end(self) -> None:
+        """Protect the thread from an interruption that comes too late."""
+        with self._lock:
+            self._began = None
+            if self._interrupted:
+                _raise_in(self._thread_id, None)
+
+    def _watch(self) -> None:
+        checked = 0
+        while not self._stopped.is_set():
+            self._awake.wait()
+            self._stopped.wait(self._seconds / CHECKS_PER_HANG)
+            with self._lock:
+                if self._began is None and self._runs == checked:
+                    self._awake.clear()
+                checked = self._runs
+            self.check()
+
+
+class ActivationExecutor(ThreadPoolExecutor):
+    """An executor that runs activations on the event loop and reports one that hangs, as the SDK reports it.
+
+    The SDK waits for an activation with a timeout, which cannot fire while the activation holds the event loop. So a
+    watchdog interrupts it, and the SDK gets the ``TimeoutError`` on which it reports a deadlock and fails the workflow
+    task. From then on activations run in threads: a workflow that hangs again holds up no other job.
+    """
+
+    def __init__(self, hang_seconds: float = HANG_SECONDS) -> None:
+        super().__init__(THREADS, thread_name_prefix="activation")
+        self._watchdog = Watchdog(hang_seconds)
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run the function with the next iteration of the running event loop, or in a thread after a hang."""
+        if self._watchdog.hangs:
+            return super().submit(fn, *args, **kwargs)
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        # The next iteration, because Python 3.14 refuses to step a workflow's task within the step of another task.
+        # The context is empty, as in a thread.
+        loop.call_soon(self._run, loop, future, partial(fn, *args, **kwargs), context=Context())
+        # ``loop.run_in_executor`` passes a future of its own kind on as it is.
+        return cast("Future[Any]", future)
+
+    def _run(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], activation: Callable[[], Any]) -> None:
+        error: BaseException | None = None
+        result = None
+        try:
+            result = self._watchdog.run(activation)
+        # The SDK awaits the future and handles whatever an activation raises.
+        except BaseException as raised:  # noqa: BLE001 - see above
+            error = raised
+        # A workflow is an event loop of its own and leaves none running when it pauses.
+        asyncio._set_running_loop(loop)
+        if future.done():  # the SDK gave the activation up
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the watchdog and the threads."""
+        self._watchdog.stop()
+        super().shutdown(wait, cancel_futures=cancel_futures)
+
+
+def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
+    """Raise an exception in a thread at its next instruction; None takes back one that was not raised yet."""
+    raised = ctypes.py_object(error) if error is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), raised)

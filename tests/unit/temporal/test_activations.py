@@ -1,0 +1,131 @@
+"""Activations run on the event loop, and one that hangs is interrupted and reported."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from temporal.activations import ActivationExecutor, Watchdog
+
+BRIEF = 0.05
+LIMIT = 2.0
+
+variable = ContextVar("variable", default="nothing")
+
+
+@pytest.fixture
+def executor() -> Iterator[ActivationExecutor]:
+    with ActivationExecutor(BRIEF) as executor:
+        yield executor
+
+
+async def activate(executor: ActivationExecutor, function: Callable[..., Any], *args: Any) -> Any:
+    """Run a function as the SDK runs an activation."""
+    return await asyncio.wait_for(asyncio.get_running_loop().run_in_executor(executor, function, *args), 30)
+
+
+def hang() -> None:
+    while True:
+        pass
+
+
+async def test_an_activation_runs_on_the_event_loop_with_a_context_of_its_own(executor: ActivationExecutor) -> None:
+    def activation(number: int) -> tuple[int, int, str]:
+        return number, threading.get_ident(), variable.get()
+
+    variable.set("something")
+    assert await activate(executor, activation, 1) == (1, threading.get_ident(), "nothing")
+
+
+async def test_the_event_loop_goes_on_after_a_workflow_that_is_one_itself(executor: ActivationExecutor) -> None:
+    await activate(executor, asyncio._set_running_loop, None)
+    await asyncio.sleep(0)
+    assert asyncio.current_task() is not None
+
+
+async def test_what_an_activation_raises_reaches_the_sdk(executor: ActivationExecutor) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await activate(executor, divmod, 1, 0)
+
+
+async def test_an_activation_that_hangs_is_a_timeout_and_the_log_says_where(executor: ActivationExecutor) -> None:
+    with capture_logs() as logs, pytest.raises(TimeoutError):
+        await activate(executor, hang)
+    [line] = logs
+    assert (line["event"], line["log_level"]) == ("workflow.hangs", "error")
+    assert "in hang" in line["stack"]
+
+
+async def test_activations_have_threads_once_one_has_hung(executor: ActivationExecutor) -> None:
+    with pytest.raises(TimeoutError):
+        await activate(executor, hang)
+    assert await activate(executor, threading.get_ident) != threading.get_ident()
+
+
+def watchdog_at(now: list[float]) -> Watchdog:
+    return Watchdog(LIMIT, clock=lambda: now[0])
+
+
+def test_what_takes_less_than_the_limit_is_left_alone() -> None:
+    now = [0.0]
+    watchdog = watchdog_at(now)
+
+    def activation() -> str:
+        now[0] += LIMIT - 0.1
+        watchdog.check()
+        return "done"
+
+    assert watchdog.run(activation) == "done"
+    now[0] += LIMIT
+    watchdog.check()
+    assert watchdog.hangs == 0
+    watchdog.stop()
+
+
+def test_each_activation_has_the_whole_limit() -> None:
+    now = [0.0]
+    watchdog = watchdog_at(now)
+    for _ in range(5):
+        watchdog.run(lambda: now.__setitem__(0, now[0] + LIMIT / 2))
+        watchdog.check()
+    assert watchdog.hangs == 0
+    watchdog.stop()
+
+
+def test_an_interruption_that_an_activation_survives_is_a_timeout_all_the_same() -> None:
+    now = [0.0]
+    watchdog = watchdog_at(now)
+
+    def activation() -> str:
+        now[0] += LIMIT
+        try:
+            watchdog.check()
+            threading.get_ident()
+        except BaseException:  # noqa: BLE001 - a workflow that takes everything for its own
+            return "survived"
+        return "done"
+
+    with pytest.raises(TimeoutError):
+        watchdog.run(activation)
+    assert watchdog.run(lambda: "next") == "next"
+    watchdog.stop()
+
+
+def test_an_error_of_its_own_is_no_timeout() -> None:
+    watchdog = watchdog_at([0.0])
+    with pytest.raises(ZeroDivisionError):
+        watchdog.run(lambda: 1 // 0)
+    watchdog.stop()
+
+
+def test_the_thread_ends() -> None:
+    watchdog = Watchdog(BRIEF)
+    watchdog.run(lambda: None)
+    watchdog.stop()
+    assert watchdog._thread is not None
+    watchdog._thread.join(30)
+    assert not watchdog._thread.is_alive()
