@@ -21,6 +21,7 @@ from maestro.domain.jobs.job import Job, JobRef, job_details
 from maestro.domain.jobs.precedence import ClaimOrder
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
+from temporal.load import LoadGauge
 from temporal.queues import Queues
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
@@ -36,7 +37,7 @@ STILL_CLOSING = "the run before is still closing"
 """A resumed job may be quicker than the end of its failed workflow; its turn comes with one of the next looks."""
 
 TASK_TIMEOUT = timedelta(seconds=5)
-"""How soon a local step is repeated whose process died; the SDK renews it while a slow one is alive."""
+"""How soon a local step is repeated whose process died, on a quiet machine; the SDK renews it while one is alive."""
 LONGEST_PAUSE = 5.0
 
 
@@ -85,6 +86,7 @@ class Dispatcher:
         self._interrupted: set[str] = set()
         self._told: set[str] = set()
         self._loop = asyncio.get_running_loop()
+        self._load = LoadGauge()
 
     def wake(self) -> None:
         """Look soon; may be called from any thread."""
@@ -185,7 +187,7 @@ class Dispatcher:
             JobRef(
                 job_id=job.id,
                 run=job.run,
-                heartbeat_seconds=self._pace().heartbeat,
+                heartbeat_seconds=self._load.stretched(timedelta(seconds=self._pace().heartbeat)).total_seconds(),
                 model_seconds=self._pace().model,
                 tool_seconds=self._pace().tool,
                 tool_rounds=self._pace().tool_rounds,
@@ -197,7 +199,7 @@ class Dispatcher:
             ),
             id=job.id,
             task_queue=self._queues.main,
-            task_timeout=TASK_TIMEOUT,
+            task_timeout=self._load.stretched(TASK_TIMEOUT),
             request_eager_start=True,  # a worker in this very process begins without being asked for work
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,

@@ -33,7 +33,7 @@ def skip_visits() -> bool:
         return False
     bridge.decode_activation = _skipping(bridge.decode_activation)
     bridge.encode_completion = _skipping(bridge.encode_completion)
-    _CommandAwareDataConverter.create = staticmethod(_sharing(_CommandAwareDataConverter.create))  # type: ignore[method-assign, assignment]
+    _CommandAwareDataConverter.create = staticmethod(_sharing(_CommandAwareDataConverter.create))  # type: ignore[method-assign]
     return True
 
 

@@ -3,18 +3,22 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.worker import Interceptor, Worker
 
 from maestro.domain.release import release
 from temporal.activations import ActivationExecutor
-from temporal.client import AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
+from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
+from temporal.load import LoadGauge
 from temporal.sandbox import production_runner
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
@@ -27,6 +31,7 @@ WORKFLOW_TYPES = (MessageWorkflow, DelegationWorkflow, ScheduledWorkflow, Backgr
 Interceptors = Sequence[Interceptor]
 
 CACHED_WORKFLOWS = 1000
+RELEASED_AT_ONCE = 20
 CONCURRENT_ACTIVITIES = 400
 LOCAL_ACTIVITIES = 16
 """Local steps are transactions, and only one writes at a time; more threads would only wait for each other."""
@@ -36,8 +41,11 @@ SEEN_AFTER = 0.05
 NEVER_BEGAN = ("Worker validation failed", "Failed creating worker")
 """How the SDK's texts begin when a worker was refused at its start; its queue then stays taken on that connection."""
 
-STICKY_TIMEOUT = timedelta(seconds=1)
-"""How long a workflow task waits for a process that may be dead (measured: recovery 17.6 s with the default)."""
+LONGEST_STICKY = timedelta(seconds=10)
+"""How long a workflow task waits at most for the process that has its workflow in memory, as the SDK has it.
+
+A shorter time feeds an overload: the task is given to everybody, and the history is read from its beginning.
+"""
 
 
 async def at_once() -> None:
@@ -50,6 +58,7 @@ class WorkerParts:
 
     ``drain`` is how long running activities may finish at a shutdown. ``ready`` returns when the process can do the
     work: importing a library for it holds the interpreter for seconds, in which no activity could send its heartbeats.
+    After ``heartbeat`` without a sign of life a process counts as dead.
     """
 
     task_queue: str
@@ -57,6 +66,7 @@ class WorkerParts:
     interceptors: Interceptors
     drain: timedelta
     workflows: bool = True
+    heartbeat: timedelta = LONGEST_STICKY
     ready: Callable[[], Awaitable[None]] = at_once
 
 
@@ -82,13 +92,36 @@ def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Wo
         max_cached_workflows=CACHED_WORKFLOWS,
         max_concurrent_activities=CONCURRENT_ACTIVITIES,
         max_concurrent_local_activities=LOCAL_ACTIVITIES,
-        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+        sticky_queue_schedule_to_start_timeout=min(LoadGauge().stretched(parts.heartbeat), LONGEST_STICKY),
+        # The SDK's own four fifths of the timeout would leave a busy process too little time for the next heartbeat.
+        max_heartbeat_throttle_interval=parts.heartbeat / 2,
         graceful_shutdown_timeout=parts.drain,
         # Else the SDK derives one from the code of every loaded module, which holds the event loop for a second.
         build_id=release(),
         # A fault in workflow code must end the job with its reason instead of hanging it (design invariant 9).
         workflow_failure_exception_types=[Exception],
     )
+
+
+async def release_workflows(client: Client, task_queue: str) -> None:
+    """Tell Temporal that no process has the running workflows of a queue in memory.
+
+    Else the next task of each waits for the process that ran it before, which is mostly this one before a crash. Where
+    that process lives, it reads the history anew. A workflow that cannot be released waits for its timeout.
+    """
+    gate = asyncio.Semaphore(RELEASED_AT_ONCE)
+
+    async def release_one(workflow_id: str) -> None:
+        execution = WorkflowExecution(workflow_id=workflow_id)
+        request = ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
+        async with gate:
+            with suppress(*AWAY):
+                await client.workflow_service.reset_sticky_task_queue(request, timeout=ASK_TIMEOUT)
+
+    query = f"ExecutionStatus = 'Running' AND TaskQueue = '{task_queue}'"
+    with suppress(*AWAY):
+        running = [each.id async for each in client.list_workflows(query, limit=CACHED_WORKFLOWS)]
+        await asyncio.gather(*map(release_one, running))
 
 
 class WorkerLoop:
@@ -109,6 +142,8 @@ class WorkerLoop:
         with steps, ActivationExecutor() as activations:
             executors = Executors(steps, activations)
             while not self._stopping:
+                if self._parts.workflows:
+                    await release_workflows(self._client, self._parts.task_queue)
                 refused = await self._poll(executors, begun)
                 if refused:
                     self._report(f"The worker of queue {self._parts.task_queue} stopped ({refused}); it starts again.")

@@ -303,4 +303,5 @@ def _parts(flow: FlowParts, settings: Settings, queue: str, steps: Steps, *, wor
         interceptors=flow.interceptors,
         drain=timedelta(seconds=settings.jobs.drain_seconds),
         workflows=workflows,
+        heartbeat=settings.temporal.heartbeat,
     )
