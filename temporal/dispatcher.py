@@ -21,7 +21,7 @@ from maestro.domain.jobs.job import Job, JobRef, job_details
 from maestro.domain.jobs.precedence import ClaimOrder
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
-from temporal.load import LoadGauge
+from temporal.heartbeats import LoadGauge
 from temporal.queues import Queues
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow

@@ -4,8 +4,8 @@ import logging
 
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
+from temporal.activations import skip_visits
 from temporal.failures import ExpectedEnds
-from temporal.plain_payloads import skip_visits
 
 QUIET = "ERROR"
 OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")

@@ -87,7 +87,7 @@ class TemporalSettings(Section):
         default=0,
         ge=0,
         le=3600,
-        description="seconds without a sign of life after which an activity is repeated; "
+        description="seconds without a sign of life after which an activity is repeated, more on a busy machine; "
         "0: 10 when embedded, 30 with an `address`",
     )
 

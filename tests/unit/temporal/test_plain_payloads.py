@@ -13,9 +13,9 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.worker._workflow import _CommandAwareDataConverter
 
-from temporal import plain_payloads
+from temporal import activations
+from temporal.activations import SDK_VERSION, is_known, skip_visits
 from temporal.client import DATA_CONVERTER
-from temporal.plain_payloads import SDK_VERSION, is_known, skip_visits
 
 
 class Counting(PayloadCodec):
@@ -82,7 +82,7 @@ async def test_a_codec_sees_every_payload() -> None:
 
 @pytest.mark.usefixtures("own")
 def test_another_version_of_the_sdk_does_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_payloads, "version", lambda _: "1.36.0")
+    monkeypatch.setattr(activations, "version", lambda _: "1.36.0")
     before = bridge.decode_activation
     with capture_logs() as logs:
         assert not skip_visits()
