@@ -16,8 +16,9 @@ from connectors.base import NotDispatched, PermanentSend, Scope
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.release import release
 from tests.support.histories import payloads, stories, story
-from tests.support.instance import KEY, Instance, free_port, running_instance, until
+from tests.support.instance import KEY, PATIENCE, Instance, free_port, running_instance, until
 from tests.support.llm_server import Failure
+from tests.support.web_ui import shown_steps
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("histories")]
 
@@ -249,6 +250,13 @@ async def test_every_step_is_there_with_a_summary(told: Told) -> None:
     names = ["choose_agent", "record_message", "build_context", "call_model", "record_answer", "deliver"]
     assert [name for name, _ in steps] == names
     assert all(summary for _, summary in steps)
+
+
+async def test_the_web_ui_tells_how_each_step_ended_and_what_it_took(told: Told) -> None:
+    steps = await shown_steps(told.maestro.ui_url, told.job("plain"))
+    assert set(steps) >= {"route", "conversation", "context", "model", "tags", "deliver"}
+    assert all(step.outcome for step in steps.values())
+    assert 0 < sum(step.milliseconds for step in steps.values()) < PATIENCE * 1000
 
 
 async def test_the_failure_path_is_there_too(told: Told) -> None:
