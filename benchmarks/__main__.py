@@ -12,54 +12,47 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.machine import Machine, this_machine
-from benchmarks.measure.bench import Bench
-from benchmarks.measure.chain import chain
+from benchmarks.measure.bench import BASE, THIS, Bench
 from benchmarks.measure.chat import chat
 from benchmarks.measure.fairness import fairness
-from benchmarks.measure.flows import flows
-from benchmarks.measure.history import history
 from benchmarks.measure.lists import lists
-from benchmarks.measure.load import latency, slow_model, throughput
+from benchmarks.measure.load import cost, latency, slow_model
 from benchmarks.measure.memory import memory
 from benchmarks.measure.scanner import scanner
+from benchmarks.measure.stages import counts, stages
 from benchmarks.measure.start import start
-from benchmarks.measure.store_size import store_size
 from benchmarks.model import model
-from benchmarks.report import as_json, page, table
+from benchmarks.processes import ROOT, sources_of
+from benchmarks.report import JSON, as_json, table, write_pages
 from benchmarks.results import Section
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "RESULTS.md"
-JSON = HERE / "results.json"
 LONGEST = 900.0
 """Seconds that one measurement may take: only a failure takes so long."""
 
 MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
-    "start": start,
+    "cost": cost,
     "latency": latency,
-    "throughput": throughput,
     "slow-model": slow_model,
-    "fairness": fairness,
-    "flows": flows,
-    "chain": chain,
-    "store": store_size,
-    "lists": lists,
-    "chat": chat,
-    "history": history,
+    "counts": counts,
+    "stages": stages,
+    "start": start,
     "memory": memory,
-    "scanner": scanner,
+    "lists": lists,
 }
+MORE: dict[str, Callable[[Bench], Awaitable[Section]]] = {"fairness": fairness, "chat": chat, "scanner": scanner}
+"""What is measured only when it is named."""
 
 
-async def measure(names: Sequence[str], rounds: int) -> tuple[Machine, list[Section]]:
+async def measure(names: Sequence[str], rounds: int, base: str) -> tuple[Machine, list[Section]]:
     """Run the measurements one after another and tell each as soon as it is there."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, _stop, asyncio.current_task())
     machine = this_machine()
     sections: list[Section] = []
     with tempfile.TemporaryDirectory(prefix="maestro-bench-") as folder:
+        trees = {THIS: ROOT, **({BASE: await sources_of(base, Path(folder))} if base else {})}
         async with model(Path(folder)) as served:
             for name in names:
-                sections.append(await _one(name, Bench(Path(folder), served, rounds)))
+                sections.append(await _one(name, Bench(Path(folder), served, rounds, trees)))
                 print(table(sections[-1]), end="\n\n", flush=True)
     return machine, sections
 
@@ -67,7 +60,7 @@ async def measure(names: Sequence[str], rounds: int) -> tuple[Machine, list[Sect
 async def _one(name: str, bench: Bench) -> Section:
     started, load = time.perf_counter(), os.getloadavg()[0]
     async with asyncio.timeout(LONGEST):
-        section = await MEASUREMENTS[name](bench)
+        section = await (MEASUREMENTS | MORE)[name](bench)
     return replace(section, seconds=time.perf_counter() - started, load=load)
 
 
@@ -79,15 +72,16 @@ def _stop(measuring: "asyncio.Task[object] | None") -> None:
 
 def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
-    unknown = sorted(set(names) - set(MEASUREMENTS))
+    unknown = sorted(set(names) - set(MEASUREMENTS | MORE))
     if unknown:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose from {', '.join(MEASUREMENTS)}")
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: choose from {', '.join(MEASUREMENTS | MORE)}")
     return names
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Maestro on this machine.")
-    parser.add_argument("--only", type=_names, metavar="NAMES", help=f"some of: {','.join(MEASUREMENTS)}")
+    parser.add_argument("--only", type=_names, metavar="NAMES", help=f"some of: {','.join(MEASUREMENTS | MORE)}")
+    parser.add_argument("--base", default="", metavar="REF", help="a commit to measure in turns with these sources")
     parser.add_argument("--rounds", type=int, default=3, help="how often what varies is repeated (3)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to write every value (results.json)")
     return parser.parse_args()
@@ -97,15 +91,16 @@ def main() -> int:
     """Measure, tell, and return the exit code; only a complete run rewrites the page."""
     given = _arguments()
     try:
-        machine, sections = asyncio.run(measure(given.only or list(MEASUREMENTS), given.rounds))
+        machine, sections = asyncio.run(measure(given.only or list(MEASUREMENTS), given.rounds, given.base))
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("stopped; nothing is written", file=sys.stderr)
         return 130
-    if given.only is None:
-        RESULTS.write_text(page(machine, sections))
-    target = given.json or (JSON if given.only is None else None)
+    complete = given.only is None
+    target = given.json or (JSON if complete else None)
     if target is not None:
         target.write_text(as_json(machine, sections))
+    if complete and target == JSON:
+        write_pages()
     return 0
 
 

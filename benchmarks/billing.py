@@ -9,11 +9,10 @@ The rules, from "Temporal Cloud Actions" in Temporal's documentation:
 * a child workflow is two for its parent, besides what the child itself costs
 * a heartbeat of an activity is one when it reaches the server; the SDK holds back those that come too soon
 
-Heartbeats and queries are in no history. Heartbeats are counted by the server (``heartbeats_received``); Maestro makes
-no queries of its own. What is billed by namespace, such as fairness where it is enabled, and storage are not counted.
+Heartbeats and queries are in no history and not counted; Maestro makes no queries of its own. Nor is what is billed by
+namespace, such as fairness where it is enabled, and storage.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -28,12 +27,6 @@ ONE_EACH = {
     EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES: "search attributes upserted",
 }
 
-_HEARTBEATS = re.compile(
-    r'^service_requests\{(?=[^}]*operation="RecordActivityTaskHeartbeat")(?=[^}]*service_name="frontend")[^}]*\} '
-    r"(?P<count>[0-9.e+]+)$",
-    re.MULTILINE,
-)
-
 
 def billable_actions(events: Sequence[HistoryEvent]) -> Counter[str]:
     """Return how many actions of each kind one run of a workflow took, heartbeats left out."""
@@ -43,11 +36,6 @@ def billable_actions(events: Sequence[HistoryEvent]) -> Counter[str]:
     children = EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED
     actions["child workflows"] = 2 * sum(event.event_type == children for event in events)
     return +actions
-
-
-def heartbeats_received(metrics: str) -> int:
-    """Return how many heartbeats of activities a server has received, from the text of its ``/metrics``."""
-    return round(sum(float(found["count"]) for found in _HEARTBEATS.finditer(metrics)))
 
 
 def _attempts(events: Iterable[HistoryEvent]) -> Iterable[int]:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -57,6 +58,7 @@ async def running(command: Sequence[str], log: Path, **environment: str) -> Asyn
             *command,
             cwd=ROOT,
             env={**_bare_environment(), **environment},
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
@@ -65,6 +67,18 @@ async def running(command: Sequence[str], log: Path, **environment: str) -> Asyn
         yield process
     finally:
         await asyncio.shield(asyncio.create_task(ended(process)))
+
+
+async def sources_of(ref: str, folder: Path) -> Path:
+    """Return a folder with the sources of a commit, which run in this environment; raises ``RuntimeError``."""
+    tree, archive = folder / "base", folder / "base.tar"
+    command = ("git", "archive", "--format=tar", f"--output={archive}", ref)
+    git = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
+    _, problem = await git.communicate()
+    if git.returncode != 0:
+        raise RuntimeError(problem.decode().strip())
+    await asyncio.to_thread(shutil.unpack_archive, archive, tree, filter="data")
+    return tree
 
 
 async def ended(process: asyncio.subprocess.Process) -> None:

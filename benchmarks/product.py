@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.model import Model
-from benchmarks.processes import running, until_said
+from benchmarks.processes import ROOT, running, until_said
 from temporal.server_process import read_record
 from tests.support.instance import free_port, merged
 
@@ -27,10 +27,11 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """A folder with a configuration and a data folder in it, not running."""
+    """A folder with a configuration and a data folder in it, not running; ``tree`` has the sources that will run."""
 
     folder: Path
     web_port: int
+    tree: Path = ROOT
     options: Options = field(default_factory=dict)
 
     @property
@@ -65,7 +66,7 @@ class Product:
         return record.pid
 
 
-def settle(folder: Path, model: Model | None, **options: Any) -> Setting:
+def settle(folder: Path, model: Model | None, tree: Path = ROOT, **options: Any) -> Setting:
     """Write a configuration into a new folder; without a model the built-in demo model answers."""
     folder.mkdir(parents=True)
     web_port = free_port()
@@ -80,7 +81,7 @@ def settle(folder: Path, model: Model | None, **options: Any) -> Setting:
     if model is not None:
         account = {"name": "local", "type": "api_key", "provider": "openai", "model": "gpt-4o-mini"}
         base["llm"] = {"accounts": [{**account, "apiKey": "sk-nobody", "baseUrl": model.url}]}
-    setting = Setting(folder, web_port, merged(base, options))
+    setting = Setting(folder, web_port, tree, merged(base, options))
     setting.config.write_text(json.dumps(setting.options, indent=1))
     return setting
 
@@ -90,7 +91,8 @@ async def up(setting: Setting, command: Sequence[str] = (COMMAND,)) -> AsyncIter
     """Run ``maestro up``; whatever happens, neither it nor its Temporal server is left afterwards."""
     started = time.perf_counter()
     try:
-        async with running((*command, "up", "--config", str(setting.config)), setting.folder / "stderr.log") as process:
+        line, sources = (*command, "up", "--config", str(setting.config)), str(setting.tree)
+        async with running(line, setting.folder / "stderr.log", PYTHONPATH=sources) as process:
             await until_said(process, READY, STARTS_WITHIN)
             ready_after = time.perf_counter() - started
             drain = asyncio.create_task(_unread(process))

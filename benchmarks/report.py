@@ -1,11 +1,22 @@
-"""Tells the results: as a table on the terminal, as JSON, and as the page that the README quotes."""
+"""Tells the results: as a table on the terminal, as JSON, and as the page and the table of the README made from it.
+
+``python -m benchmarks.report`` writes both anew from ``results.json``.
+"""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 from benchmarks.machine import Machine
-from benchmarks.results import Figure, Section
+from benchmarks.results import Figure, Section, Target
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "RESULTS.md"
+JSON = HERE / "results.json"
+README = HERE.parent / "README.md"
 
 HEAD = """\
 # Results
@@ -13,6 +24,23 @@ HEAD = """\
 Written by `make bench`; [README.md](README.md) says what is measured and how to get the figures again. Each figure is
 the median of its rounds, and every percentile is a value that was measured.
 """
+BLOCK = re.compile(r"(?<=<!-- figures of benchmarks/results.json -->\n).*(?=<!-- end of the figures -->)", re.DOTALL)
+ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("CPU time of a message: Maestro, and the Temporal server", "cost", ("CPU of Maestro", "CPU of Temporal server")),
+    ("the same as a multiple of a workflow that does nothing", "cost", ("ratio",)),
+    ("answers when 50 people ask at once", "cost", ("messages answered",)),
+    ("an answer when nobody else asks: p50, p95", "latency", ("an answer took, p50", "an answer took, p95")),
+    ("50 people ask at once: the last answer, after its model", "slow-model", ("the last answer, after its model",)),
+    ("history events, and billable actions in Temporal Cloud", "counts", ("history events", "billable actions")),
+    ("commits, and SQL statements", "counts", ("commits", "statements")),
+    (
+        "ready, and the first answer, after the start",
+        "start",
+        ("litellm, again: ready", "litellm, again: first answer"),
+    ),
+    ("memory of `maestro up`: idle, after load", "memory", ("maestro up, idle: RSS", "maestro up, after load: RSS")),
+)
+"""The rows of the README: a label, and the figures of a section."""
 
 
 def table(section: Section) -> str:
@@ -26,11 +54,6 @@ def table(section: Section) -> str:
     return "\n".join([f"{section.title} (load {section.load:.1f})", *lines])
 
 
-def page(machine: Machine, sections: Sequence[Section]) -> str:
-    """Return everything as Markdown."""
-    return "\n".join([HEAD, *_about(machine), *(line for section in sections for line in _section(section))])
-
-
 def as_json(machine: Machine, sections: Sequence[Section]) -> str:
     """Return everything with the value of every round."""
     told = [
@@ -38,6 +61,43 @@ def as_json(machine: Machine, sections: Sequence[Section]) -> str:
         for section in sections
     ]
     return json.dumps({"machine": asdict(machine), "sections": told}, indent=1) + "\n"
+
+
+def from_json(text: str) -> tuple[Machine, list[Section]]:
+    """Return what ``as_json`` was given."""
+    told = json.loads(text)
+    return Machine(**told["machine"]), [_section_of(section) for section in told["sections"]]
+
+
+def write_pages() -> None:
+    """Write the page and the table of the README from the results."""
+    machine, sections = from_json(JSON.read_text())
+    RESULTS.write_text(page(machine, sections))
+    README.write_text(BLOCK.sub(lambda _: readme_table(sections), README.read_text()))
+
+
+def page(machine: Machine, sections: Sequence[Section]) -> str:
+    """Return everything as Markdown."""
+    return "\n".join([HEAD, *_about(machine), *(line for section in sections for line in _section(section))])
+
+
+def readme_table(sections: Sequence[Section]) -> str:
+    """Return the table of the README."""
+    figures = {(section.name, one.what): one for section in sections for one in section.figures}
+    rows = [
+        f"| {label} | {', '.join(_value(figures[section, name]) for name in names)} |\n"
+        for label, section, names in ROWS
+    ]
+    return "".join(["| | |\n|---|---:|\n", *rows])
+
+
+def _section_of(told: dict[str, Any]) -> Section:
+    return Section(**told | {"figures": tuple(_figure_of(one) for one in told["figures"])})
+
+
+def _figure_of(told: dict[str, Any]) -> Figure:
+    target = Target(**told["target"]) if told["target"] else None
+    return Figure(told["what"], told["unit"], tuple(told["rounds"]), target)
 
 
 def _about(machine: Machine) -> Iterator[str]:
@@ -65,7 +125,11 @@ def _section(section: Section) -> Iterator[str]:
 def _cells(one: Figure) -> tuple[str, str, str, str]:
     """Return what, the median with its unit, the target and whether it is met, and the rounds."""
     rounds = ", ".join(_number(value) for value in one.rounds) if len(one.rounds) > 1 else ""
-    return one.what, f"{_number(one.value)} {one.unit}".rstrip(), _target(one), rounds
+    return one.what, _value(one), _target(one), rounds
+
+
+def _value(one: Figure) -> str:
+    return f"{_number(one.value)} {one.unit}".rstrip()
 
 
 def _target(one: Figure) -> str:
@@ -80,3 +144,7 @@ def _number(value: float) -> str:
     if value == int(value):
         return str(int(value))
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    write_pages()

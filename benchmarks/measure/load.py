@@ -1,96 +1,189 @@
-"""Fifty people at once, and one alone."""
+"""What a message costs and takes: fifty people at once, one alone, and a model that thinks; beside a base if given."""
 
-import os
-from collections.abc import Sequence
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from benchmarks.clients import all_at_once, closed_loop, in_a_row, people
 from benchmarks.figures import Spread
-from benchmarks.measure.bench import Bench
-from benchmarks.processes import cpu_times
+from benchmarks.measure.bench import BASE, THIS, Bench
+from benchmarks.processes import cpu_times, running, until_said
 from benchmarks.product import Product, up
-from benchmarks.results import Figure, Section, at_least, at_most, figure
+from benchmarks.results import Figure, Section, at_most, figure
+from benchmarks.trivial import READY
 
 CROWD = 50
+EACH = 3
 WARM_UP = 100
-MESSAGES = 600
-ALONE = 100
+TRIVIAL = 300
+CONVERSATIONS = 5
 CONVERSATION = 10
 """Messages of one conversation: what is said before goes to the model again each time."""
+THINKS = 1.0
+IDLE = 3.0
+"""Seconds in which nothing is asked, to see what a process takes by itself."""
+SETTLES = 1.0
+"""Seconds after the last answer in which its workflow ends."""
 MS = 1000
 
 
 @dataclass(frozen=True)
-class Round:
-    """One round of a closed loop: messages per second, seconds of each answer, CPU ms per message by process."""
+class Load:
+    """One round of messages, and one of trivial workflows: CPU ms of each, idle CPU taken off, and what it took."""
 
+    cpu: Mapping[str, float]
+    trivial: Mapping[str, float]
     rate: float
     waited: Spread
-    cpu: dict[str, float]
+
+    @property
+    def ratio(self) -> float:
+        """How many trivial workflows a message costs."""
+        return sum(self.cpu.values()) / sum(self.trivial.values())
 
 
-async def throughput(bench: Bench) -> Section:
-    """Fifty channels, each sending its next message when its answer is there."""
-    async with up(bench.setting("throughput")) as product:
-        await warm_up(product)
-        rounds = [await one_round(bench, product, MESSAGES) for _ in range(bench.rounds)]
+class TrivialWorker:
+    """A worker of trivial workflows at the server of a Maestro."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self.pid = process.pid
+
+    async def run(self, count: int) -> None:
+        """Run so many workflows."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{count}\n".encode())
+        await until_said(self._process, READY, 120)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A Maestro, and the trivial worker at its Temporal server."""
+
+    product: Product
+    worker: TrivialWorker
+
+    async def load(self) -> Load:
+        """Measure one round of each."""
+        pids = {"Maestro": self.product.pid, "Temporal server": self.product.server_pid}
+        async with people(self.product.web_port, CROWD) as crowd, _less_idle(pids) as messages:
+            seconds, waited = await closed_loop(crowd, CROWD * EACH)
+        others = {"worker": self.worker.pid, "Temporal server": self.product.server_pid}
+        async with _less_idle(others) as workflows:
+            await self.worker.run(TRIVIAL)
+        return Load(
+            {name: spent * MS / len(waited) for name, spent in messages.items()},
+            {name: spent * MS / TRIVIAL for name, spent in workflows.items()},
+            len(waited) / seconds,
+            Spread.of(waited),
+        )
+
+
+async def cost(bench: Bench) -> Section:
+    """Measure messages and trivial workflows in turns."""
+    async with AsyncExitStack() as stack:
+        pairs = {
+            name: await stack.enter_async_context(_pair(product))
+            for name, product in (await stack.enter_async_context(_products(bench, "cost"))).items()
+        }
+        rounds: dict[str, list[Load]] = {name: [] for name in pairs}
+        for _ in range(max(3, bench.rounds)):
+            for name, pair in pairs.items():
+                rounds[name].append(await pair.load())
     return Section(
-        "throughput",
-        f"Throughput with {CROWD} people at once",
-        f"{CROWD} WebSocket clients in {CROWD} channels; each sends its next message when its answer is there. "
-        f"{MESSAGES} messages a round after {WARM_UP} to warm up; new channels in every round. The clients run in one "
-        "process on the same machine, and so does the model server: their CPU time is listed, too.",
-        (
-            figure("messages answered", "per s", [one.rate for one in rounds], at_least(35)),
-            *_spread("an answer took", [one.waited for one in rounds]),
-            *cpu_figures(rounds),
+        "cost",
+        f"What a message costs, with {CROWD} people at once",
+        f"{CROWD} WebSocket clients in {CROWD} new channels send {EACH} messages each, the next when the answer is "
+        f"there; the model answers at once. In turns with {TRIVIAL} workflows that do nothing, {CROWD} at a time, in a "
+        "worker without a sandbox at the same Temporal server. CPU time, less what the processes take when idle. The "
+        "ratio is that of Maestro and server together to that of worker and server.",
+        tuple(one for name in rounds for one in _costs(name, rounds[name])),
+    )
+
+
+def _costs(name: str, rounds: Sequence[Load]) -> tuple[Figure, ...]:
+    of = "" if name == THIS else f", {name}"
+    return (
+        figure(f"ratio{of}", "", [one.ratio for one in rounds], at_most(3.0) if name == THIS else None),
+        *(figure(f"CPU of {part}{of}", "ms per message", [one.cpu[part] for one in rounds]) for part in rounds[0].cpu),
+        *(
+            figure(f"CPU of {part} for a trivial workflow{of}", "ms", [one.trivial[part] for one in rounds])
+            for part in rounds[0].trivial
         ),
+        figure(f"messages answered{of}", "per s", [one.rate for one in rounds]),
+        figure(f"an answer took, p50{of}", "ms", [one.waited.p50 * MS for one in rounds]),
+        figure(f"an answer took, p95{of}", "ms", [one.waited.p95 * MS for one in rounds]),
     )
 
 
 async def latency(bench: Bench) -> Section:
     """One person, one message at a time."""
-    async with up(bench.setting("latency")) as product:
-        await warm_up(product)
-        async with people(product.web_port, 1) as [person]:
-            await in_a_row(person, ALONE // 5)
-        rounds = []
-        for _ in range(bench.rounds):
-            waited: list[float] = []
-            for _ in range(ALONE // CONVERSATION):
-                async with people(product.web_port, 1) as [person]:
-                    waited += await in_a_row(person, CONVERSATION)
-            rounds.append(Spread.of(waited))
+    async with _products(bench, "latency") as products:
+        rounds = [await _alone(products) for _ in range(bench.rounds)]
+    figures = [
+        figure(
+            f"an answer took, {what}{'' if name == THIS else f', {name}'}", "ms", [pick(one[name]) for one in rounds]
+        )
+        for name in products
+        for what, pick in (("p50", _p50), ("p95", _p95))
+    ]
+    if BASE in products:
+        shares = [_p50(one[THIS]) / _p50(one[BASE]) * 100 for one in rounds]
+        figures.append(figure("p50, of that of the base", "%", shares, at_most(45)))
     return Section(
         "latency",
         "An answer when nobody else asks",
-        f"One WebSocket client, {ALONE} messages in a row, {CONVERSATION} to a conversation; from sending the message "
-        "to the whole answer.",
-        _spread("an answer took", rounds, p50=45),
+        f"One WebSocket client, {CONVERSATIONS * CONVERSATION} messages in a row, {CONVERSATION} to a conversation; "
+        "from sending the message to the whole answer.",
+        tuple(figures),
     )
+
+
+async def _alone(products: Mapping[str, Product]) -> dict[str, Spread]:
+    waited: dict[str, list[float]] = {name: [] for name in products}
+    for _ in range(CONVERSATIONS):
+        for name, product in products.items():
+            async with people(product.web_port, 1) as [person]:
+                waited[name] += await in_a_row(person, CONVERSATION)
+    return {name: Spread.of(seconds) for name, seconds in waited.items()}
+
+
+def _p50(spread: Spread) -> float:
+    return spread.p50 * MS
+
+
+def _p95(spread: Spread) -> float:
+    return spread.p95 * MS
 
 
 async def slow_model(bench: Bench) -> Section:
     """Fifty people ask at the same moment, and the model thinks for a second."""
-    async with up(bench.setting("slow-model")) as product:
-        await warm_up(product)
-        rounds = []
+    after: dict[str, list[Spread]] = {}
+    async with _products(bench, "slow-model") as products:
         for _ in range(bench.rounds):
-            async with people(product.web_port, CROWD) as crowd:
-                await bench.model.answers_after(0)
-                await all_at_once(crowd)
-                await bench.model.answers_after(1)
-                rounds.append(Spread.of(await all_at_once(crowd)))
-        await bench.model.answers_after(0)
+            for name, product in products.items():
+                async with people(product.web_port, CROWD) as crowd:
+                    await all_at_once(crowd)
+                    await bench.model.answers_after(THINKS)
+                    after.setdefault(name, []).append(Spread.of(await all_at_once(crowd)))
+                    await bench.model.answers_after(0)
     return Section(
         "slow-model",
-        f"{CROWD} people ask at once, and the model takes 1 s",
-        f"{CROWD} channels, one message each, all sent at the same moment; the model answers each after 1 s.",
-        (
-            figure("all answered after", "s", [one.longest for one in rounds], at_most(1.6)),
-            figure("p50", "s", [one.p50 for one in rounds]),
-            figure("p95", "s", [one.p95 for one in rounds]),
-        ),
+        f"{CROWD} people ask at once, and the model takes {THINKS:g} s",
+        f"{CROWD} channels, one message each, all sent at the same moment: when the answers are there, less the "
+        f"{THINKS:g} s of the model.",
+        tuple(one for name, spreads in after.items() for one in _beyond(name, spreads)),
+    )
+
+
+def _beyond(name: str, spreads: Sequence[Spread]) -> tuple[Figure, ...]:
+    of, limit = ("", at_most(1.0)) if name == THIS else (f", {name}", None)
+    return (
+        figure(f"the last answer, after its model{of}", "s", [one.longest - THINKS for one in spreads], limit),
+        figure(f"p50, after its model{of}", "s", [one.p50 - THINKS for one in spreads]),
     )
 
 
@@ -101,27 +194,39 @@ async def warm_up(product: Product) -> None:
         await closed_loop(crowd, WARM_UP)
 
 
-async def one_round(bench: Bench, product: Product, messages: int) -> Round:
-    """Have fifty people in new channels talk until so many messages are answered."""
-    pids = bench.pids(product) | {"clients": os.getpid()}
-    async with people(product.web_port, CROWD) as crowd:
-        before = cpu_times(pids)
-        seconds, waited = await closed_loop(crowd, messages)
-        used = cpu_times(pids).since(before)
-    cpu = {name: spent * MS / messages for name, spent in used.items()}
-    return Round(len(waited) / seconds, Spread.of(waited), cpu)
+@asynccontextmanager
+async def _products(bench: Bench, name: str) -> AsyncIterator[dict[str, Product]]:
+    """Run a Maestro of each tree, warm; they are measured in turns, so that both meet whatever else happens."""
+    async with AsyncExitStack() as stack:
+        products = {
+            of: await stack.enter_async_context(up(bench.setting(f"{name}-{of}", tree)))
+            for of, tree in bench.trees.items()
+        }
+        for product in products.values():
+            await warm_up(product)
+        yield products
 
 
-def cpu_figures(rounds: Sequence[Round]) -> tuple[Figure, ...]:
-    """Return the CPU time of a message by process."""
-    return tuple(
-        figure(f"CPU of {name}", "ms per message", [one.cpu[name] for one in rounds]) for name in rounds[0].cpu
-    )
+@asynccontextmanager
+async def _pair(product: Product) -> AsyncIterator[Pair]:
+    address = f"127.0.0.1:{product.setting.options['temporal']['port']}"
+    command = (sys.executable, "-m", "benchmarks.trivial", address)
+    async with running(command, product.setting.folder / "trivial.log") as process:
+        await until_said(process, READY, 60)
+        worker = TrivialWorker(process)
+        await worker.run(WARM_UP)
+        yield Pair(product, worker)
 
 
-def _spread(what: str, rounds: Sequence[Spread], p50: float | None = None) -> tuple[Figure, ...]:
-    return (
-        figure(f"{what}, p50", "ms", [one.p50 * MS for one in rounds], at_most(p50) if p50 else None),
-        figure(f"{what}, p95", "ms", [one.p95 * MS for one in rounds]),
-        figure(f"{what}, longest", "ms", [one.longest * MS for one in rounds]),
-    )
+@asynccontextmanager
+async def _less_idle(pids: Mapping[str, int]) -> AsyncIterator[dict[str, float]]:
+    """Give, at the end of a block, the CPU seconds that processes took for it, less those that they take idle."""
+    before = cpu_times(pids)
+    await asyncio.sleep(IDLE)
+    idle = cpu_times(pids).since(before)
+    before, began = cpu_times(pids), time.perf_counter()
+    spent: dict[str, float] = {}
+    yield spent
+    await asyncio.sleep(SETTLES)
+    used, share = cpu_times(pids).since(before), (time.perf_counter() - began) / IDLE
+    spent.update({name: used[name] - idle[name] * share for name in used})

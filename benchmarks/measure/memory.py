@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.clients import closed_loop, people
 from benchmarks.measure.bench import Bench
-from benchmarks.measure.load import CROWD, MESSAGES, warm_up
+from benchmarks.measure.load import CROWD, warm_up
 from benchmarks.processes import Memory, memory_of, running, until_said
 from benchmarks.product import COMMAND, Product, settle, up
 from benchmarks.results import Figure, Section, at_most, figure
@@ -17,6 +17,7 @@ from tests.support.instance import free_port
 
 SEPARATE = (("worker",), ("api",), ("connect", "web"))
 WITH_MODELS = ("worker",)
+MESSAGES = 600
 STARTS_WITHIN = 60.0
 SETTLES = 5.0
 """Seconds after which a process that nobody uses has loaded what it loads in the background."""

@@ -6,16 +6,9 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHistory
 
-from benchmarks.billing import billable_actions, heartbeats_received
+from benchmarks.billing import billable_actions
 
 HISTORIES = Path(__file__).parents[2] / "histories"
-METRICS = """\
-# TYPE service_requests counter
-service_requests{action="a",namespace="default",operation="RecordActivityTaskHeartbeat",service_name="frontend"} 7
-service_requests{namespace="default",operation="RecordActivityTaskHeartbeat",service_name="history"} 7
-service_requests{namespace="other",operation="RecordActivityTaskHeartbeat",service_name="frontend"} 2
-service_requests{namespace="default",operation="RespondActivityTaskCompleted",service_name="frontend"} 40
-"""
 
 
 def events_of(name: str) -> list[HistoryEvent]:
@@ -46,11 +39,3 @@ def test_a_timer_counts_and_so_does_every_workflow_task_with_local_steps() -> No
 
 def test_what_did_not_happen_is_not_listed() -> None:
     assert "signals" not in billable_actions(events_of("dropped"))
-
-
-def test_heartbeats_are_those_the_frontend_received() -> None:
-    assert heartbeats_received(METRICS) == 9
-
-
-def test_a_server_without_heartbeats_received_none() -> None:
-    assert heartbeats_received("") == 0

@@ -1,0 +1,210 @@
+"""``maestro`` that adds up the CPU time of its threads by stage of a message; SIGUSR1 writes the sums to a file.
+
+Work given to a thread counts for the function that was given, a callback of the event loop for the coroutine of its
+task, and the functions of ``STEPS`` for themselves, wherever they are called.
+"""
+
+import asyncio
+import functools
+import importlib
+import inspect
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+from maestro.cli.main import leave, run
+
+STAGES = {
+    "intake": ("connectors/web/", "maestro/intake/", "maestro/bootstrap/context"),
+    "dispatcher": ("temporal/dispatcher",),
+    "journal": ("temporal/journal",),
+    "route": ("activities/routing",),
+    "record": ("activities/conversations",),
+    "context": ("activities/context",),
+    "tags": ("activities/tags",),
+    "send": ("activities/delivery",),
+    "model: the request and its end": ("activities/llm", "activities/answering"),
+    "model: litellm and HTTP": (
+        "maestro/llm/litellm_client",
+        "maestro/llm/transport",
+        "litellm/",
+        "httpx/",
+        "httpcore/",
+    ),
+    "model: the chain": ("maestro/llm/", "maestro/bootstrap/chain"),
+    "SDK: activities": ("temporalio/worker/_activity",),
+    "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "workflows/"),
+    "sockets": ("websockets/", "uvicorn/", "starlette/"),
+}
+"""The beginnings of the modules of each stage; the first that fits counts."""
+STEPS = (
+    "activities.routing:RoutingActivities.choose_agent",
+    "activities.conversations:ConversationActivities.record_message",
+    "activities.context:ContextActivities.build_context",
+    "activities.llm:LLMActivities.request",
+    "activities.llm:LLMActivities.finish",
+    "activities.tags:TagActivities.record_answer",
+    "activities.delivery:DeliveryActivities.deliver",
+    "activities.delivery:DeliveryActivities.prepare_at_once",
+    "activities.delivery:DeliveryActivities.send",
+    "maestro.llm.litellm_client:LiteLLMClient.complete",
+)
+"""What other work contains; one that is not there any more counts with what calls it."""
+OTHER = "other work"
+LOOP = "event loop: waiting and waking"
+
+Sums = dict[str, list[float]]
+
+
+class StageClock:
+    """Adds up what each thread takes, each moment for the innermost stage that it is in."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._sums: list[Sums] = []
+
+    @contextmanager
+    def within(self, stage: str) -> Iterator[None]:
+        """Count the CPU time of the block, less what other stages inside of it take."""
+        sums, stack = self._of_thread()
+        began = time.thread_time()
+        stack.append(0.0)
+        try:
+            yield
+        finally:
+            took = time.thread_time() - began
+            inside = stack.pop()
+            one = sums[stage]
+            one[0] += took - inside
+            one[1] += 1
+            if stack:
+                stack[-1] += took
+
+    def sums(self) -> Sums:
+        """Return seconds and how often, by stage."""
+        total: Sums = defaultdict(lambda: [0.0, 0])
+        for one in list(self._sums):
+            for stage, (seconds, times) in list(one.items()):
+                total[stage][0] += seconds
+                total[stage][1] += times
+        return dict(total)
+
+    def _of_thread(self) -> tuple[Sums, list[float]]:
+        if not hasattr(self._local, "sums"):
+            self._local.sums, self._local.stack = defaultdict(lambda: [0.0, 0]), []
+            self._sums.append(self._local.sums)
+        return self._local.sums, self._local.stack
+
+
+def stage_of(path: str) -> str:
+    """Return the stage of a module's path or name."""
+    path = path.replace(".", "/")
+    return next((name for name, starts in STAGES.items() if any(f"/{start}" in f"/{path}" for start in starts)), OTHER)
+
+
+def staged(clock: StageClock, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with its time counted for the stage of its module, while it waits for others not at all."""
+    stage = stage_of(function.__module__)
+
+    @functools.wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        with clock.within(stage):
+            return function(*args, **named)
+
+    @functools.wraps(function)
+    async def call_async(*args: Any, **named: Any) -> Any:
+        return await _Resumed(clock, stage, function(*args, **named))
+
+    return call_async if inspect.iscoroutinefunction(function) else call
+
+
+class _Resumed:
+    """An awaitable each of whose resumptions is counted."""
+
+    def __init__(self, clock: StageClock, stage: str, coroutine: Any) -> None:
+        self._clock, self._stage, self._coroutine = clock, stage, coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        step, given = self._coroutine.send, None
+        while True:
+            try:
+                with self._clock.within(self._stage):
+                    waits_for = step(given)
+            except StopIteration as end:
+                return end.value
+            try:
+                step, given = self._coroutine.send, (yield waits_for)
+            except BaseException as error:  # noqa: BLE001 - the coroutine decides what becomes of it
+                step, given = self._coroutine.throw, error
+
+
+@contextmanager
+def counted(clock: StageClock) -> Iterator[None]:
+    """Count everything that threads and the event loop do."""
+    submit, run_handle = ThreadPoolExecutor.submit, asyncio.Handle._run
+
+    def submitted(pool: ThreadPoolExecutor, work: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        stage = stage_of(_module_of(work, args))
+
+        def timed() -> Any:
+            with clock.within(stage):
+                return work(*args, **named)
+
+        return submit(pool, timed)
+
+    def handled(handle: asyncio.Handle) -> None:
+        task = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+        coroutine: Any = task.get_coro() if isinstance(task, asyncio.Task) else None
+        with clock.within(stage_of(coroutine.cr_code.co_filename) if inspect.iscoroutine(coroutine) else OTHER):
+            run_handle(handle)
+
+    for name in STEPS:
+        module, _, path = name.partition(":")
+        owner, _, method = path.partition(".")
+        kind = getattr(importlib.import_module(module), owner)
+        if hasattr(kind, method):
+            setattr(kind, method, staged(clock, getattr(kind, method)))
+    with mock.patch.object(ThreadPoolExecutor, "submit", submitted), mock.patch.object(asyncio.Handle, "_run", handled):
+        yield
+
+
+def _module_of(work: Any, args: tuple[Any, ...]) -> str:
+    if isinstance(work, functools.partial):
+        return _module_of(work.func, work.args)
+    if getattr(work, "__name__", "") == "run" and args and callable(args[0]):  # of a Context: asyncio.to_thread
+        return _module_of(args[0], args[1:])
+    return str(getattr(work, "__module__", ""))
+
+
+def main(target: Path, arguments: list[str]) -> int:
+    """Run a command, and write the sums whenever told to."""
+    clock = StageClock()
+
+    def write(_number: int, _frame: FrameType | None) -> None:
+        sums = clock.sums()
+        in_loop = sum(seconds for stage, (seconds, _) in clock._sums[0].items())
+        sums[LOOP] = [time.thread_time() - in_loop, 0]
+        sums["all"] = [time.process_time(), 0]
+        part = target.with_suffix(".part")
+        part.write_text(json.dumps(sums))
+        os.replace(part, target)
+
+    clock._of_thread()  # the first is that of the event loop
+    signal.signal(signal.SIGUSR1, write)
+    with counted(clock):
+        return run(arguments)
+
+
+if __name__ == "__main__":
+    leave(main(Path(sys.argv[1]), sys.argv[2:]))
