@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import Any
 from unittest import mock
 
+from structlog.testing import capture_logs
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
@@ -264,7 +265,7 @@ async def counted(counter: MessageCounter, instance: Instance, client: WebClient
 async def counted_instance(folder: Path) -> AsyncIterator[Callable[[], Awaitable[Counts]]]:
     """Run a Maestro and give what counts its next message; the first, which loads and compiles, has been answered."""
     counter = MessageCounter()
-    with counter.watching():
+    with counter.watching(), capture_logs():
         async with running_instance(folder) as instance, instance.client(CHANNEL) as client:
             await client.ask("hello")
             await instance.ended(CHANNEL, "completed")

@@ -5,16 +5,16 @@ from pathlib import Path
 from tests.support.message_cost import Counts, counted_instance, files_text, statements_text
 
 LIMITS = {
-    "commits": 19,
-    "transactions": 28,
-    "statements": 205,
-    "reads of queue": 30,
-    "thread hops": 29,
+    "commits": 18,
+    "transactions": 24,
+    "statements": 176,
+    "reads of queue": 31,
+    "thread hops": 25,
     "workflow tasks": 3,
     "history events": 22,
     "billable actions": 6,
-    "files": 159,
-    "files of bootstrap": 5,
+    "files": 153,
+    "files of bootstrap": 3,
 }
 """The most that the second message of a conversation may cost; a transaction counts with its BEGIN and COMMIT."""
 REPEATED = {"WORKFLOW_TASK_TIMED_OUT", "WORKFLOW_TASK_FAILED"}
