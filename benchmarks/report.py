@@ -25,6 +25,7 @@ Written by `make bench`; [README.md](README.md) says what is measured and how to
 the median of its rounds, and every percentile is a value that was measured.
 """
 BLOCK = re.compile(r"(?<=<!-- figures of benchmarks/results.json -->\n).*(?=<!-- end of the figures -->)", re.DOTALL)
+START = ("litellm, again: ready", "litellm, again: first answer, after ready")
 ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("CPU time of a message: Maestro, and the Temporal server", "cost", ("CPU of Maestro", "CPU of Temporal server")),
     ("the same as a multiple of a workflow that does nothing", "cost", ("ratio",)),
@@ -66,7 +67,8 @@ def as_json(machine: Machine, sections: Sequence[Section]) -> str:
 def from_json(text: str) -> tuple[Machine, list[Section]]:
     """Return what ``as_json`` was given."""
     told = json.loads(text)
-    return Machine(**told["machine"]), [_section_of(section) for section in told["sections"]]
+    machine = told["machine"]
+    return Machine(**machine | {"load": tuple(machine["load"])}), [_section_of(section) for section in told["sections"]]
 
 
 def write_pages() -> None:

@@ -6,7 +6,7 @@ task, and the functions of ``STEPS`` for themselves, wherever they are called.
 
 import asyncio
 import functools
-import importlib
+import importlib.util
 import inspect
 import json
 import os
@@ -34,7 +34,7 @@ STAGES = {
     "context": ("activities/context",),
     "tags": ("activities/tags",),
     "send": ("activities/delivery",),
-    "model: the request and its end": ("activities/llm", "activities/answering"),
+    "model: the step": ("activities/llm", "activities/answering"),
     "model: litellm and HTTP": (
         "maestro/llm/litellm_client",
         "maestro/llm/transport",
@@ -52,15 +52,15 @@ STEPS = (
     "activities.routing:RoutingActivities.choose_agent",
     "activities.conversations:ConversationActivities.record_message",
     "activities.context:ContextActivities.build_context",
-    "activities.llm:LLMActivities.request",
-    "activities.llm:LLMActivities.finish",
+    "activities.llm:LLMActivities.call_model",
+    "activities.answering:AnsweringActivities.answer",
     "activities.tags:TagActivities.record_answer",
     "activities.delivery:DeliveryActivities.deliver",
     "activities.delivery:DeliveryActivities.prepare_at_once",
     "activities.delivery:DeliveryActivities.send",
-    "maestro.llm.litellm_client:LiteLLMClient.complete",
+    "maestro.llm.litellm_client:LiteLLMClient.ask",
 )
-"""What other work contains; one that is not there any more counts with what calls it."""
+"""What other work contains; one that is not there counts with what calls it."""
 OTHER = "other work"
 LOOP = "event loop: waiting and waking"
 
@@ -172,7 +172,7 @@ def counted(clock: StageClock) -> Iterator[None]:
     for name in STEPS:
         module, _, path = name.partition(":")
         owner, _, method = path.partition(".")
-        kind = getattr(importlib.import_module(module), owner)
+        kind = getattr(importlib.import_module(module), owner, None) if importlib.util.find_spec(module) else None
         if hasattr(kind, method):
             setattr(kind, method, staged(clock, getattr(kind, method)))
     with mock.patch.object(ThreadPoolExecutor, "submit", submitted), mock.patch.object(asyncio.Handle, "_run", handled):

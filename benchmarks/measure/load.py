@@ -108,7 +108,7 @@ def _costs(name: str, rounds: Sequence[Load]) -> tuple[Figure, ...]:
     of = "" if name == THIS else f", {name}"
     return (
         figure(f"ratio{of}", "", [one.ratio for one in rounds], at_most(3.0) if name == THIS else None),
-        *(figure(f"CPU of {part}{of}", "ms per message", [one.cpu[part] for one in rounds]) for part in rounds[0].cpu),
+        *(figure(f"CPU of {part}{of}", "ms", [one.cpu[part] for one in rounds]) for part in rounds[0].cpu),
         *(
             figure(f"CPU of {part} for a trivial workflow{of}", "ms", [one.trivial[part] for one in rounds])
             for part in rounds[0].trivial

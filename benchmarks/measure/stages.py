@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from benchmarks.clients import closed_loop, people
+from benchmarks.figures import median
 from benchmarks.measure.bench import Bench
 from benchmarks.measure.load import CROWD, EACH, IDLE, MS, SETTLES, warm_up
 from benchmarks.product import Product, up
@@ -56,7 +57,7 @@ async def stages(bench: Bench) -> Section:
         await warm_up(product)
         for _ in range(bench.rounds):
             rounds.append(await _round(product, target))
-    names = sorted(rounds[0], key=lambda name: -rounds[0][name])
+    names = sorted(rounds[0], key=lambda name: -median([one.get(name, 0.0) for one in rounds]))
     return Section(
         "stages",
         "Where Maestro's CPU time goes",
@@ -79,8 +80,8 @@ async def _round(product: Product, target: Path) -> dict[str, float]:
         share = (asyncio.get_running_loop().time() - began) / IDLE
     used, idle = _between(second, third), _between(first, second)
     spent = {name: (used[name] - idle.get(name, 0.0) * share) * MS / (CROWD * EACH) for name in used}
-    spent["outside of Python"] = 2 * spent["all"] - sum(spent.values())
-    return spent
+    whole = spent.pop("all")
+    return {"in all": whole, **spent, "outside of Python": whole - sum(spent.values())}
 
 
 def _between(earlier: Sums, later: Sums) -> dict[str, float]:
