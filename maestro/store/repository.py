@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
@@ -13,9 +13,7 @@ from maestro.store.engine import driver_of
 from maestro.store.prepared import Prepared, row_insert
 
 Row = TypeVar("Row", bound=SQLModel)
-Self = TypeVar("Self", bound="Repository")
-Arguments = ParamSpec("Arguments")
-Found = TypeVar("Found")
+Query = TypeVar("Query", bound=Callable[..., Any])
 
 
 class Link:
@@ -101,22 +99,19 @@ class Link:
             self.session.close()
 
 
-def read_once(
-    method: Callable[Concatenate[Self, Arguments], Found],
-) -> Callable[Concatenate[Self, Arguments], Found]:
+def read_once(method: Query) -> Query:
     """Have a query that returns values run once per transaction and arguments, until its repository changes a row."""
 
     @wraps(method)
-    def reading(self: Self, *args: Arguments.args, **named: Arguments.kwargs) -> Found:
-        known = self._known()
-        key = (method.__name__, args, *named.items())
+    def reading(self: "Repository", *arguments: Any) -> Any:
+        known, key = self._known(), (method.__name__, arguments)
         if key not in known:
-            found = method(self, *args, **named)
+            found = method(self, *arguments)
             self._known()[key] = found
             return found
-        return known[key]  # type: ignore[no-any-return] # kept above, under the same key
+        return known[key]
 
-    return reading
+    return cast("Query", reading)
 
 
 def with_values(row: Row, **values: object) -> Row:
