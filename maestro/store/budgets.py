@@ -1,13 +1,12 @@
 """What was spent and is reserved, by day and scope; reserving and settling are one transaction each."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from typing import Any
 
 from sqlalchemy import bindparam, case, delete, select, union_all
-from sqlalchemy.dialects.sqlite import Insert
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
@@ -63,9 +62,9 @@ class Budgets(Repository):
         col(Reservation.purpose) == bindparam("its_purpose"),
         col(Reservation.number) == bindparam("its_number"),
     )
+    _RESERVE = Prepared(insert(Reservation).on_conflict_do_nothing())
     _OF_RESERVATION = (col(Reservation.day), col(Reservation.amount_usd), col(Reservation.scopes))
     _HELD = Prepared(select(*_OF_RESERVATION).where(*_OF_KEY))
-    _RESERVE = Prepared(insert(Reservation).on_conflict_do_nothing())
     _TAKE = Prepared(delete(Reservation).where(*_OF_KEY).returning(*_OF_RESERVATION))
     _TAKE_ALL = Prepared(
         delete(Reservation).where(col(Reservation.job_id) == bindparam("of_job")).returning(*_OF_RESERVATION)
@@ -97,18 +96,26 @@ class Budgets(Repository):
         return exceeded([(limit, levels.get(scope, Level())) for limit, scope in zip(limits, scopes, strict=True)])
 
     def reserve(self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[Limit] = ()) -> Limit | None:
-        """Set aside what a call may cost until it is settled or released; what a dead attempt set aside is given back.
+        """Set aside what a call may cost until it is settled or released, in the place of what it had set aside before.
 
-        Return the first of the limits that was used up before this; a caller that keeps to it rolls back then.
+        Return the first of these limits of the payer that was used up without it, None when none was: then the caller
+        takes it back.
         """
-        which = {"job_id": key.job_id, "purpose": key.purpose, "number": key.number}
-        values = {**which, "day": self.today, "amount_usd": amount_usd, "scopes": _text(payer.scopes)}
-        if not self._change(self._RESERVE, **values):
+        reservation = Reservation(
+            job_id=key.job_id,
+            purpose=key.purpose,
+            number=key.number,
+            day=self.today,
+            amount_usd=amount_usd,
+            scopes=_text(payer.scopes),
+        )
+        if not self._change(self._RESERVE, **vars(reservation)):
             self.release(key)
-            self._change(self._RESERVE, **values)
-        amounts = {"day": self.today, "spent_usd": 0.0, "reserved_usd": amount_usd}
-        added = self._returned(_spending_after(len(payer.scopes)), **amounts, **_numbered(payer.scopes))
-        before = {(scope, subject): Level(spent, reserved - amount_usd) for scope, subject, spent, reserved in added}
+            self._add(reservation)
+        levels = self._count(self.today, payer.scopes, reserved_usd=amount_usd)
+        before = {
+            scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()
+        }
         return exceeded([(limit, before.get((limit.scope, limit.subject), Level())) for limit in limits])
 
     def release(self, key: CallKey) -> None:
@@ -156,9 +163,13 @@ class Budgets(Repository):
         for held in map(_held, reservations):
             self._count(held.day, held.scopes, reserved_usd=-held.amount_usd)
 
-    def _count(self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0) -> None:
+    def _count(
+        self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
+    ) -> Mapping[Scope, Level]:
+        """Add to the levels of these scopes and return them."""
         values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
-        self._change(_spending(len(scopes)), **values, **_numbered(scopes))
+        rows = self._returned(_spending(len(scopes)), **values, **_numbered(scopes))
+        return {(scope, subject): Level(spent, reserved) for scope, subject, spent, reserved in rows}
 
     def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, Level]:
         found = self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes))
@@ -168,17 +179,6 @@ class Budgets(Repository):
 @cache
 def _spending(count: int) -> Prepared:
     """Return what adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
-    return Prepared(_addition(count))
-
-
-@cache
-def _spending_after(count: int) -> Prepared:
-    """Return what adds to the spending of so many scopes, and reads it after that."""
-    read = (col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
-    return Prepared(_addition(count).returning(*read))
-
-
-def _addition(count: int) -> Insert:
     new = insert(Spending)
     reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
     names = [
@@ -188,12 +188,16 @@ def _addition(count: int) -> Insert:
     # Without its type, a parameter of any row but the first would go to the driver as it is.
     types = {name: getattr(Spending, name).type for name in Spending.model_fields}
     rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
-    return new.values(rows).on_conflict_do_update(
-        index_elements=["day", "scope", "subject"],
-        set_={
-            "spent_usd": col(Spending.spent_usd) + new.excluded.spent_usd,
-            "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
-        },
+    return Prepared(
+        new.values(rows)
+        .on_conflict_do_update(
+            index_elements=["day", "scope", "subject"],
+            set_={
+                "spent_usd": col(Spending.spent_usd) + new.excluded.spent_usd,
+                "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
+            },
+        )
+        .returning(col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
     )
 
 

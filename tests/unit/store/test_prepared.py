@@ -2,21 +2,23 @@
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import bindparam, insert
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm.exc import UnmappedInstanceError
 from sqlmodel import col, select, update
 
+from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound, StoreBusy, StoreUnreadable
 from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
-from maestro.store.store import Store
+from maestro.store.schema import upgrade
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
@@ -183,6 +185,38 @@ def test_no_session_is_made_for_who_does_not_need_one(rows: JobRows) -> None:
         assert "session" not in vars(tx._link)
 
 
+def test_a_savepoint_takes_back_what_was_written_in_it_and_no_more(rows: JobRows) -> None:
+    job_id = rows.add()
+    with rows.store.begin() as tx:
+        tx.jobs.update(job_id, reason="before")
+        with suppress(NotFound), tx.savepoint():
+            tx.jobs.update(job_id, reason="within")
+            raise NotFound("as it was")
+        assert "session" not in vars(tx._link)
+        with tx.savepoint():
+            tx.jobs.update(job_id, agent_id=None)
+    with rows.store.view() as tx:
+        assert (tx.jobs.read(job_id).reason, tx.jobs.read(job_id).agent_id) == ("before", None)
+
+
+def test_what_the_tables_refuse_in_a_savepoint_costs_only_that(rows: JobRows) -> None:
+    job_id = rows.add()
+    for within in (False, True):
+        with rows.store.begin() as tx:
+            tx.jobs.update(job_id, reason=f"kept {within}")
+            if within:
+                tx.agents.get(1).name = f"Ada {within}"
+            with suppress(IntegrityError), tx.savepoint():
+                tx.jobs.update(job_id, reason="lost")
+                tx.agents.put(Agent(slug="ada", name="Another", created_at=tx.now, updated_at=tx.now))
+            tx.agents.put(Agent(slug=f"eve-{within}", name="Eve", created_at=tx.now, updated_at=tx.now))
+        with rows.store.view() as tx:
+            assert tx.jobs.read(job_id).reason == f"kept {within}"
+            assert [agent.name for agent in tx.agents.all()] == ["Ada True" if within else "Ada"] + ["Eve"] * (
+                1 + within
+            )
+
+
 def test_every_prepared_statement_fits_the_tables(rows: JobRows) -> None:
     assert STATEMENTS
     with rows.store.view() as tx:
@@ -196,4 +230,4 @@ def test_a_sqlite_that_returns_no_changed_rows_is_refused_with_what_to_do(
 ) -> None:
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 34, 1))
     with pytest.raises(StoreUnreadable, match=r"needs 3\.35 or later. Use a Python"):
-        Store.open(tmp_path / "new.db")
+        upgrade(tmp_path / "new.db")

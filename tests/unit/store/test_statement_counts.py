@@ -138,7 +138,7 @@ def test_what_a_call_may_cost_is_reserved_in_two_statements_and_settled_in_two(r
     limits = [Limit(BudgetScope.DAY, "", 9.0), Limit(BudgetScope.AGENT, "1", 9.0), Limit(BudgetScope.CLIENT, "3", 9.0)]
     assert count(rows, lambda tx: tx.budgets.payer(key.job_id)) == 1
     assert count(rows, lambda tx: tx.budgets.exceeded(limits)) == 1
-    assert count(rows, lambda tx: tx.budgets.reserve(key, payer, 0.25)) == 2
+    assert count(rows, lambda tx: tx.budgets.reserve(key, payer, 0.25, limits)) == 2, "the limits are looked at as well"
     assert count(rows, lambda tx: tx.budgets.settle(key, 0.5)) == 2
     assert count(rows, lambda tx: tx.budgets.release(key)) == 1
 
