@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache
 
 from sqlalchemy import bindparam, func, inspect
@@ -15,7 +14,7 @@ from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResp
 from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
 from maestro.store.prepared import Prepared
-from maestro.store.repository import Link, Repository
+from maestro.store.repository import Repository, read_once
 from maestro.store.steps import Steps
 from maestro.store.usage import Charge, UsageLog
 
@@ -59,15 +58,10 @@ class Calls(Repository):
         )
     )
 
-    def __init__(self, link: Link, now: datetime) -> None:
-        super().__init__(link, now)
-        # What this transaction has found or written, which nothing else can change before it ends.
-        self._found: dict[CallKey, Last | None] = {}
-        self._kept: dict[CallKey, LLMCall] = {}
-
+    @read_once
     def answered(self, key: CallKey) -> LLMCall | None:
         """Return the answer we hold for this call, the first one if there were two."""
-        return self._kept.get(key) or self._read(self._ANSWERED, LLMCall, **_values(key))
+        return self._read(self._ANSWERED, LLMCall, **_values(key))
 
     def answer(self, key: CallKey) -> LLMCall:
         """Return the answer to a call that must have one; raises ``NotFound``."""
@@ -127,7 +121,6 @@ class Calls(Repository):
                 started_at=self._now,
             )
         )
-        self._found[key] = Last(attempt, CallState.SENT, request)
         return attempt
 
     def cut_off_request(self, key: CallKey) -> str | None:
@@ -198,11 +191,10 @@ class Calls(Repository):
             self._budgets.spend(key, charge.cost_usd)
             Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
 
+    @read_once
     def _last(self, key: CallKey) -> Last | None:
-        if key not in self._found:
-            row = self._row(self._LAST, **_values(key))
-            self._found[key] = Last(*row) if row else None
-        return self._found[key]
+        row = self._row(self._LAST, **_values(key))
+        return Last(*row) if row else None
 
     def _end(
         self, key: CallKey, attempt: int, values: Mapping[str, object], unless: CallState | None = None
@@ -211,8 +203,6 @@ class Calls(Repository):
 
         None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
         """
-        self._found.pop(key, None)
-        self._kept.pop(key, None)
         usage = UsageLog(self._link, self._now)
         which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
         which |= {f"new_{name}": value for name, value in values.items()}
@@ -231,7 +221,7 @@ class Calls(Repository):
         for row in self._returned(prepared, **values):
             call = prepared.made(LLMCall, row)
             if call.state is CallState.ANSWERED and call.attempt == 1:  # no earlier attempt can hold another answer
-                self._kept[key] = call
+                self._known()["answered", (key,)] = call
             return True
         return False
 
