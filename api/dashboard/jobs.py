@@ -134,6 +134,9 @@ def _listing(tx: Transaction, asked: Asked) -> Listing:
     if asked.group == BY_ERROR:
         wanted = wanted.model_copy(update={"status": ()})
         return Listing(wanted, groups=grouped(tx.tallies.failures(wanted)).items, grouped=True)
+    statuses = tx.tallies.statuses(wanted)
+    if not any(count for status, count in statuses.items() if status in (wanted.status or statuses)):
+        return Listing(wanted, statuses)  # a search that finds nothing reads all messages once, for the counts
     after, hidden = _after(asked), list[Outage]()
     found, following = tx.browse.jobs(wanted, after, SHOWN)
     while len(hidden) < MOST_OUTAGES and (hides := _outage(tx, wanted, found)):
@@ -142,7 +145,7 @@ def _listing(tx: Transaction, asked: Asked) -> Listing:
     jobs = tuple(map(summary, found))
     return Listing(
         wanted,
-        tx.tallies.statuses(wanted),
+        statuses,
         jobs,
         tx.calls.costs([job.id for job in jobs]),
         outages=hidden,

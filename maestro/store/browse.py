@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, not_, tuple_
 from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound
@@ -25,7 +26,7 @@ from maestro.store.actions import Actions
 from maestro.store.calls import Calls
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
-from maestro.store.job_filters import conditions
+from maestro.store.job_filters import conditions, job_mentions
 from maestro.store.merges import Merges
 from maestro.store.prompts import Prompts
 from maestro.store.repository import Repository
@@ -33,6 +34,8 @@ from maestro.store.steps import Steps
 from maestro.store.tool_runs import ToolRuns
 from maestro.store.versions import AgentVersions
 
+NEWEST = 1_000
+"""Jobs in which a search looks first: what many mention fills its page there, without a look at every message."""
 TEXT = 400
 """Characters of a message that are read for its excerpt; a message may have 300,000."""
 
@@ -48,16 +51,24 @@ class Browse(Repository):
         The order never changes, so a job is on one page only, whatever happens between two requests. The jobs of the
         filters ``without`` are left out.
         """
-        left_out = (not_(and_(*conditions(one, sifted=True))) for one in without)
-        page = select(Job.id).where(*conditions(wanted, sifted=True), *left_out)
-        if after is not None:
-            page = page.where(tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id))
+        left_out = [not_(and_(*conditions(one, sifted=True))) for one in without]
+        earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
+        found: Sequence[Listed] = ()
+        if wanted.q:
+            newest = select(Job.id).where(*earlier).order_by(*_newest_first()).limit(NEWEST).scalar_subquery()
+            others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
+            page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
+            found = self._page(page, limit)
+        if len(found) <= limit:
+            found = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
+        last = found[limit - 1].job if len(found) > limit else None
+        return found[:limit], Cursor(last.created_at, last.id) if last else None
+
+    def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[Listed]:
         # First the page, then what other tables say of it: joined before, 100,000 jobs take ten times as long.
         chosen = page.order_by(*_newest_first()).limit(limit + 1).scalar_subquery()
         rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*_newest_first()))
-        found = [Listed(*row) for row in rows]
-        last = found[limit - 1].job if len(found) > limit else None
-        return found[:limit], Cursor(last.created_at, last.id) if last else None
+        return [Listed(*row) for row in rows]
 
     def job(self, job_id: str, cheaper: str = "") -> Record:
         """Return everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""

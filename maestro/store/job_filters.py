@@ -125,6 +125,14 @@ def _mentions(text: str) -> ColumnElement[bool]:
     return col(Job.id).in_(union_all(*places))
 
 
+def job_mentions(text: str) -> ColumnElement[bool]:
+    """Say what ``JobFilter.q`` says, for few jobs: each is looked at by itself, with the message it belongs to."""
+    message = select(InboxRow.id).where(
+        InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
+    )
+    return or_(*_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
+
+
 def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
     # LIKE, which does not tell capital letters of ASCII from small ones, is three times as fast as lower() and LIKE.
     return (col(place).contains(text, autoescape=True) for place in places)

@@ -1,10 +1,8 @@
 """How long jobs took, from a bounded sample of them: no look reads more than a few thousand rows."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from sqlalchemy import ColumnElement, String, bindparam, func, or_, select, type_coerce
 from sqlmodel import col
@@ -25,6 +23,7 @@ from maestro.domain.llm.usage_latency import (
     per_day,
     stage_of,
 )
+from maestro.store.prepared import Prepared, in_list, json_list
 from maestro.store.repository import Repository
 from maestro.store.walking import walked
 
@@ -46,6 +45,24 @@ class _Sampled:
 
 class Latency(Repository):
     """Reads only."""
+
+    _ANSWERS = Prepared(
+        select(col(Delivery.job_id), func.min(type_coerce(Delivery.sent_at, String)))
+        .where(in_list(col(Delivery.job_id), "jobs"), col(Delivery.purpose) == Purpose.ANSWER)
+        .where(col(Delivery.sent_at).is_not(None))
+        .group_by(col(Delivery.job_id))
+    )
+    _STEPS = Prepared(
+        select(
+            col(JobStep.job_id),
+            col(JobStep.step),
+            type_coerce(JobStep.started_at, String),
+            type_coerce(JobStep.finished_at, String),
+        )
+        .where(in_list(col(JobStep.job_id), "jobs"), col(JobStep.state) == StepState.DONE)
+        .where(col(JobStep.finished_at).is_not(None))
+        .limit(SAMPLED_STEPS)
+    )
 
     def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
         """Return the percentiles of a sample of the completed jobs that are meant: the newest of each day."""
@@ -78,26 +95,16 @@ class Latency(Repository):
 
     def _answers(self, jobs: Sequence[_Sampled]) -> Iterator[Took]:
         asked = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
-        sent = type_coerce(func.min(type_coerce(Delivery.sent_at, String)), String)
-        found = (
-            select(col(Delivery.job_id), sent)
-            .where(_among(Delivery.job_id, asked), col(Delivery.purpose) == Purpose.ANSWER)
-            .where(col(Delivery.sent_at).is_not(None))
-            .group_by(col(Delivery.job_id))
-        )
-        for job_id, first in self._session.execute(found):
+        for job_id, first in self._rows(self._ANSWERS, jobs=json_list(asked)):
             yield Took(asked[job_id][:DATE_CHARS], Stage.ANSWER, _between(asked[job_id], first))
 
     def _steps(self, days_of: dict[str, str]) -> Iterator[Took]:
-        moments = (type_coerce(moment, String) for moment in (JobStep.started_at, JobStep.finished_at))
-        found = (
-            select(col(JobStep.job_id), col(JobStep.step), *moments)
-            .where(_among(JobStep.job_id, days_of), col(JobStep.state) == StepState.DONE)
-            .limit(SAMPLED_STEPS)
-        )
-        for job_id, step, started, finished in self._session.execute(found):
-            stage = stage_of(step)
-            if stage is not None and finished:
+        stages: dict[str, Stage | None] = {}
+        for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):
+            if step not in stages:
+                stages[step] = stage_of(step)
+            stage = stages[step]
+            if stage is not None:
                 yield Took(days_of[job_id], stage, _between(started, finished))
 
 
@@ -118,12 +125,6 @@ def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
         yield col(Job.client_id).in_(select(col(Client.id)).where(named))
     if query.platform is not None:
         yield walked(Job.platform) == query.platform
-
-
-def _among(column: Any, ids: Any) -> ColumnElement[bool]:
-    """Say that a column holds one of these; thousands of parameters would be more than a statement takes."""
-    every = func.json_each(json.dumps(list(ids))).table_valued("value")
-    return col(column).in_(select(every.c.value))
 
 
 def _between(earlier: str, later: str) -> float:

@@ -120,9 +120,10 @@ def latency_page(period: Period, jobs: int, times: Sequence[Took]) -> LatencyPag
     """Show the percentiles of a sample."""
     every: dict[Stage, list[float]] = defaultdict(list)
     by_day: dict[tuple[str, Stage], list[float]] = defaultdict(list)
-    for took in times:
-        every[took.stage].append(took.ms)
-        by_day[took.day, took.stage].append(took.ms)
+    for day, stage, ms in times:
+        by_day[day, stage].append(ms)
+    for (_, stage), measured in by_day.items():
+        every[stage] += measured
     days = sorted({day for day, _ in by_day}, reverse=True)
     return LatencyPage(
         since=period.since,

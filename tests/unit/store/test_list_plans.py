@@ -17,6 +17,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.usage import Period, UsageBy, UsageOf, UsageWish
 from maestro.domain.llm.usage_latency import LatencyQuery
+from maestro.store import browse
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import MORNING, JobRows
 
@@ -141,8 +142,37 @@ def test_a_list_that_is_sifted_is_not_sorted(rows: JobRows, tmp_path: Path, name
 
 
 def test_a_search_reads_narrow_indexes_and_the_messages(rows: JobRows, tmp_path: Path) -> None:
-    (_, plan), *_ = plans(rows, tmp_path / "maestro.db", jobs(q="hello"))
+    (_, newest), (_, plan) = plans(rows, tmp_path / "maestro.db", jobs(q="hello"))[:2]
+    assert not [line for line in newest if line.startswith("SCAN inbox")], "of the newest jobs, only their own messages"
     assert any("ix_queue_told" in line for line in plan), plan
     assert any("USING COVERING INDEX ix_queue_inbox_id" in line for line in plan), plan
     tables = [line for line in plan if line.startswith("SCAN") and "INDEX" not in line]
     assert tables == ["SCAN inbox"], "what people wrote is searched, and nothing else is read whole"
+
+
+def test_a_search_for_what_many_mention_does_not_read_all_messages(rows: JobRows, tmp_path: Path) -> None:
+    for _ in range(2):
+        rows.add("an invoice")
+
+    def page(tx: Transaction) -> object:
+        return tx.browse.jobs(JobFilter(q="invoice"), None, 1)
+
+    found = plans(rows, tmp_path / "maestro.db", page)
+    assert len(found) == 1, "the newest jobs fill the page and say that another follows"
+    for statement, plan in found:
+        assert not [line for line in plan if scanned(line, statement)], plan
+
+
+def test_a_search_finds_the_same_in_new_and_in_old_jobs(rows: JobRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [rows.add(f"an invoice {number}") for number in range(4)]
+    rows.add("nothing of the kind")
+    wanted = JobFilter(q="invoice")
+    pages = []
+    for newest in (1, 3, 1_000):
+        monkeypatch.setattr(browse, "NEWEST", newest)
+        with rows.store.view() as tx:
+            first, after = tx.browse.jobs(wanted, None, 3)
+            second, end = tx.browse.jobs(wanted, after, 3)
+        assert end is None
+        pages.append([listed.job.id for listed in (*first, *second)])
+    assert pages == [written[::-1]] * 3
