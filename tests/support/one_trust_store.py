@@ -10,12 +10,12 @@ from httpx._transports import default
 _Load = Any
 """httpx types its function for options that this passes on."""
 
-load_anew: _Load = default.create_ssl_context
+load_anew: _Load = default.create_ssl_context  # type: ignore[attr-defined]
 
 
 def share_trusted_certificates() -> None:
     """Let clients with default options have one context: to load the certificates takes 15 ms of CPU time."""
-    default.create_ssl_context = _load_once
+    default.create_ssl_context = _load_once  # type: ignore[attr-defined]
 
 
 def _load_once(verify: Any = True, cert: Any = None, trust_env: bool = True) -> ssl.SSLContext:
