@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
-from tests.support.crashing import ARMED
 from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
@@ -36,9 +35,7 @@ async def lasting(
 @pytest_asyncio.fixture(loop_scope="module")
 async def maestro(lasting: Maestro, llm: LLMServer) -> Maestro:
     """The process, alive, with nothing armed, and a model that gives long answers."""
-    (lasting.data / ARMED).unlink(missing_ok=True)
-    if not lasting.alive:
-        await lasting.start()
+    await lasting.revive()
     llm.reset()
     llm.script(reply=LONG)
     return lasting

@@ -1,10 +1,39 @@
 """The promise, as checks from outside: nothing lost, nothing twice, nothing bought again, everything in order."""
 
+from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.support.chatting import Person
 from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What a message has cost: its requests at the model, and how many of its calls are kept in each state.
+
+    Read while the process is dead, it tells what the recovery owes: a request that was committed and has no answer is
+    marked interrupted, and only answers that are not kept are asked for again.
+    """
+
+    requests: int
+    answered: int
+    unanswered: int
+
+    @classmethod
+    def read(cls, evidence: Evidence, llm: LLMServer, client_id: str) -> "Bought":
+        """Read it now."""
+        jobs = evidence.jobs(client_id)
+        calls = evidence.calls(jobs[0]["id"]) if jobs else Counter[str]()
+        return cls(len(llm.matching(client_id)), calls["answered"], calls["sent"] + calls["interrupted"])
+
+
+def assert_bought_once(evidence: Evidence, llm: LLMServer, client_id: str, at_death: Bought) -> None:
+    """No answer that was kept at the last death is bought again, and each call that it cut off says so."""
+    now = Bought.read(evidence, llm, client_id)
+    assert now.unanswered == at_death.unanswered
+    assert now.requests == at_death.requests + now.answered - at_death.answered
 
 
 def assert_answered_once(evidence: Evidence, somebody: Person, job: Row, client_id: str) -> None:

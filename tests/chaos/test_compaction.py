@@ -1,9 +1,9 @@
 """The process dies while a long conversation is compacted: what it bought for that is not bought again either."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from hashlib import sha256
-from itertools import product
 
 import pytest
 import pytest_asyncio
@@ -11,14 +11,18 @@ import pytest_asyncio
 from maestro.domain.conversations.compaction import INSTRUCTIONS
 from maestro.domain.llm.prompts import CallPurpose
 from tests.chaos.promise import assert_answered_once
-from tests.chaos.test_crash_points import ANSWERING, HOUSEKEEPING
 from tests.support.chatting import Person, person
-from tests.support.crashing import forget_passed, is_armed, passed
+from tests.support.crash_points import Recording
+from tests.support.crashing import forget_recording, is_armed, recording
 from tests.support.evidence import Evidence, Row
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-compaction")]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("chaos-compaction"),
+    pytest.mark.timeout(600),
+]
 
 FORGETFUL = {"slug": "helper", "role": "conductor", "model": "openai/nobody-knows-this-model"}
 """Its window is 8,192 tokens, so a conversation may take 6,144."""
@@ -32,13 +36,6 @@ GOING = 5
 
 FACTS = INSTRUCTIONS[CallPurpose.FACTS]
 SUMMARY = INSTRUCTIONS[CallPurpose.SUMMARY]
-
-STEPS = (
-    *("compaction begins", "facts request", "facts answer", "memory.learn"),
-    *("summary request", "summary answer", "compaction done"),
-)
-POINTS = {f"{when} {name}" for when, name in product(("before", "after"), STEPS)}
-IN_FLIGHT = {"after facts request", "before facts answer", "after summary request", "before summary answer"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -68,22 +65,58 @@ async def outgrow(somebody: Person, llm: LLMServer) -> str:
     return f"{name}-last."
 
 
-@pytest.mark.parametrize("point", sorted(POINTS))
-async def test_a_compaction_survives_a_crash(maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str) -> None:
-    async with person(maestro.web_port, point.replace(" ", "-")) as somebody:
+async def record(maestro: Maestro, evidence: Evidence, somebody: Person, said: str) -> Recording:
+    """Return what happens when a message is answered without a crash."""
+    forget_recording(maestro.data)
+    await somebody.say(f"{said} {FILLER}")
+    await evidence.ended(said)
+    return recording(maestro.data)
+
+
+async def test_a_compaction_survives_a_crash_at_any_point(
+    maestro: Maestro, evidence: Evidence, llm: LLMServer, subtests: pytest.Subtests
+) -> None:
+    """What a compaction adds to a message without one is what is recorded only with it."""
+    async with person(maestro.web_port, "recorded") as somebody:
+        last = await outgrow(somebody, llm)
+        compacted = await record(maestro, evidence, somebody, last)
+        without = await record(maestro, evidence, somebody, "recorded-without.")
+    points = compacted.beside(without).sample()
+    assert any(purpose in point for purpose in (CallPurpose.FACTS, CallPurpose.SUMMARY) for point in points)
+    for number, point in enumerate(points):
+        with subtests.test(point=point):
+            await maestro.revive()
+            await compacted_through(maestro, evidence, llm, f"point-{number}", point)
+
+
+async def compacted_through(maestro: Maestro, evidence: Evidence, llm: LLMServer, channel: str, point: str) -> None:
+    """Let a compaction be due, and the process die in it."""
+    calls: Counter[tuple[str, str]] = Counter()
+    async with person(maestro.web_port, channel) as somebody:
         last = await outgrow(somebody, llm)
         maestro.arm(point)
-        crash = asyncio.create_task(maestro.crash_at(point))
+        crash = asyncio.create_task(maestro.crash_at(point, lambda: calls.update(calls_of(evidence, llm, last))))
         await somebody.say(f"{last} {FILLER}")
         await crash
         (job,) = await evidence.ended(last)
         await somebody.has(*(chunk["id"] for chunk in evidence.deliveries(job["id"])))
     assert not is_armed(maestro.data)
-    assert_answered(evidence, somebody, job, last, point in IN_FLIGHT)
+    in_flight = sum(calls[purpose, "sent"] for purpose in CallPurpose)
+    assert_answered(evidence, somebody, job, last, in_flight > 0)
     for purpose, instruction in ((CallPurpose.FACTS, FACTS), (CallPurpose.SUMMARY, SUMMARY)):
-        asked = [one for one in llm.matching(instruction) if f"{somebody.channel}-0." in one.last_user]
-        assert len(asked) == 1 + (point == f"before {purpose} answer")
+        asked = [one for one in llm.matching(instruction) if f"{channel}-0." in one.last_user]
+        assert len(asked) == calls[purpose, "asked"] + 1 - calls[purpose, "answered"]
     assert len(llm.matching(last)) == 1
+
+
+def calls_of(evidence: Evidence, llm: LLMServer, client_id: str) -> Counter[tuple[str, str]]:
+    """Count the calls of a message by purpose and state, and the requests that the model has had by purpose."""
+    sql = "SELECT purpose, state FROM llm_calls JOIN inbox USING (job_id) WHERE message_id LIKE ?"
+    calls = Counter((row["purpose"], row["state"]) for row in evidence.rows(sql, f"%:{client_id}"))
+    first = client_id.replace("-last.", "-0.")
+    for purpose, instruction in ((CallPurpose.FACTS, FACTS), (CallPurpose.SUMMARY, SUMMARY)):
+        calls[purpose, "asked"] = len([one for one in llm.matching(instruction) if first in one.last_user])
+    return calls
 
 
 def assert_answered(evidence: Evidence, somebody: Person, job: Row, last: str, in_flight: bool) -> None:
@@ -105,14 +138,3 @@ def assert_answered(evidence: Evidence, somebody: Person, job: Row, last: str, i
     assert not set(kept) & set(gone)
     fact = sha256(somebody.channel.encode()).hexdigest()
     assert len(evidence.rows("SELECT id FROM memory_facts WHERE content = ?", fact)) == 1
-
-
-async def test_every_point_has_its_crash(maestro: Maestro, evidence: Evidence, llm: LLMServer) -> None:
-    """A step that is added to compaction without its crash points makes this fail."""
-    async with person(maestro.web_port, "clean") as somebody:
-        last = await outgrow(somebody, llm)
-        forget_passed(maestro.data)
-        await somebody.say(f"{last} {FILLER}")
-        await evidence.ended(last)
-    found = {point for point in passed(maestro.data) if not point.endswith(HOUSEKEEPING)}
-    assert found - ANSWERING == POINTS

@@ -14,7 +14,7 @@ from tests.support.running import Maestro
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-webhooks")]
 
-POINTS = {"before hook": False, "after hook": True}
+POINTS = {"before webhook": False, "after webhook": True}
 """Where the process dies, and whether the delivery is kept by then."""
 
 

@@ -60,7 +60,7 @@ async def test_it_dies_while_it_frees_the_claims_of_a_death(maestro: Maestro, ev
     async with person(maestro.web_port, client_id) as somebody:
         await somebody.say(f"{client_id} please, @helper")
         await maestro.died()
-        maestro.arm(f"{when} jobs.forget_claims")
+        maestro.arm(f"{when} release of a claim")
         maestro.begin()
         await maestro.crash_at("forgetting claims")
         (job,) = await evidence.ended(client_id)

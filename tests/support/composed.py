@@ -17,7 +17,6 @@ from connectors.base import Connector
 from maestro.bootstrap import connectors
 from maestro.bootstrap.connectors import web_config
 from maestro.bootstrap.context import StoreContext
-from maestro.bootstrap.flow import pace, queues
 from maestro.bootstrap.models import Models
 from maestro.bootstrap.up import Up
 from maestro.chat import ChatService
@@ -30,11 +29,11 @@ from temporal.server import ServerConfig, Timing
 from tests.support.crashing import (
     CrashingClient,
     CrashingContext,
-    CrashingDispatcher,
     CrashingStore,
     CrashingTool,
     CrashingWeb,
     Fuse,
+    crashing_starts,
 )
 
 TASK_TIMEOUT = timedelta(seconds=1)
@@ -76,11 +75,6 @@ class CrashingUp(Up):
         connector.capabilities = replace(connector.capabilities, max_length=MAX_LENGTH)
         return (connector,)
 
-    def build_dispatcher(self, store: Store) -> Dispatcher:
-        """Return a dispatcher that can die."""
-        CrashingDispatcher.fuse = self._fuse
-        return CrashingDispatcher(store, queues(self.settings), self.live.of(pace), self.say)
-
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return a context that can die."""
         CrashingContext.fuse = self._fuse
@@ -93,7 +87,7 @@ class CrashingUp(Up):
 
     async def until_stopped(self) -> None:
         """Run with what cannot be overridden changed."""
-        with mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT):
+        with mock.patch.object(dispatcher, "TASK_TIMEOUT", TASK_TIMEOUT), crashing_starts(self._fuse):
             await super().until_stopped()
 
 

@@ -1,36 +1,38 @@
 """Wrappers that kill the process they run in at a named point; the product knows nothing of them.
 
-A point is ``before`` or ``after`` something that happens once in the life of a message: a committed transaction
-(``before route done`` is the moment in which everything is written but nothing committed), the model's wire, the
-platform, the start of a workflow, the acknowledgement. Transactions name themselves by what is done in them, so a new
-step has its points without a change here.
+A point is ``before`` or ``after`` something that a message causes: a committed transaction (``before route done`` is
+the moment in which everything is written but nothing committed), the model's wire, the platform, the start of a
+workflow, the acknowledgement; or it is ``inside`` a transaction. ``crash_points`` says how transactions are named, and
+what a number behind a name means.
 """
 
 import asyncio
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from temporalio.client import Client
 
 from connectors.web import WebConnector
 from maestro.bootstrap.context import StoreContext
-from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, ToolSpec
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
-from maestro.store.claims import Claimed
 from maestro.store.engine import BUSY_SECONDS
 from maestro.store.store import Store
-from maestro.store.transaction import OnDemand, Transaction
+from maestro.store.transaction import Transaction
 from maestro.tools.base import Caller
-from temporal.dispatcher import Dispatcher
 from temporal.server_process import read_record
+from tests.support.crash_points import Change, Commit, Recording, RowWatch, inside
 
 ARMED = "armed.json"
 PASSED = "passed.log"
@@ -41,34 +43,6 @@ MAESTRO, TEMPORAL = "maestro", "temporal"
 
 LOOP_TURNS = 20
 """How often the loop goes round until a frame given to a socket has left the process."""
-
-Call = tuple[str, tuple[Any, ...]]
-
-_NAMES: Mapping[str, Callable[..., str]] = {
-    "steps.done": lambda ref, *_: f"{ref.step} done",
-    "steps.failed": lambda ref, *_: f"{ref.step} failed",
-    "steps.suspended": lambda ref, *_: f"{ref.step} waits",
-    "steps.start": lambda ref, *_: f"{ref.step} begins",
-    "inbox.add": lambda *_: "accept",
-    "jobs.claim": lambda *_: "claim",
-    "calls.sent": lambda key, *_: f"{_call(key)} request",
-    "calls.keep_answer": lambda key, *_: f"{_call(key)} answer",
-    "calls.failed": lambda key, *_: f"{_call(key)} failure",
-    "calls.interrupted": lambda key, *_: f"{_call(key)} interruption",
-    "budgets.reserve": lambda *_: "reservation",
-    "budgets.release": lambda *_: "release",
-    "media.heard": lambda *_: "transcript",
-    "tool_runs.begin": lambda run, *_: f"tool-{run.number}-{run.place} call",
-    "webhooks.take": lambda *_: "hook",
-    "deliveries.sent": lambda *_: "receipt",
-    "deliveries.take_lane": lambda *_: "chunks",
-    "drafts.placed": lambda *_: "placeholder receipt",
-    "drafts.sending": lambda *_: "placeholder",
-    "drafts.write": lambda *_: "draft",
-    "memory.learn": lambda *_, **__: "memory.learn",
-    "batches.settle": lambda *_, **__: "batch item",
-}
-"""What a transaction is called, by the first of these methods that was called in it."""
 
 
 def be_impatient(folder: Path, seconds: float) -> None:
@@ -89,27 +63,38 @@ class Fuse:
         self._passed = folder / PASSED
         self._lock = threading.Lock()
 
-    def reach(self, point: str) -> None:
-        """Note that a point is reached, and die if it is the armed one."""
+    def note(self, moment: object) -> None:
+        """Note what was done, for a recording."""
+        # On a full disk, which some tests are about, nothing can be noted.
+        with self._lock, suppress(OSError), self._passed.open("a") as log:
+            log.write(f"{json.dumps(moment)}\n")
+
+    def reach(self, *names: str) -> None:
+        """Die if the armed point has one of these names."""
         with self._lock:
-            # On a full disk, which some tests are about, nothing can be noted.
-            with suppress(OSError), self._passed.open("a") as log:
-                log.write(f"{point}\n")
-            for victim in self._victims(point):
+            for victim in self._victims(names):
                 os.kill(self._pid(victim), signal.SIGKILL)
 
-    def _victims(self, point: str) -> list[str]:
+    def effect(self, point: str) -> None:
+        """Note the point before or after an effect, and die if it is the armed one."""
+        self.note(point)
+        self.reach(point)
+
+    def _victims(self, names: Sequence[str]) -> list[str]:
         try:
-            armed = json.loads(self._armed.read_text())
+            armed = Armed(**json.loads(self._armed.read_text()))
         except FileNotFoundError:
             return []
-        if armed["point"] != point:
+        if armed.point not in names:
             return []
-        if armed["times"] == 1:
+        if armed.first > 1:
+            replace(armed, first=armed.first - 1).write(self._armed)
+            return []
+        if armed.times == 1:
             self._armed.unlink()
         else:
-            arm(self._armed.parent, point, armed["times"] - 1, armed["victims"])
-        return list(armed["victims"])
+            replace(armed, times=armed.times - 1).write(self._armed)
+        return list(armed.victims)
 
     def _pid(self, victim: str) -> int:
         if victim == MAESTRO:
@@ -119,11 +104,31 @@ class Fuse:
         return record.pid
 
 
+@dataclass(frozen=True)
+class Armed:
+    """The point to die at: from the ``first`` time that it is reached, so many ``times``."""
+
+    point: str
+    first: int
+    times: int
+    victims: Sequence[str]
+
+    def write(self, path: Path) -> None:
+        """Replace the file at once, for the process may read it at any moment."""
+        fresh = path.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(self)))
+        fresh.replace(path)
+
+
 def arm(folder: Path, point: str, times: int = 1, victims: Sequence[str] = (MAESTRO,)) -> None:
     """Let the process of this data folder, or its Temporal server, die at a point; also while it runs."""
-    fresh = folder / f"{ARMED}.new"
-    fresh.write_text(json.dumps({"point": point, "times": times, "victims": victims}))
-    fresh.replace(folder / ARMED)
+    name, number = re.fullmatch(r"(.+?)(?: \((\d+)\))?", point).groups()  # type: ignore[union-attr] # it always matches
+    Armed(name, int(number or 1), times, victims).write(folder / ARMED)
+
+
+def disarm(folder: Path) -> None:
+    """Let the process of this data folder live."""
+    (folder / ARMED).unlink(missing_ok=True)
 
 
 def is_armed(folder: Path) -> bool:
@@ -131,83 +136,50 @@ def is_armed(folder: Path) -> bool:
     return (folder / ARMED).exists()
 
 
-def passed(folder: Path) -> list[str]:
-    """Return every point that the process has reached, in order."""
+def recording(folder: Path) -> Recording:
+    """Return what the process has done since its recording was forgotten."""
     log = folder / PASSED
-    return log.read_text().splitlines() if log.exists() else []
+    return Recording.read(log.read_text().splitlines() if log.exists() else [])
 
 
-def forget_passed(folder: Path) -> None:
-    """Begin a new list of reached points."""
+def forget_recording(folder: Path) -> None:
+    """Begin a new recording."""
     (folder / PASSED).unlink(missing_ok=True)
 
 
 class CrashingStore(Store):
-    """Reaches a point before and after every commit that changes something."""
+    """Reaches a point before and after every commit that changes something, and after each change inside."""
 
     def __init__(self, path: Path, clock: Callable[[], datetime], fuse: Fuse) -> None:
         super().__init__(path, clock, busy_seconds(path.parent))
         self._fuse = fuse
+        self._watch = RowWatch(self._changed)
+        self._changes: list[Change] = []
+        """Those of the one transaction that writes."""
 
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
-        """Do what the store does; the transaction is named by what is called in it."""
-        name = ""
+        """Do what the store does; what is a part of another transaction is committed with that one."""
+        if self.is_writing:
+            with super().begin() as tx:
+                yield tx
+            return
+        commit = Commit(())
         with super().begin() as tx:
-            calls = _noted(tx)
-            before = _changes(tx)
+            self._watch.follow(tx._link.driver)
+            self._changes = []
             yield tx
             tx._link.flush()
-            if _changes(tx) > before:
-                name = transaction_name(calls)
-                self._fuse.reach(f"before {name}")
-        if name:
-            self._fuse.reach(f"after {name}")
+            commit = Commit(tuple(self._changes))
+            if commit.changes:
+                self._fuse.reach(*commit.points("before"))
+        if commit.changes:
+            self._fuse.note([astuple(change) for change in commit.changes])
+            self._fuse.reach(*commit.points("after"))
 
-
-def transaction_name(calls: list[Call]) -> str:
-    """Name a transaction by the calls made in it; one that no rule knows is named by all of them."""
-    arguments = dict(reversed(calls))
-    for method, describe in _NAMES.items():
-        if method in arguments:
-            return describe(*arguments[method])
-    return " + ".join(dict(calls))
-
-
-def _call(key: CallKey) -> str:
-    return f"model-{key.number}" if key.purpose is CallPurpose.ANSWER else key.purpose
-
-
-def _noted(tx: Transaction) -> list[Call]:
-    calls: list[Call] = []
-    for name, member in vars(Transaction).items():
-        if isinstance(member, OnDemand):
-            tx.__dict__[name] = _Noting(getattr(tx, name), name, calls)
-    return calls
-
-
-def _changes(tx: Transaction) -> int:
-    return tx._link.driver.total_changes
-
-
-class _Noting:
-    """A repository that notes which of its methods are called."""
-
-    def __init__(self, repository: object, name: str, calls: list[Call]) -> None:
-        self._repository = repository
-        self._name = name
-        self._calls = calls
-
-    def __getattr__(self, method: str) -> Any:
-        found = getattr(self._repository, method)
-        if not callable(found):
-            return found
-
-        def noting(*arguments: Any, **named: Any) -> Any:
-            self._calls.append((f"{self._name}.{method}", arguments))
-            return found(*arguments, **named)
-
-        return noting
+    def _changed(self, change: Change) -> None:
+        self._changes.append(change)
+        self._fuse.reach(inside(self._changes))
 
 
 class CrashingClient:
@@ -219,9 +191,9 @@ class CrashingClient:
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on."""
-        self._fuse.reach("before wire")
+        self._fuse.effect("before wire")
         response = await self._inner.complete(request)
-        self._fuse.reach("after wire")
+        self._fuse.effect("after wire")
         return response
 
 
@@ -242,10 +214,10 @@ class CrashingTool:
 
     async def run(self, arguments: Mapping[str, Any], _: Caller) -> str:
         """Write the line."""
-        self._fuse.reach("before effect")
+        self._fuse.effect("before effect")
         with self._notes.open("a") as notes:
             notes.write(f"{arguments['text']}\n")
-        self._fuse.reach("after effect")
+        self._fuse.effect("after effect")
         return f"noted {arguments['text']}"
 
 
@@ -261,11 +233,11 @@ class CrashingWeb(WebConnector):
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send, and see to it that the chunk has left the process."""
-        self.fuse.reach("before send")
+        self.fuse.effect("before send")
         receipt = await super().send(message)
         for _ in range(LOOP_TURNS):
             await asyncio.sleep(0)
-        self.fuse.reach("after send")
+        self.fuse.effect("after send")
         return receipt
 
 
@@ -277,16 +249,20 @@ class CrashingContext(StoreContext):
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Accept the message."""
         accepted = await super().accept(message)
-        self.fuse.reach("before ack")
+        self.fuse.effect("before ack")
         return accepted
 
 
-class CrashingDispatcher(Dispatcher):
-    """Reaches a point before and after Temporal is told of a job."""
+@contextmanager
+def crashing_starts(fuse: Fuse) -> Iterator[None]:
+    """Reach a point before and after Temporal is told of a job, by whatever part of the product."""
+    start = Client.start_workflow
 
-    fuse: Fuse
+    async def crashing(client: Client, *arguments: Any, **named: Any) -> Any:
+        fuse.effect("before start")
+        handle = await start(client, *arguments, **named)
+        fuse.effect("after start")
+        return handle
 
-    async def _begin(self, client: Client, claimed: Claimed) -> None:
-        self.fuse.reach("before start")
-        await super()._begin(client, claimed)
-        self.fuse.reach("after start")
+    with mock.patch.object(Client, "start_workflow", crashing):
+        yield

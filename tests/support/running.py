@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
@@ -17,7 +17,7 @@ from typing import Any
 from maestro.bootstrap.up import READY
 from temporal.server_process import read_record
 from tests.support.composed import forked
-from tests.support.crashing import MAESTRO, arm
+from tests.support.crashing import MAESTRO, arm, disarm
 from tests.support.forking import FORKING, PATIENCE
 from tests.support.llm_server import LLMServer
 
@@ -59,6 +59,12 @@ class Maestro:
         begun = self.begin()
         await self.says(READY, begun)
 
+    async def revive(self) -> None:
+        """Let it live with nothing armed, whatever a test before has left."""
+        disarm(self.data)
+        if not self.alive:
+            await self.start()
+
     def begin(self) -> int:
         """Start it without waiting; return how much it had said before."""
         reading, writing = FORKING.Pipe(duplex=False)
@@ -85,12 +91,13 @@ class Maestro:
         await asyncio.to_thread(self._process.join)
         return self._process.exitcode or 0
 
-    async def crash_at(self, point: str) -> None:
-        """Return when the process has died at this point and lives again.
+    async def crash_at(self, point: str, look: Callable[[], None] = lambda: None) -> None:
+        """Return when the process has died at this point and lives again; ``look`` is called while it is dead.
 
         What is armed may let it die once more before it says that it is ready: that is the next crash.
         """
         assert await self.died() == -signal.SIGKILL, point
+        look()
         begun = self.begin()
         async with asyncio.timeout(PATIENCE), self._news:
             await self._news.wait_for(lambda: self._heard(READY, begun) or self._ended.is_set())
