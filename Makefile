@@ -1,6 +1,6 @@
 # Everything a newcomer needs: `make up` to run Maestro, `make test` to prove it. Both start from an empty clone.
 .DEFAULT_GOAL := help
-.PHONY: help set-up set-up-to-run up test check bench format lock clean compiled-tests
+.PHONY: help set-up set-up-to-run up test check bench kills format lock clean compiled-tests
 
 # The slowest first: they run side by side.
 CHECKS := check-types check-style check-imports check-architecture
@@ -54,6 +54,10 @@ compiled-tests:
 
 bench: set-up ## Measure Maestro on this machine; ARGS="--only throughput,latency" measures a part
 	$(BIN)/python -m benchmarks $(ARGS)
+
+kills: set-up ## Kill Maestro at every point and 300 random moments, which takes about half an hour
+	MAESTRO_TEST_KILLS=300 MAESTRO_TEST_ALL_CRASH_POINTS=1 $(PYTEST) \
+	  tests/chaos/test_seeded_kills.py tests/chaos/test_crash_points.py $(ARGS)
 
 format: set-up ## Format the code and fix what ruff can fix
 	$(BIN)/ruff format
