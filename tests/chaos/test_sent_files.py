@@ -18,7 +18,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
 AGENTS = [{"slug": "helper", "tools": ["write_file", "send_file"]}]
 WRITE = ("write_file", '{"path": "a.txt", "content": "kept"}')
 SEND = ("send_file", '{"path": "a.txt", "caption": "Here it is"}')
-POINTS = ("tool-2-0 begins", "tool-2-0 call", "tool-2-0 done", "model-3 done", "chunks", "receipt")
+POINTS = (
+    *("before tool-2-0 begins", "after tool-2-0 begins", "after tool-2-0 call", "after tool-2-0 done"),
+    *("after model-3 done", "after chunks", "after receipt"),
+)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -27,7 +30,7 @@ async def lasting(llm: LLMServer, tmp_path_factory: pytest.TempPathFactory) -> A
         yield started
 
 
-@pytest.mark.parametrize("point", [f"{when} {name}" for name in POINTS for when in ("before", "after")])
+@pytest.mark.parametrize("point", POINTS)
 async def test_a_file_is_there_once(maestro: Maestro, evidence: Evidence, llm: LLMServer, point: str) -> None:
     client_id = point.replace(" ", "-")
     llm.script(client_id, calls=(WRITE,), rounds=0)

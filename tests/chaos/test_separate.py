@@ -18,10 +18,10 @@ from tests.support.separate import READY, Separate, separate
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("separate")]
 
-PEOPLE = 4
-SAID = 4
+PEOPLE = 3
+SAID = 3
 """Messages of each person; they say the next one without waiting for an answer."""
-MODEL = 0.3
+MODEL = 0.4
 """Seconds of a model call: enough for a kill to meet several."""
 GAP = 0.1
 
