@@ -12,12 +12,13 @@ from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemSta
 from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.job import JobStatus
 from maestro.store.audit import coming_from
+from maestro.store.changes import StoreState
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.control import WITHOUT_A_WORKFLOW, begin_again, stop
 
 LOOK_SECONDS = 0.5
-"""How often the store is asked whether there is something to do."""
+"""How late at most a batch is seen that another process began."""
 
 AFTER_TROUBLE_SECONDS = 5.0
 """How long a store that does not answer is left alone."""
@@ -47,18 +48,29 @@ class BatchWork:
         self._store = store
         self._interrupt = interrupt
         self._wake = wake
+        self._seen = 0
 
     async def run(self) -> None:
-        """Work until cancelled; what is left then is begun by the next one who does this."""
-        while True:
-            pause = LOOK_SECONDS
-            try:
-                if await self.advance():
-                    pause = 0.0
-            except StoreBusy as error:
-                log.warning("batches.postponed", reason=str(error))
-                pause = AFTER_TROUBLE_SECONDS
-            await asyncio.sleep(pause)
+        """Work until cancelled; what is left then is begun by the next one who does this.
+
+        A place is free when a job has ended, so each look that finds the store changed is followed by an attempt.
+        """
+        changes = self._store.changes
+        with changes.subscribed(self._has_news, lambda: LOOK_SECONDS) as changed:
+            while True:
+                await changed.wait()
+                changed.clear()
+                self._seen = changes.state.number if changes.state is not None else 0
+                try:
+                    if await self.advance():
+                        changed.set()
+                except StoreBusy as error:
+                    log.warning("batches.postponed", reason=str(error))
+                    await asyncio.sleep(AFTER_TROUBLE_SECONDS)
+                    changed.set()
+
+    def _has_news(self, state: StoreState) -> bool:
+        return state.batches and state.number != self._seen
 
     async def advance(self) -> bool:
         """Let those begin whose turn it is, and say whether there were any."""

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -19,9 +19,11 @@ from temporalio.service import RPCError
 from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.job import Job, JobRef, job_details
 from maestro.domain.jobs.precedence import ClaimOrder
+from maestro.store.changes import StoreState
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
 from temporal.heartbeats import LoadGauge
+from maestro.store.transaction import Transaction
 from temporal.queues import Queues
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
@@ -64,15 +66,16 @@ class Pace:
 class Look:
     """What there is to do: jobs we have claimed, and running ones that a person stopped while they wait.
 
-    ``stopped`` is None where nobody looked for them.
+    ``stopped`` is None where nobody looked for them. ``crowded`` says that a job has its turn and no room yet.
     """
 
     claimed: Sequence[Claimed] = ()
     stopped: frozenset[str] | None = None
+    crowded: bool = False
 
 
 class Dispatcher:
-    """Looks when woken, and now and then by itself because other processes release lanes too."""
+    """Starts jobs as they are handed over, and looks for others when told to, or when the store was changed."""
 
     def __init__(self, store: Store, queues: Queues, pace: Callable[[], Pace], report: Callable[[str], None]) -> None:
         self._store = store
@@ -81,53 +84,102 @@ class Dispatcher:
         self._report = report
         self._woken = asyncio.Event()
         self._paused = False
-        self._look_around_at = 0.0
+        self._client: Client | None = None
+        self._well = True
+        self._seen = 0
+        self._has_new = self._left_behind = True
         self._order = ClaimOrder()
         self._interrupted: set[str] = set()
         self._told: set[str] = set()
+        self._starting: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._load = LoadGauge()
 
-    def wake(self) -> None:
-        """Look soon; may be called from any thread."""
+    @property
+    def ready(self) -> bool:
+        """Whether a job that is claimed now is started at once; any thread may ask."""
+        return self._client is not None and self._well and not self._paused
+
+    def start(self, claimed: Claimed) -> None:
+        """Start a job whose claim is committed; may be called from any thread."""
         if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._start_soon, claimed)
+
+    def wake(self) -> None:
+        """Look for jobs soon, because there are new ones; may be called from any thread."""
+        if not self._loop.is_closed():
+            self._has_new = self._left_behind = True
             self._loop.call_soon_threadsafe(self._woken.set)
+
+    def released(self) -> None:
+        """Look for jobs soon if one may wait for the place that became free; may be called from any thread."""
+        if self._left_behind:
+            self.wake()
+        else:
+            self._store.changes.look_soon()
 
     def pause(self) -> None:
         """Start nothing any more; what waits is started after the next start of the process."""
         self._paused = True
+        self._woken.set()
 
     async def run(self, client: Client) -> None:
         """Start jobs until cancelled; while Temporal is away they wait in the store, in order."""
         await asyncio.to_thread(self._forget_claims)
-        pause = self._pace().look
-        while not self._paused:
-            look = await asyncio.to_thread(self._look_after_a_call if self._called() else self._look_around)
-            if look.stopped is not None:
-                await self._interrupt(client, look.stopped)
-            if not look.claimed:
-                await self._rest(self._pace().look)
-            elif await self._start_all(client, look.claimed):
+        self._client, pause = client, self._pace().look
+        with self._store.changes.subscribed(self._has_work, lambda: self._pace().look, self._woken):
+            while not self._paused:
+                look = await asyncio.to_thread(self._look, *self._news())
+                if look.stopped is not None:
+                    await self._interrupt(client, look.stopped)
+                if not look.claimed:
+                    await self._rest(self._pace().look if look.crowded else None)
+                    continue
+                self._well = await self._start_all(client, look.claimed)
+                if not self._well:
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, LONGEST_PAUSE)
+                    continue
                 pause = self._pace().look
-            else:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                if not self._left_behind:
+                    await self._rest(None)
 
-    def _called(self) -> bool:
-        """Say whether somebody called us, and it is not yet time to look around without a call."""
-        called = self._woken.is_set()
-        self._woken.clear()
-        if called and self._loop.time() < self._look_around_at:
-            return True
-        self._look_around_at = self._loop.time() + self._pace().look
-        return False
+    def _news(self) -> tuple[StoreState | None, bool]:
+        """Return the newest state, and whether this process has new jobs; both count as seen."""
+        has_new, self._has_new = self._has_new, False
+        state = self._store.changes.state
+        self._seen = state.number if state is not None else 0
+        return state, has_new
 
-    async def _rest(self, seconds: float) -> None:
+    async def _rest(self, seconds: float | None) -> None:
+        """Wait until something happens, no longer than so many seconds; rooms become free by time as well."""
         try:
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
         except TimeoutError:
             return
+        self._woken.clear()
+
+    def _has_work(self, state: StoreState) -> bool:
+        """Say whether a look found something to do: the end of a stopped job's wait is tried again at each look."""
+        if state.number == self._seen:
+            return state.stopping
+        self._left_behind = self._left_behind or state.unclaimed
+        if not state.stopping:
+            self._interrupted.clear()
+        return state.stopping or state.unclaimed or state.due
+
+    def _start_soon(self, claimed: Claimed) -> None:
+        if self._client is not None and not self._paused:
+            task = asyncio.create_task(self._start_at_once(self._client, claimed))
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+
+    async def _start_at_once(self, client: Client, claimed: Claimed) -> None:
+        """Start a job as soon as its message is kept; the loop goes on with one that could not be started."""
+        self._well = await self._start_all(client, [claimed])
+        if not self._well:
+            self._woken.set()
 
     async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
         """End the waits of jobs that a person stopped; one inside a step notices by itself (decision 16)."""
@@ -155,7 +207,7 @@ class Dispatcher:
         if unused:
             await asyncio.to_thread(self._unclaim, unused)
         if len(closing) == len(jobs):  # Temporal is well: there is just nothing else to do yet
-            await self._rest(self._pace().look)
+            await asyncio.sleep(self._pace().look)
             return True
         return not none_started
 
@@ -221,22 +273,32 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.forget_claims()
 
-    def _look_around(self) -> Look:
+    def _look(self, state: StoreState | None, has_new: bool) -> Look:
         """See all there is to do, without writing where there is nothing to claim."""
-        with self._store.view() as tx:
-            stopped = frozenset(tx.jobs.stopped_while_waiting())
-            if not (tx.jobs.any_due() or tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)):
-                return Look(stopped=stopped)
-        return replace(self._look_after_a_call(), stopped=stopped)
+        stopped, stopping = None, state is not None and state.stopping
+        if stopping or not has_new:
+            with self._store.view() as tx:
+                stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
+                if not (has_new or tx.jobs.any_due() or self._any_claimable(tx)):
+                    return Look(stopped=stopped)
+        claimed = self._claim()
+        return Look(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))
 
-    def _look_after_a_call(self) -> Look:
-        """Claim what is there: who calls has just committed a job, or freed a lane.
+    def _any_claimable(self, tx: Transaction) -> bool:
+        return tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)
+
+    def _claim(self) -> Sequence[Claimed]:
+        """Claim what there is to start.
 
         Jobs that have waited long enough go first, so that they are in their old turn before a later one is claimed.
         """
+        self._left_behind = False  # before the look: who adds a job after it says so after it
         with self._store.begin() as tx:
             tx.jobs.go_on()
-            return Look(tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order_now()))
+            claimed = tx.jobs.claim(BATCH, tx.now - CLAIM_LAPSES, self._order_now())
+            if tx.jobs.any_unclaimed():
+                self._left_behind = True
+        return claimed
 
     def _order_now(self) -> ClaimOrder:
         pace = self._pace()

@@ -14,6 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.firing import runs_once
 from maestro.domain.schedules.schedule import Planned
+from maestro.store.changes import StoreState
 from maestro.store.schedule_following import Followed
 from maestro.store.store import Store
 from temporal.schedules import Terms, Wanted, remove, schedule_id, tell, wanted
@@ -80,15 +81,23 @@ class Keeper:
     async def run(self, client: Client) -> None:
         """Follow the rows until cancelled; what changes while Temporal is away is told when it is back."""
         pause = 0.0
-        while True:
-            try:
-                finished = await self.follow(client)
-            except RPCError as error:
-                log.info("schedules.postponed", status=error.status.name)
-                finished = False
-            look = self._rhythm().look
-            pause = look if finished else max(look, min(pause * 2, LONGEST_PAUSE))
-            await asyncio.sleep(pause)
+        with self._store.changes.subscribed(self._is_changed, lambda: self._rhythm().look) as changed:
+            while True:
+                try:
+                    finished = await self.follow(client)
+                except RPCError as error:
+                    log.info("schedules.postponed", status=error.status.name)
+                    finished = False
+                if finished:
+                    pause = 0.0
+                    await changed.wait()
+                    changed.clear()
+                else:
+                    pause = max(self._rhythm().look, min(pause * 2, LONGEST_PAUSE))
+                    await asyncio.sleep(pause)
+
+    def _is_changed(self, state: StoreState) -> bool:
+        return (state.schedules, state.agents, self._terms()) != self._seen or _now() >= self._compare_at
 
     async def follow(self, client: Client) -> bool:
         """Tell Temporal what has changed, and now and then everything; say whether it took all of it.

@@ -14,10 +14,11 @@ from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.supervision import end
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
+from maestro.store.changes import StoreState
 from maestro.store.store import Store
 
 LOOK_SECONDS = 0.5
-"""How often the store is asked whether somebody changed a bot: one number."""
+"""How late at most a change of a bot is followed."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 """Seconds before a connector that broke is run again; each pause is twice the one before."""
@@ -69,38 +70,42 @@ class BotKeeper:
         self._platforms = platforms
         self._kept: dict[Place, Kept] = {}
         self._webhooks: Webhooks | None = None
+        self._seen: object = self  # no edition is equal to it
 
     async def run(self, webhooks: Webhooks | None) -> None:
         """Look at the bots until cancelled; ``webhooks`` is where their platforms call, None where nobody can."""
         self._webhooks = webhooks
-        seen: object = self  # no edition is equal to it
+        changes = self._store.changes
         try:
-            while True:
-                seen = await self._look(seen)
-                await asyncio.sleep(LOOK_SECONDS)
+            with changes.subscribed(self._is_changed, lambda: LOOK_SECONDS) as changed:
+                changed.set()
+                while True:
+                    await changed.wait()
+                    changed.clear()
+                    await self._follow()
         finally:
             await end([kept.task for kept in self._kept.values()])
 
-    async def _look(self, seen: object) -> object:
+    def _is_changed(self, state: StoreState) -> bool:
+        return state.bot_instances != self._seen
+
+    async def _follow(self) -> None:
         try:
-            edition = await asyncio.to_thread(self._edition)
-            if edition == seen:
-                return seen
-            await self._apply(await asyncio.to_thread(self._wanted))
+            seen, wanted = await asyncio.to_thread(self._wanted)
+            await self._apply(wanted)
         except StoreBusy as error:
             log.warning("bots.postponed", reason=str(error))
-            return seen
-        return edition
+            await asyncio.sleep(LOOK_SECONDS)
+        else:
+            self._seen = seen
 
-    def _edition(self) -> int | None:
+    def _wanted(self) -> tuple[int | None, Mapping[Place, Wanted]]:
+        """Return the edition of the bots, and those that are to run."""
         with self._store.view() as tx:
-            return tx.editions.now().bot_instances
-
-    def _wanted(self) -> Mapping[Place, Wanted]:
-        with self._store.view() as tx:
+            seen = tx.editions.now().bot_instances
             rows = [row for row in tx.bots.all() if row.enabled]
         chosen = [row for row in rows if self._platforms is None or row.platform in self._platforms]
-        return {(row.platform, row.account): Wanted(row, self._workshop.state_of(row)) for row in chosen}
+        return seen, {(row.platform, row.account): Wanted(row, self._workshop.state_of(row)) for row in chosen}
 
     async def _apply(self, wanted: Mapping[Place, Wanted]) -> None:
         over = [place for place, kept in self._kept.items() if place not in wanted or not kept.serves(wanted[place])]

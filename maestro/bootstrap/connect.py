@@ -47,8 +47,8 @@ class Connect(SeparateProcess):
         dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
-        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
-        connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher.wake)))
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
+        connectors = self._chosen(configured_connectors(self.settings, web_context(self.live, store, dispatcher)))
         health = EngineHealth(store, engine, own_workers(engine, STANDING_BY), partial(silent, connectors))
         stations = Stations(self.settings, flow, engine, self.say)
         services, begun = Services(stop), Beginnings()
@@ -68,7 +68,7 @@ class Connect(SeparateProcess):
 
     def _bots(self, store: Store, dispatcher: Dispatcher, stations: Stations) -> BotKeeper:
         workshop = Workshop.of(self.settings, open_keys(self.settings, read_environment()))
-        contexts = Contexts(self.live, store, dispatcher.wake)
+        contexts = Contexts(self.live, store, dispatcher)
         return BotKeeper(store, workshop, contexts.of, stations.man_bot, self._platforms)
 
     def _chosen(self, connectors: Sequence[Connector]) -> list[Connector]:

@@ -22,6 +22,7 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.intake import Intake
 from maestro.settings import Settings, is_loopback
 from maestro.store.store import Store
+from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 
 
@@ -84,21 +85,21 @@ def _begun() -> None:
 
 @dataclass(frozen=True)
 class Contexts:
-    """What connectors may ask of Maestro; ``wake`` is called when a job waits to be started."""
+    """What connectors may ask of Maestro; ``dispatcher`` is told of the jobs that their messages make."""
 
     live: LiveSettings
     store: Store
-    wake: Callable[[], None]
+    dispatcher: Dispatcher
 
     def of(self, platform: str, account: str) -> StoreContext:
         """Return the context of one account."""
-        intake = Intake(self.store, self.live.of(intake_rules), self.wake)
+        intake = Intake(self.store, self.live.of(intake_rules), self.dispatcher.wake, self.dispatcher)
         return StoreContext((platform, account), intake, self.store, open_files(self.live.start))
 
 
-def web_context(live: LiveSettings, store: Store, wake: Callable[[], None]) -> StoreContext:
+def web_context(live: LiveSettings, store: Store, dispatcher: Dispatcher) -> StoreContext:
     """Return what the web connector may ask of Maestro."""
-    return Contexts(live, store, wake).of("web", DEFAULT_ACCOUNT)
+    return Contexts(live, store, dispatcher).of("web", DEFAULT_ACCOUNT)
 
 
 def configured_connectors(settings: Settings, context: StoreContext) -> Sequence[Connector]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 from ulid import ULID
@@ -10,38 +10,29 @@ from ulid import ULID
 from connectors.base import ConnectorState, Identity, KnownChannel, Role, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
 from maestro.domain.messages import (
-    Accepted,
     Address,
     Attachment,
-    IncomingMessage,
     OutgoingMessage,
     Receipt,
     Report,
 )
 from maestro.domain.people.people import UploadedFile
-from maestro.intake import Intake
+from maestro.intake import AccountIntake, Intake
 from maestro.store.files import Files
 from maestro.store.store import Store
 
-EVENT_PAUSE = timedelta(seconds=1)
-"""How often at most the last event is written down: a busy channel has many a second."""
 TROUBLE = (ConnectorState.DEGRADED, ConnectorState.FAILED)
 
 
-class StoreContext:
+class StoreContext(AccountIntake):
     """The context of one connector; every method hands its transaction to a thread."""
 
     def __init__(self, place: tuple[str, str], intake: Intake, store: Store, files: Files) -> None:
         """``place`` is the connector's platform and account."""
+        super().__init__(intake)
         self._platform, self._account = place
-        self._intake = intake
         self._store = store
         self._files = files
-        self._noted = datetime.min.replace(tzinfo=UTC)
-
-    async def accept(self, message: IncomingMessage) -> Accepted:
-        """Commit the message."""
-        return await asyncio.to_thread(self._accept, message)
 
     async def cursor(self, channel: str, thread: str = "") -> str | None:
         """Return up to where a channel was read."""
@@ -121,29 +112,6 @@ class StoreContext:
 
     def _place(self, channel: str, thread: str = "") -> Address:
         return Address(platform=self._platform, account=self._account, channel=channel, thread=thread)
-
-    def _accept(self, message: IncomingMessage) -> Accepted:
-        self._reopen(message.address)
-        accepted = self._intake.accept(message)
-        self._note_event(message.sent_at)
-        return accepted
-
-    def _reopen(self, place: Address) -> None:
-        """Where somebody writes to us, we may be able to write again: what closed the channel may be over."""
-        with self._store.view() as tx:
-            closed = tx.channels.why_disabled(place) is not None
-        if closed:
-            with self._store.begin() as tx:
-                tx.channels.enable(place)
-
-    def _note_event(self, happened: datetime) -> None:
-        """Keep when something came, and how old it was; a second's worth of events is noted once."""
-        now = datetime.now(UTC)
-        if now - self._noted < EVENT_PAUSE:
-            return
-        self._noted = now
-        with self._store.begin() as tx:
-            tx.people.connector_event(self._platform, self._account, max(tx.now - happened, timedelta()))
 
     def _cursor(self, place: Address) -> str | None:
         with self._store.view() as tx:

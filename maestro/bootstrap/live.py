@@ -15,7 +15,7 @@ from maestro.settings.overlay import Overlaid, overlay
 from maestro.store.store import Store
 
 LOOK_SECONDS = 0.5
-"""How often a process asks the store whether another one changed a setting: two reads of one number a second."""
+"""How late at most a process takes over what another one set."""
 
 log = structlog.get_logger(__name__)
 
@@ -76,12 +76,14 @@ class LiveSettings(CurrentSettings):
             await end([watch])
 
     async def _watch(self, store: Store) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await asyncio.to_thread(self.look, store)
-            except StoreBusy as error:
-                log.warning("settings.postponed", reason=str(error))
-            # Whatever is wrong with what was set, this process must still hear of the change that puts it right.
-            except Exception:
-                log.exception("settings.broken")
+        with store.changes.subscribed(lambda state: state.settings != self.version, lambda: LOOK_SECONDS) as changed:
+            while True:
+                await changed.wait()
+                changed.clear()
+                try:
+                    await asyncio.to_thread(self.look, store)
+                except StoreBusy as error:
+                    log.warning("settings.postponed", reason=str(error))
+                # Whatever is wrong with what was set, this process must still hear of the change that puts it right.
+                except Exception:
+                    log.exception("settings.broken")

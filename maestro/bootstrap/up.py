@@ -78,7 +78,7 @@ class Up(Process):
 
     def build_context(self, store: Store, dispatcher: Dispatcher) -> StoreContext:
         """Return what connectors may ask of Maestro."""
-        return web_context(self.live, store, dispatcher.wake)
+        return web_context(self.live, store, dispatcher)
 
     def server_config(self) -> ServerConfig:
         """Return how the embedded Temporal server is run."""
@@ -119,10 +119,10 @@ class Up(Process):
         engine = Engine(endpoint, self.say)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, "up")
-        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         connectors = self.build_connectors(self.build_context(store, dispatcher))
         stations = Stations(self.settings, flow, engine, self.say)
-        bots = self.build_bots(store, Contexts(self.live, store, dispatcher.wake), stations)
+        bots = self.build_bots(store, Contexts(self.live, store, dispatcher), stations)
         chat = build_chat(self.live, store, flow.scope.scanner)
         brains = Brains(models, self.build_tools(chat))
         services, begun = Services(stop), Beginnings()

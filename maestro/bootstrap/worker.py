@@ -40,7 +40,7 @@ class Worker(SeparateProcess):
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)
         metrics = await asyncio.to_thread(process_metrics, store, self.live, self.command)
         vitals = Vitals(EngineHealth(store, engine, own_workers(engine)), metrics)
-        flow = flow_parts(store, self.live, dispatcher.wake, metrics.step, metrics.scan_failed)
+        flow = flow_parts(store, self.live, dispatcher.released, metrics.step, metrics.scan_failed)
         brains = Brains(models, build_tools(self.live, build_chat(self.live, store, flow.scope.scanner)))
         services, begun = Services(stop), Beginnings()
         place, hosts = worker_place(self.settings), self.settings.webui.allowed_hosts

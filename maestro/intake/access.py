@@ -1,11 +1,90 @@
-"""Who somebody is, and who would answer them: what the door and the routing step both ask of the store."""
+"""A message that comes in: who sent it, who would answer it, and the jobs that are made of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ulid import ULID
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.agents.routing import Route, RoutingRules, route
-from maestro.domain.messages import IncomingMessage
+from maestro.domain.inbox import Pace
+from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, notice_of
+from maestro.domain.jobs.lanes import lane_of
+from maestro.domain.messages import IncomingMessage, LaneKey
+from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
-from maestro.intake.arrival import person_of
+from maestro.domain.precedence import priority_of
+from maestro.domain.questions.question import Speaker
+from maestro.store.inbox import IntakeState
 from maestro.store.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A message, what the store holds about it, and who sent it.
+
+    ``turned_away`` is the policy that keeps the sender out.
+    """
+
+    message: IncomingMessage
+    state: IntakeState
+    person: Person
+    turned_away: DmPolicy | None = None
+
+    @property
+    def binding(self) -> AgentChannel | None:
+        """The binding of its channel."""
+        return self.state.binding
+
+    @property
+    def alone(self) -> str | None:
+        """The user whose conversation alone is meant, None where everybody in the channel shares one."""
+        return self.message.user_id if self.binding is not None and self.binding.key_by_user else None
+
+    @property
+    def lane(self) -> LaneKey:
+        """Where the message waits."""
+        return lane_of(self.message.address, self.alone)
+
+    @property
+    def speaker(self) -> Speaker:
+        """Who sent it, as somebody who may answer a question."""
+        return Speaker(self.person.id, self.person.is_owner)
+
+
+def person_of(message: IncomingMessage) -> PersonId:
+    """Return who sent a message."""
+    return PersonId(message.address.platform, message.user_id)
+
+
+def new_job_id() -> str:
+    """Return an id for the job of a message."""
+    return f"{JobKind.MESSAGE}-{ULID()}"
+
+
+def job_of(tx: Transaction, arrival: Arrival, *, waits: bool = False) -> Job:
+    """Return a new job for the message; one that ``waits`` has a place in the lane."""
+    return Job(
+        id=new_job_id(),
+        priority=priority_of(owner=arrival.person.is_owner),
+        lane=arrival.lane if waits else None,
+        created_at=tx.now,
+        **arrival.message.address.model_dump(),
+    )
+
+
+def dropped(tx: Transaction, arrival: Arrival, reason: str, *, waits: bool = False, pace: Pace = Pace.WITHIN) -> Job:
+    """Keep a message and drop it, so that operators see why; one that would have waited can be restarted by them."""
+    job = job_of(tx, arrival, waits=waits)
+    job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
+    tx.jobs.add(job)
+    tx.close_job(job.id, Ending(status=JobStatus.DROPPED, reason=reason))
+    return job
+
+
+def tell(tx: Transaction, job: Job, text: str) -> None:
+    """Have the person of a job told something that Maestro itself has to say."""
+    tx.jobs.add(notice_of(job, new_job_id(), text, tx.now))
 
 
 class Access:
@@ -16,16 +95,28 @@ class Access:
         self._routing = routing
 
     def person(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Person:
+        """Return who sent a message, as the store knows them now."""
+        who = person_of(message)
+        return self.person_as(message, binding, lambda: tx.owners.has(who), lambda: tx.pairings.knows(who))
+
+    def person_as(
+        self,
+        message: IncomingMessage,
+        binding: AgentChannel | None,
+        listed: Callable[[], bool],
+        let_in: Callable[[], bool],
+    ) -> Person:
         """Return who sent a message; ``known`` counts as true where nobody has to be known to be answered.
 
-        The store is asked for each message: who is made an owner, or let in, is so from the next message on.
+        ``listed`` and ``let_in`` say what the store holds of them at this message: who is made an owner, or let in, is
+        so from the next message on.
         """
         who = person_of(message)
-        is_owner = message.is_owner or str(who) in self._access.owners or tx.owners.has(who)
+        is_owner = message.is_owner or str(who) in self._access.owners or listed()
         bound = binding is not None and binding.permission is Permission.FULL
         free = is_owner or bound or not message.is_direct
         policy = self._access.policy(who.platform)
-        return Person(who, is_owner, known=free or policy is DmPolicy.OPEN or tx.pairings.knows(who))
+        return Person(who, is_owner, known=free or policy is DmPolicy.OPEN or let_in())
 
     def route(self, tx: Transaction, message: IncomingMessage, binding: AgentChannel | None) -> Route:
         """Return who answers a message."""

@@ -15,7 +15,7 @@ from maestro.domain.questions.question import (
     meant_here,
     said,
 )
-from maestro.intake.arrival import Arrival, job_of
+from maestro.intake.access import Arrival, job_of
 from maestro.store.transaction import Transaction
 
 
@@ -23,7 +23,8 @@ def read(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
     """Read a message as an answer to an open question; None makes it an ordinary one, as files do."""
     if arrival.message.attachments:
         return None
-    what, waiting = _said(tx, arrival.message.content), tx.questions.open_in(arrival.lane)
+    what = _said(tx, arrival.message.content)
+    waiting = tx.questions.open_in(arrival.lane) if arrival.state.asking else ()
     pointed = _pointed(tx, arrival, what, waiting)
     if pointed is not None and pointed.lane == arrival.lane:
         return meant_for(what, arrival.speaker, pointed, tx.now)

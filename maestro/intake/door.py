@@ -1,8 +1,10 @@
 """The door: what comes in waits in its lane, does something at once, or is dropped, with its reason."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from maestro.domain.agents.agent import BusyMode
 from maestro.domain.agents.routing import RoutingRules
@@ -11,18 +13,24 @@ from maestro.domain.errors import Backlogged, InvalidMessage
 from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.jobs.busy import mode_of
 from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.jobs.precedence import IN_HAND
 from maestro.domain.messages import MAX_CONTENT_CHARS, Accepted, IncomingMessage
 from maestro.domain.people.permissions import AccessRules
+from maestro.domain.precedence import precedence_of, priority_of
 from maestro.domain.questions.question import Answer, Refusal
 from maestro.domain.texts import storable
 from maestro.intake import answers, control, edits, strangers
-from maestro.intake.access import Access
-from maestro.intake.arrival import Arrival, dropped, job_of, tell
+from maestro.intake.access import Access, Arrival, dropped, new_job_id, tell
 from maestro.intake.strangers import PairingRules
+from maestro.store.claims import Claimed
+from maestro.store.inbox import IntakeState
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 MINUTE = timedelta(minutes=1)
+
+EVENT_PAUSE = timedelta(seconds=1)
+"""How often at most the last event of an account is noted: a busy channel has many a second."""
 
 BOT = "it came from a bot, and the channel does not let bots talk (allowBots)"
 BOT_LOOP = "a bot wrote more often in a minute than it may (routing.botMessagesPerMinute)"
@@ -52,13 +60,39 @@ class IntakeRules:
     busy: BusyMode = BusyMode.QUEUE
 
 
-class Intake:
-    """The only way in: every message of every connector passes here once."""
+class JobStarter(Protocol):
+    """The dispatcher of this process, as far as a message needs it; any thread may ask."""
 
-    def __init__(self, store: Store, rules: Callable[[], IntakeRules], wake: Callable[[], None]) -> None:
+    @property
+    def ready(self) -> bool:
+        """Whether a job that is claimed now will be started at once."""
+        ...
+
+    def start(self, claimed: Claimed) -> None:
+        """Start a job whose claim is committed."""
+        ...
+
+
+class Intake:
+    """The only way in: every message of every connector passes here once.
+
+    A job that has nothing to wait for is claimed in the transaction that keeps its message, and started right after
+    it, where a dispatcher of this process is ready for that. All other jobs are left to the dispatchers.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        rules: Callable[[], IntakeRules],
+        wake: Callable[[], None],
+        starter: JobStarter | None = None,
+    ) -> None:
+        """``wake`` tells a dispatcher of this process that a job waits; ``starter`` is that dispatcher, if any."""
         self._store = store
         self._rules = rules
         self._wake = wake
+        self._starter = starter
+        self._noted = datetime.min.replace(tzinfo=UTC)
 
     @property
     def _access(self) -> Access:
@@ -72,51 +106,68 @@ class Intake:
         """
         _check(message)
         with self._store.begin() as tx:
-            accepted = self._accept(tx, _storable(message))
-        if accepted.job_id and not accepted.duplicate:
+            accepted, claimed = self._accept(tx, _storable(message))
+            self._note_event(tx, message)
+        if claimed is not None and self._starter is not None:
+            self._starter.start(claimed)
+        elif accepted.job_id and not accepted.duplicate:
             self._wake()
         return accepted
 
-    def _accept(self, tx: Transaction, message: IncomingMessage) -> Accepted:
+    def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[Accepted, Claimed | None]:
+        """Return what became of a message, and its job if this process is to start it."""
         if message.edit_of:
-            return edits.take(tx, message)
-        known = tx.inbox.find(message)
-        if known is not None:
-            return Accepted(message_id=message.id, job_id=known.job_id, duplicate=True)
-        arrival = self._arrival(tx, message)
+            tx.channels.enable(message.address)
+            return edits.take(tx, message), None
+        state = tx.inbox.state(message, self._rules().messages_per_minute, MINUTE)
+        if state.disabled:  # where somebody writes to us, we may be able to write again
+            tx.channels.enable(message.address)
+        if state.job_id is not None:
+            return Accepted(message_id=message.id, job_id=state.job_id, duplicate=True), None
+        arrival = self._arrival(tx, message, state)
         meant = _meant(tx, arrival)
         ignored = self._ignored(tx, arrival, meant)
         if ignored is not None:
             tx.ignored.add(message.address, ignored)
-            return Accepted(message_id=message.id, job_id="", duplicate=False, ignored=ignored)
-        backlog = self._backlog(tx)
+            return Accepted(message_id=message.id, job_id="", duplicate=False, ignored=ignored), None
+        backlog = self._backlog(tx, state)
         if backlog is not None and not self._makes_room(tx, arrival, meant):
             raise backlog
         job = self._take(tx, arrival, meant)
         if backlog is not None:
             tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=control.UNSAID))
-        return Accepted(message_id=message.id, job_id=job.id, duplicate=False)
+        accepted = Accepted(message_id=message.id, job_id=job.id, duplicate=False)
+        if job.claimed_at is None:
+            return accepted, None
+        return accepted, Claimed(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
 
-    def _arrival(self, tx: Transaction, message: IncomingMessage) -> Arrival:
-        binding = tx.agents.read_binding(message.address)
-        person = self._access.person(tx, message, binding)
-        arrival = Arrival(message.model_copy(update={"is_owner": person.is_owner}), binding, person)
+    def _note_event(self, tx: Transaction, message: IncomingMessage) -> None:
+        """Note when something came, and how old it was; the events of a second are noted once."""
+        if abs(tx.now - self._noted) >= EVENT_PAUSE:
+            self._noted = tx.now
+            place = message.address
+            tx.people.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
+
+    def _arrival(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> Arrival:
+        access = self._access
+        person = access.person_as(message, state.binding, lambda: state.listed, lambda: state.let_in)
+        arrival = Arrival(message.model_copy(update={"is_owner": person.is_owner}), state, person)
         if person.known:
             return arrival
-        agent = self._access.agent(tx, message, binding)
-        return replace(arrival, turned_away=self._access.turned_away(person, agent, message, binding))
+        agent = access.agent(tx, message, state.binding)
+        return replace(arrival, turned_away=access.turned_away(person, agent, message, state.binding))
 
     def _ignored(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
         """Return why a message is only counted: it is not for us, or would be one too many of somebody else's."""
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
                 return BOT
-            if self._in_haste(tx, arrival, self._rules().bot_messages_per_minute):
+            if tx.inbox.wrote(arrival.message, self._rules().bot_messages_per_minute, MINUTE):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
             return GUESSING if strangers.guesses(tx, arrival.person.id) else None
         if arrival.turned_away is not None:
-            return STRANGER_IN_HASTE if self._in_haste(tx, arrival, self._rules().messages_per_minute) else None
+            return STRANGER_IN_HASTE if self._is_over_limit(tx, arrival) else None
         return self._unaddressed(tx, arrival, meant)
 
     def _unaddressed(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
@@ -130,16 +181,19 @@ class Intake:
         found = self._access.route(tx, message, None)
         return found.reason if found.agent is None else None
 
-    def _in_haste(self, tx: Transaction, arrival: Arrival, at_most: int) -> bool:
-        return tx.inbox.wrote(arrival.message, at_most, MINUTE)
+    def _is_over_limit(self, tx: Transaction, arrival: Arrival) -> bool:
+        """Say whether the sender wrote more than people may; a bot's messages are counted in this channel alone."""
+        if arrival.message.from_bot:
+            return tx.inbox.wrote(arrival.message, self._rules().messages_per_minute, MINUTE)
+        return arrival.state.over_limit
 
-    def _backlog(self, tx: Transaction) -> Backlogged | None:
+    def _backlog(self, tx: Transaction, state: IntakeState) -> Backlogged | None:
         """Return the refusal of what would wait beyond the limit.
 
         Control words count as well, for their replies wait like any job. Only a ``/stop`` that has something to stop
         is obeyed even then, because it makes room; its reply is what is left out.
         """
-        waiting = tx.jobs.pending()
+        waiting = state.pending
         if waiting >= self._rules().max_pending:
             waiting -= tx.webhooks.waiting()  # work of machines keeps no person out
         if waiting < self._rules().max_pending:
@@ -162,7 +216,7 @@ class Intake:
             return strangers.redeem(tx, arrival, meant)
         if arrival.turned_away is not None:
             return strangers.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
-        if self._over(tx, arrival, meant):
+        if self._over(arrival, meant):
             return self._slow_down(tx, arrival, waits=meant is None)
         if meant is None:
             return self._keep(tx, arrival)
@@ -173,25 +227,44 @@ class Intake:
 
     def _keep(self, tx: Transaction, arrival: Arrival) -> Job:
         """Give a message the last place in its lane; where the channel says so, it interrupts (decision 15)."""
-        job = job_of(tx, arrival, waits=True)
-        row = tx.inbox.add(arrival.message, job.id)
-        job.inbox_id = row.id
-        tx.jobs.add(job)
+        job_id, told_to_wait = new_job_id(), False
+        row = tx.inbox.add(arrival.message, job_id)
         if mode_of(arrival.binding, self._rules().busy) is BusyMode.INTERRUPT:
-            self._interrupt(tx, arrival, job, row)
-        return job
+            told_to_wait = self._interrupt(tx, arrival, job_id, row)
+        return tx.jobs.enter(
+            id=job_id,
+            priority=priority_of(owner=arrival.person.is_owner),
+            lane=arrival.lane,
+            inbox_id=row.id,
+            told_to_wait=told_to_wait,
+            claimed_at=tx.now if self._begins_now(arrival.state) else None,
+            **arrival.message.address.model_dump(),
+        )
 
-    def _interrupt(self, tx: Transaction, arrival: Arrival, job: Job, row: InboxRow) -> None:
-        """End what the same agent does for this person, unless nobody would answer the message itself."""
+    def _begins_now(self, state: IntakeState) -> bool:
+        """Say whether a dispatcher would surely begin with this job next: there is nothing that it could prefer.
+
+        Its lane is free, no other job waits to begin or to go on, and fewer are open than may be in hand at once.
+        """
+        if self._starter is None or not self._starter.ready:
+            return False
+        return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
+
+    def _interrupt(self, tx: Transaction, arrival: Arrival, job_id: str, row: InboxRow) -> bool:
+        """End what the same agent does for this person, unless nobody would answer the message itself.
+
+        Says whether the person knows already that they have to wait.
+        """
         agent = self._access.agent(tx, arrival.message, arrival.binding)
-        if agent is not None and self._refusal(tx, arrival) is None:
-            tx.interrupt(job, row, agent.id, arrival.alone)
+        if agent is None or self._refusal(tx, arrival) is not None:
+            return False
+        return tx.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
 
-    def _over(self, tx: Transaction, arrival: Arrival, meant: Meant) -> bool:
+    def _over(self, arrival: Arrival, meant: Meant) -> bool:
         """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         free = arrival.person.is_owner or arrival.message.from_bot
-        return limited and not free and self._in_haste(tx, arrival, self._rules().messages_per_minute)
+        return limited and not free and arrival.state.over_limit
 
     def _slow_down(self, tx: Transaction, arrival: Arrival, *, waits: bool) -> Job:
         """Drop a message of somebody who writes too fast, and say so once a minute; an operator can restart it."""
@@ -201,6 +274,17 @@ class Intake:
             most = self._rules().messages_per_minute
             tell(tx, job, f"I answer at most {most} messages a minute to one person. Please send this again later.")
         return job
+
+
+class AccountIntake:
+    """The way in for the connector of one account: each message is committed in a thread of the store."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Commit the message; raises what ``Intake.accept`` raises."""
+        return await asyncio.to_thread(self._intake.accept, message)
 
 
 def _check(message: IncomingMessage) -> None:

@@ -25,7 +25,7 @@ from maestro.domain.people.pairing import (
 )
 from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.intake.arrival import Arrival, dropped, job_of, tell
+from maestro.intake.access import Arrival, dropped, job_of, tell
 from maestro.store.pairing import WRONG_CODE
 from maestro.store.transaction import Transaction
 

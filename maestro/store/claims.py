@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, insert, inspect, or_, select, update
 from sqlalchemy.orm import Mapped, aliased
 from sqlmodel import col
 
@@ -74,16 +75,20 @@ class Claims(Repository):
         .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
         .exists()
     )
-    _ITS_TURN = (
+    UNCLAIMED = (
         col(Job.status) == JobStatus.PENDING,
-        col(Job.priority) <= bindparam("until"),
-        or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
-        or_(col(Job.parent_id).is_(None), ~_LED_TO),
         or_(
             col(Job.claimed_at).is_(None),
             col(Job.claimed_at) < bindparam("abandoned_before"),
             col(Job.claimed_at) > bindparam("now"),  # the clock was set back
         ),
+    )
+    _UNCLAIMED = Prepared(select(col(Job.id)).where(*UNCLAIMED).limit(1))
+    _ITS_TURN = (
+        *UNCLAIMED,
+        col(Job.priority) <= bindparam("until"),
+        or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
+        or_(col(Job.parent_id).is_(None), ~_LED_TO),
     )
     # Who pays is known of a message only when it is routed; before, it is who pays for what its channel's agent does.
     _FOUND = (
@@ -152,6 +157,16 @@ class Claims(Repository):
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
     _BY_ID = Prepared(select(Job).where(col(Job.id) == bindparam("job_id")))
+    # What the columns of a new job hold where nothing else is said.
+    _NEW = MappingProxyType(
+        {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
+    )
+    _ENTERED = Prepared(
+        insert(Job).values(
+            {column.key: bindparam(column.key) for column in inspect(Job).columns if column.key != "turn"}
+            | {"turn": select(func.coalesce(func.max(Job.turn), 0) + 1).scalar_subquery()}
+        )
+    )
     _WEIGHT = Prepared(select(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
     def claimable(self, limit: int, abandoned_before: datetime) -> list[Candidate]:
@@ -165,6 +180,10 @@ class Claims(Repository):
         """Say whether a job may begin, where so many may run in the background."""
         first = self.claimable(1, abandoned_before)
         return bool(first) and (not first[0].in_background or self._running_behind(abandoned_before) < background)
+
+    def any_unclaimed(self) -> bool:
+        """Say whether a pending job waits that nobody has claimed, whether it is its turn or not."""
+        return self._row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now) is not None
 
     def background_full(self, limit: int) -> bool:
         """Say whether so many jobs run in the background already, those that are about to begin included."""
@@ -186,6 +205,16 @@ class Claims(Repository):
             bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
             found = self._candidates(self._CROWD, abandoned_before, **bounds)
         return [Claimed(self._claimed(one.id), one.precedence) for one in order.choose(found, limit, room)]
+
+    def enter(self, **columns: object) -> Job:
+        """Add a job of these columns with the last place in its lane, and return it as a value without that place.
+
+        It costs a tenth of what it costs to add it as an object.
+        """
+        job: Job = Job.__new__(Job)
+        job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
+        self._insert(self._ENTERED, **job.__dict__)
+        return job
 
     def forget_claims(self) -> None:
         """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""

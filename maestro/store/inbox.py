@@ -1,16 +1,59 @@
 """Received messages."""
 
+from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import bindparam, func, insert, text, update
-from sqlmodel import col, select
+from sqlalchemy import ColumnElement, and_, bindparam, func, insert, inspect, literal, or_, text, update
+from sqlmodel import SQLModel, col, select
 
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.errors import NotFound
 from maestro.domain.inbox import InboxRow, Pace
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.lanes import lane_of
+from maestro.domain.llm.budgets import Client
 from maestro.domain.messages import IncomingMessage
+from maestro.domain.people.pairing import KnownPerson
+from maestro.domain.people.people import Owner
 from maestro.domain.people.permissions import Person
+from maestro.domain.questions.question import Question
+from maestro.store.claims import CLAIM_LAPSES, Claims
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeState:
+    """What the store holds about a message that comes in.
+
+    ``job_id`` is the job of this very message where it came before. ``disabled`` says that nothing is sent to its
+    channel. Its sender is ``listed`` among the owners, was ``let_in``, or is ``over_limit``. A question is ``asking``
+    for an answer, or a job has ``taken`` a place, in one of its lanes: that of everybody or that of its sender alone.
+    All jobs are counted: ``pending`` and ``running``; one is ``unclaimed``, or ``due`` after a wait. ``client_id`` and
+    ``weight`` are those of the client who pays for the channel, whose ``binding`` is here as well.
+    """
+
+    job_id: str | None
+    disabled: bool
+    listed: bool
+    let_in: bool
+    over_limit: bool
+    asking: bool
+    taken: bool
+    pending: int
+    running: int
+    unclaimed: bool
+    due: bool
+    client_id: int | None
+    weight: float | None
+    binding: AgentChannel | None
+
+
+def _same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
+    """Return the condition that these columns hold the values of the parameters with their names."""
+    return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
 
 
 class Inbox(Repository):
@@ -52,8 +95,80 @@ class Inbox(Repository):
     _NEXT_NEW = Prepared(_IN_PLACE)
     _NEXT_NEW_OF = Prepared(_IN_PLACE.where(InboxRow.user_id == bindparam("user_id")))
 
+    _SENDER = ("platform", "user_id")
+    _CHANNEL = ("platform", "account", "channel")
+    # Statuses are written out, and not parameters, so that the indexes of just these rows are used.
+    _ASKING = select(Question.id).where(
+        text("questions.status = 'open'"),
+        or_(col(Question.lane) == bindparam("lane"), col(Question.lane) == bindparam("own_lane")),
+        col(Question.expires_at) > bindparam("now"),
+    )
+    _TAKEN = select(Job.id).where(
+        text("queue.status IN ('pending', 'running')"),
+        or_(col(Job.lane) == bindparam("lane"), col(Job.lane) == bindparam("own_lane")),
+    )
+    _DUE = select(Job.id).where(
+        text("queue.status = 'waiting'"),
+        or_(col(Job.wake_at) <= bindparam("now"), col(Job.waits_since) > bindparam("now")),
+    )
+    _COUNT = select(func.count()).select_from(Job)
+    _FACTS = (
+        select(InboxRow.job_id)
+        .where(_same(InboxRow, *_CHANNEL), col(InboxRow.message_id) == bindparam("its_id"))
+        .scalar_subquery(),
+        select(DisabledChannel.channel).where(_same(DisabledChannel, *_CHANNEL)).exists(),
+        select(Owner.user_id).where(_same(Owner, *_SENDER)).exists(),
+        select(KnownPerson.user_id).where(_same(KnownPerson, *_SENDER)).exists(),
+        _OF_PERSON.exists(),
+        _ASKING.exists(),
+        _TAKEN.exists(),
+        _COUNT.where(col(Job.status) == JobStatus.PENDING).scalar_subquery(),
+        _COUNT.where(col(Job.status) == JobStatus.RUNNING).scalar_subquery(),
+        select(Job.id).where(*Claims.UNCLAIMED).exists(),
+        _DUE.exists(),
+        col(Client.id),
+        col(Client.weight),
+    )
+    _BINDING = tuple(inspect(AgentChannel).columns)
+    # One row, to which what there is of each table is joined.
+    _STATE = Prepared(
+        select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
+        .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
+        .select_from(select(literal(1).label("one")).subquery())
+        .outerjoin(AgentChannel, _same(AgentChannel, *_CHANNEL))
+        .outerjoin(BotInstance, _same(BotInstance, "platform", "account"))
+        .outerjoin(Agent, col(Agent.id) == func.coalesce(BotInstance.agent_id, AgentChannel.agent_id))
+        .outerjoin(Client, col(Client.id) == func.coalesce(AgentChannel.client_id, Agent.client_id))
+    )
+
     _KEPT = Prepared(insert(InboxRow))
     _BY_ID = Prepared(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
+
+    def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
+        """Return what there is about a message before it is taken in.
+
+        Its sender is over the limit after ``most_within`` other messages in the time until now.
+        """
+        address = message.address
+        row = self._row(
+            self._STATE,
+            **self._lately(message, within),
+            account=address.account,
+            channel=address.channel,
+            its_id=message.id,
+            its_pace=Pace.WITHIN,
+            but=max(most_within, 1) - 1,
+            lane=lane_of(address, None),
+            own_lane=lane_of(address, message.user_id),
+            abandoned_before=self._now - CLAIM_LAPSES,
+        )
+        assert row is not None
+        facts, cells = row[: len(self._FACTS)], row[len(self._FACTS) :]
+        if cells[0] is None:
+            return IntakeState(*facts, None)
+        binding: AgentChannel = AgentChannel.__new__(AgentChannel)
+        binding.__dict__.update(zip((column.key for column in self._BINDING), cells, strict=True))
+        return IntakeState(*facts, binding)
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the row of this very message if it came before, as a value."""
@@ -64,7 +179,10 @@ class Inbox(Repository):
     def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
         """Keep the message and return its row, as a value; its id is its place in the order of arrival."""
         its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
-        return self.read(self._insert(self._KEPT, **InboxRow.columns(message), **its_own))
+        columns = {**InboxRow.columns(message), **its_own}
+        row: InboxRow = InboxRow.__new__(InboxRow)
+        row.__dict__.update(columns, id=self._insert(self._KEPT, **columns))
+        return row
 
     def rewrite(self, inbox_id: int, content: str) -> None:
         """Let another text stand for that of a message."""

@@ -1,13 +1,14 @@
 """The store: everything durable that an operator may query, behind two kinds of transaction."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import local
 
 from maestro.domain.errors import StoreBusy
+from maestro.store.changes import ChangeWatcher, StoreState
 from maestro.store.engine import BUSY_SECONDS, DATABASE_ERRORS, open_readers, store_failure
 from maestro.store.repository import Link
 from maestro.store.reserve import Reserve
@@ -43,6 +44,7 @@ class Store:
         self._readers = open_readers(path)
         self._sentinel = Sentinel(path)
         self._open = local()
+        self.changes = ChangeWatcher(self.mark, self._state, clock)
 
     @classmethod
     def open(cls, path: Path, clock: Clock = utc_now) -> "Store":
@@ -111,6 +113,10 @@ class Store:
         """
         with _typed(self.path):
             return self._sentinel.mark()
+
+    def _state(self, watched: Collection[str]) -> StoreState:
+        with self.view() as tx:
+            return tx.states.now(watched)
 
     @property
     def writes(self) -> WriteHistory:

@@ -22,6 +22,7 @@ from maestro.store.batches import Batches
 from maestro.store.bots import Bots
 from maestro.store.browse import Browse
 from maestro.store.calls import Calls
+from maestro.store.changes import StoreStates
 from maestro.store.channels import Channels
 from maestro.store.chat import Chat
 from maestro.store.chat_reminders import ChatReminders
@@ -217,6 +218,8 @@ class Transaction:
     """How many jobs there are of each kind."""
     overview = OnDemand(Overview)
     """What operators see first."""
+    states = OnDemand(StoreStates)
+    """What the loops of a process wait for."""
 
     def __init__(self, link: Link, now: datetime) -> None:
         self.now = now
@@ -269,22 +272,27 @@ class Transaction:
             self.audit.add(by, answer.action, str(answer.question.id))
         return kept
 
-    def interrupt(self, newer: Job, row: InboxRow, agent_id: int | None, user_id: str | None = None) -> None:
+    def interrupt(
+        self, newer_id: str, lane: LaneKey, row: InboxRow, agent_id: int | None, user_id: str | None = None
+    ) -> bool:
         """Let a newer message, which ``agent_id`` would answer, end what that agent does for the same person.
 
-        It is answered in the turn of the newer one (decision 15). What runs stops at its next step; a chunk that is
-        being sent is sent. A person who knows that they have to wait is not told again. What came before a ``/new``,
-        that of ``user_id`` alone if one is given, is another conversation and goes on.
+        It is answered in the turn of ``newer_id``, the job of the newer one (decision 15). What runs stops at its next
+        step; a chunk that is being sent is sent. Says whether the person knows already that they have to wait, and is
+        not told again. What came before a ``/new``, that of ``user_id`` alone if one is given, is another conversation
+        and goes on.
         """
-        for one in interrupted(row, agent_id, self.merges.open_in(LaneKey(newer.lane or ""))):
+        told_to_wait = False
+        for one in interrupted(row, agent_id, self.merges.open_in(lane)):
             if self.inbox.next_new_conversation(one.row, user_id) is not None:
                 continue
-            self.jobs.update(one.job.id, merged_into=newer.id)
+            self.jobs.update(one.job.id, merged_into=newer_id)
             if one.job.status is JobStatus.RUNNING:
                 self.jobs.request_stop(one.job.id)
             else:
                 self.close_job(one.job.id, Ending(status=JobStatus.CANCELLED, reason=INTERRUPTED))
-            newer.told_to_wait = newer.told_to_wait or one.job.told_to_wait
+            told_to_wait = told_to_wait or one.job.told_to_wait
+        return told_to_wait
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -119,6 +119,10 @@ class Candidate(NamedTuple):
         return precedence_of(self.priority, self.client_id, self.weight, address)
 
 
+IN_HAND = 50
+"""How many jobs are in hand at most, and wait for Maestro alone, before none of a crowd begins."""
+
+
 class ClaimOrder:
     """Chooses which jobs begin, and remembers whose turn it is from one look to the next.
 
@@ -127,7 +131,7 @@ class ClaimOrder:
     than there is time for it only waits where nobody can be let past.
     """
 
-    def __init__(self, *, background: int = 50, fair: bool = True, in_hand: int = 50) -> None:
+    def __init__(self, *, background: int = 50, fair: bool = True, in_hand: int = IN_HAND) -> None:
         self.background = background
         self.fair = fair
         self.in_hand = in_hand

@@ -1,19 +1,20 @@
 """Ends running work soon after a person asked for it (decision 16)."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from maestro.domain.errors import Stopped, StoreBusy
+from maestro.domain.errors import Stopped
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient
+from maestro.store.changes import StoreState
 from maestro.store.store import Store
 
 Result = TypeVar("Result")
 
 
 class StopWatch:
-    """Looks at the rows of all jobs with running work together, so that much work costs one query per look."""
+    """Ends running work whose job was asked to stop, or ended; the store's watcher looks at all of them together."""
 
     def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
         self._store = store
@@ -41,6 +42,7 @@ class StopWatch:
     def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
         """Cancel this task when its job is asked to stop."""
         self._tasks.setdefault(job_id, set()).add(task)
+        self._store.changes.watch(job_id)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
 
@@ -51,21 +53,24 @@ class StopWatch:
         tasks.discard(task)
         if not tasks:
             self._tasks.pop(job_id, None)
+            self._store.changes.forget(job_id)
         return watched
 
     async def _look(self) -> None:
-        while self._tasks:
-            await asyncio.sleep(self._seconds())
-            for job_id in await asyncio.to_thread(self._stopping, list(self._tasks)):
-                for task in self._tasks.pop(job_id, ()):
-                    task.cancel()
+        with self._store.changes.subscribed(self._is_any_unwanted, self._seconds) as changed:
+            while self._tasks:
+                await changed.wait()
+                changed.clear()
+                for job_id in self._unwanted():
+                    for task in self._tasks.pop(job_id, ()):
+                        task.cancel()
 
-    def _stopping(self, job_ids: Sequence[str]) -> Sequence[str]:
-        try:
-            with self._store.view() as tx:
-                return tx.jobs.stopping(job_ids)
-        except StoreBusy:
-            return ()  # the next look comes soon, and a watch that ended would never look again
+    def _is_any_unwanted(self, state: StoreState) -> bool:
+        return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
+
+    def _unwanted(self) -> frozenset[str]:
+        state = self._store.changes.state
+        return state.unwanted & self._tasks.keys() if state is not None else frozenset()
 
 
 class StopGuard:
