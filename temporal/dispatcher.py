@@ -170,16 +170,18 @@ class Dispatcher:
         return state.stopping or state.unclaimed or state.due
 
     def _start_soon(self, claimed: Claimed) -> None:
-        if self._client is not None and not self._paused:
-            task = asyncio.create_task(self._start_at_once(self._client, claimed))
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+        task = asyncio.create_task(self._start_at_once(claimed))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
 
-    async def _start_at_once(self, client: Client, claimed: Claimed) -> None:
-        """Start a job as soon as its message is kept; the loop goes on with one that could not be started."""
-        self._well = await self._start_all(client, [claimed])
+    async def _start_at_once(self, claimed: Claimed) -> None:
+        """Start a job whose message was just kept; one that cannot be started is left to the next look."""
+        if self._client is None or self._paused:
+            return await asyncio.to_thread(self._unclaim, [claimed.id])
+        self._well = await self._start_all(self._client, [claimed])
         if not self._well:
             self._woken.set()
+        return None
 
     async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
         """End the waits of jobs that a person stopped; one inside a step notices by itself (decision 16)."""

@@ -305,6 +305,11 @@ def _storable(message: IncomingMessage) -> IncomingMessage:
 
 
 def _meant(tx: Transaction, arrival: Arrival) -> Meant:
-    """Read a message: what is neither a control word nor an answer is an ordinary one."""
+    """Read a message: what is neither a control word nor an answer is an ordinary one.
+
+    Where no question is open, only a text with a number sign in it can still name one.
+    """
     content = arrival.message.content
-    return control_word(content) or pairing_code(content) or answers.read(tx, arrival)
+    command = control_word(content) or pairing_code(content)
+    may_answer = arrival.state.asking or "#" in content
+    return command or (answers.read(tx, arrival) if may_answer else None)
