@@ -126,23 +126,31 @@ class Dispatcher:
     async def run(self, client: Client) -> None:
         """Start jobs until cancelled; while Temporal is away they wait in the store, in order."""
         await asyncio.to_thread(self._forget_claims)
-        self._client, pause = client, self._pace().look
-        with self._store.changes.subscribed(self._has_work, lambda: self._pace().look, self._woken):
-            while not self._paused:
-                look = await asyncio.to_thread(self._look, *self._news())
-                if look.stopped is not None:
-                    await self._interrupt(client, look.stopped)
-                if not look.claimed:
-                    await self._rest(self._pace().look if look.crowded else None)
-                    continue
-                self._well = await self._start_all(client, look.claimed)
-                if not self._well:
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, LONGEST_PAUSE)
-                    continue
-                pause = self._pace().look
-                if not self._left_behind:
-                    await self._rest(None)
+        self._client = client
+        try:
+            with self._store.changes.subscribed(self._has_work, lambda: self._pace().look, self._woken):
+                await self._work(client)
+        finally:
+            for starting in self._starting:
+                starting.cancel()
+
+    async def _work(self, client: Client) -> None:
+        pause = self._pace().look
+        while not self._paused:
+            look = await asyncio.to_thread(self._look, *self._news())
+            if look.stopped is not None:
+                await self._interrupt(client, look.stopped)
+            if not look.claimed:
+                await self._rest(self._pace().look if look.crowded else None)
+                continue
+            self._well = await self._start_all(client, look.claimed)
+            if not self._well:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+                continue
+            pause = self._pace().look
+            if not self._left_behind:
+                await self._rest(None)
 
     def _news(self) -> tuple[StoreState | None, bool]:
         """Return the newest state, and whether this process has new jobs; both count as seen."""

@@ -35,6 +35,7 @@ class IntakeState:
     ``weight`` are those of the client who pays for the channel, whose ``binding`` is here as well.
     """
 
+    binding: AgentChannel | None
     job_id: str | None
     disabled: bool
     listed: bool
@@ -48,7 +49,6 @@ class IntakeState:
     due: bool
     client_id: int | None
     weight: float | None
-    binding: AgentChannel | None
 
 
 def _same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
@@ -165,10 +165,10 @@ class Inbox(Repository):
         assert row is not None
         facts, cells = row[: len(self._FACTS)], row[len(self._FACTS) :]
         if cells[0] is None:
-            return IntakeState(*facts, None)
+            return IntakeState(None, *facts)
         binding: AgentChannel = AgentChannel.__new__(AgentChannel)
         binding.__dict__.update(zip((column.key for column in self._BINDING), cells, strict=True))
-        return IntakeState(*facts, binding)
+        return IntakeState(binding, *facts)
 
     def find(self, message: IncomingMessage) -> InboxRow | None:
         """Return the row of this very message if it came before, as a value."""

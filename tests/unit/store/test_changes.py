@@ -91,7 +91,7 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
         tx.live_settings.add({}, "somebody")
         tx.jobs.update(stopped, status=JobStatus.RUNNING, stop_requested=True)
         tx.batches.add(
-            ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", filter="{}", created_at=tx.now, total=0),
+            ReplayBatch(id="b", action=BatchAction.CANCEL, actor="somebody", created_at=tx.now, total=0),
             (),
         )
     watch.watcher.watch(stopped)
@@ -99,10 +99,13 @@ async def test_one_look_answers_for_every_loop(watch: Watch) -> None:
     assert await watch.settle() == 1
     assert (quiet.settings, quiet.batches, quiet.stopping, quiet.unclaimed) == (0, False, False, False)
     now = watch.state
-    assert (now.settings, now.batches, now.stopping, now.unclaimed, now.unwanted) == (1, True, True, True, {stopped})
+    assert (now.settings, now.batches, now.stopping, now.unclaimed, now.unwanted) == (
+        *(1, True, True, True),
+        frozenset({stopped}),
+    )
     watch.watcher.forget(stopped)
     watch.watcher.watch(stopped)
-    assert watch.state.unwanted == set(), "a job that was resumed is not stopped again by an older look"
+    assert watch.state.unwanted == frozenset(), "a job that was resumed is not stopped again by an older look"
 
 
 async def test_what_comes_due_is_seen_though_nothing_was_committed(watch: Watch) -> None:
