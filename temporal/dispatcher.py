@@ -22,8 +22,8 @@ from maestro.domain.jobs.precedence import ClaimOrder
 from maestro.store.changes import StoreState
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
-from temporal.heartbeats import LoadGauge
 from maestro.store.transaction import Transaction
+from temporal.heartbeats import LoadGauge
 from temporal.queues import Queues
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
