@@ -7,6 +7,8 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from maestro.importing import collector_off
+
 COMMANDS: Mapping[str, str] = {
     "init": "Write a first configuration, and prepare a Temporal cluster.",
     "doctor": "Check everything, and say how to mend what is broken.",
@@ -62,7 +64,8 @@ class LazyGroup(TyperGroup):
 
 def load(name: str) -> Any:
     """Return the command of this name."""
-    command = get_command(import_module(f"maestro.cli.{name}").app)
+    with collector_off():
+        command = get_command(import_module(f"maestro.cli.{name}").app)
     # Typer gives every application the options that install completion; only the one called maestro is for that.
     command.params = [param for param in command.params if param.name not in COMPLETION]
     return command

@@ -1,0 +1,23 @@
+"""Imports of much code at once."""
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector from what is imported inside, during the import and for good.
+
+    An import adds objects and drops few: collections in between took a fifth to a quarter of its CPU time. Later each
+    full collection would go through what was imported and stop every message of the process for a quarter of a second
+    (measured with litellm: 4 % of the CPU time under load).
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if enabled:
+            gc.enable()
