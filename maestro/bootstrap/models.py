@@ -15,12 +15,11 @@ from maestro.domain.llm.prompts import ImageRef
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
-from maestro.llm.litellm_client import LiteLLMClient
+from maestro.llm.litellm_client import Clients, LiteLLMClient, Transport
 from maestro.llm.litellm_library import Library
 from maestro.llm.middleware.deadline import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, LLMClient
-from maestro.llm.transport import Clients, Transport
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
 from maestro.store.store import Store
 
@@ -54,16 +53,27 @@ class Models:
     close: Callable[[], Awaitable[None]]
 
 
-def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store) -> Models:
+def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> Library:
+    """Return the library that calls models; begin its import at once if the configuration has an account for it.
+
+    The import takes two seconds of CPU time, and the store and the Temporal server are opened meanwhile.
+    """
+    library = Library(live.of(_answer_limit))
+    if any(account.type == AccountType.API_KEY for account in _own_accounts(live.start, environment)):
+        library.warm_up()
+    return library
+
+
+def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: Library) -> Models:
     """Enter the accounts into the store and return who answers; touches the store.
 
     Accounts from the environment count only when none is configured.
     """
     settings = live.start
-    keys, own = open_keys(settings, environment), real_accounts(settings, found_accounts(environment))
+    keys, own = open_keys(settings, environment), _own_accounts(settings, environment)
     known = _enter(store, settings, keys, own)
     book = AccountBook(store, map(account_of, own), keys.reveal, live.of(_ladder))
-    table, library = model_table(settings.llm.models), Library(live.of(_answer_limit))
+    table = model_table(settings.llm.models)
     with store.view() as tx:
         wanted = [model for agent in tx.agents.active() for model in (agent.model, *agent.fallbacks.split()) if model]
     unknown = table.of_unknown_window([*models_of(known), *wanted])
@@ -80,6 +90,10 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
         announcement="\n".join([_announcement(known), *map(_unknown_window, unknown)]),
         close=library.close,
     )
+
+
+def _own_accounts(settings: Settings, environment: Mapping[str, str]) -> list[AccountSettings]:
+    return real_accounts(settings, found_accounts(environment))
 
 
 def _answer_limit(settings: Settings) -> int:

@@ -88,6 +88,7 @@ class Process(ABC):
             # Before we share the folder: tables of an earlier release change only while nobody else uses them.
             await asyncio.to_thread(migrate, self.settings)
         with DataFolder(self.settings.data_dir, shared=self.shared):
+            self.prepare()
             await asyncio.to_thread(sweep, self.settings, STILL_ARRIVING if self.shared else timedelta())
             store = await asyncio.to_thread(self.open_store)
             with contextlib.closing(store):
@@ -96,6 +97,9 @@ class Process(ABC):
                 await asyncio.to_thread(join_session, store, self.settings)
                 async with self.live.watching(store, partial(_apply, store)):
                     await self.work(store, stop)
+
+    def prepare(self) -> None:  # noqa: B027 - most kinds of process have nothing to begin
+        """Begin what takes long and needs no store; returns at once."""
 
     @abstractmethod
     async def work(self, store: Store, stop: asyncio.Event) -> None:

@@ -28,7 +28,7 @@ from maestro.bootstrap.endpoints import endpoint_of, places
 from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
 from maestro.bootstrap.health import process_metrics
 from maestro.bootstrap.keys import open_keys
-from maestro.bootstrap.models import Models, build_models
+from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.schedules import build_keeper
@@ -38,6 +38,7 @@ from maestro.bootstrap.tools import build_tools
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.redaction import TextKind
+from maestro.llm.litellm_library import Library
 from maestro.settings import read_environment
 from maestro.store.store import Store
 from maestro.tools.registry import Tools
@@ -55,9 +56,15 @@ READY = "Maestro is ready."
 class Up(Process):
     """Everything in one process; the methods that open a store, a transport and connectors may be overridden."""
 
+    library: Library
+
+    def prepare(self) -> None:
+        """Begin to import the library that calls models."""
+        self.library = begin_library(self.live, read_environment())
+
     def build_models(self, store: Store) -> Models:
         """Return who answers; touches the store."""
-        return build_models(self.live, read_environment(), store)
+        return build_models(self.live, read_environment(), store, self.library)
 
     def build_tools(self, chat: ChatService | None) -> Tools:
         """Return what the models may call."""
@@ -87,7 +94,6 @@ class Up(Process):
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Run everything until the event is set."""
-        # Before the server, which takes a second to start: what models need is imported meanwhile.
         models = await asyncio.to_thread(self.build_models, store)
         try:
             async with self._temporal(stop) as endpoint:

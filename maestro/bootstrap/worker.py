@@ -7,7 +7,7 @@ from maestro.bootstrap.chat import build_chat
 from maestro.bootstrap.endpoints import connection_limits, endpoint_of
 from maestro.bootstrap.flow import Brains, flow_parts, pace, queues, worker_parts
 from maestro.bootstrap.health import HealthServer, process_metrics, worker_place
-from maestro.bootstrap.models import Models, build_models
+from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.schedules import build_keeper
@@ -15,6 +15,7 @@ from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
+from maestro.llm.litellm_library import Library
 from maestro.settings import read_environment
 from maestro.store.store import Store
 from temporal.dispatcher import Dispatcher
@@ -27,9 +28,15 @@ class Worker(SeparateProcess):
 
     command = "worker"
 
+    library: Library
+
+    def prepare(self) -> None:
+        """Begin to import the library that calls models."""
+        self.library = begin_library(self.live, read_environment())
+
     def build_models(self, store: Store) -> Models:
         """Return who answers; touches the store."""
-        return build_models(self.live, read_environment(), store)
+        return build_models(self.live, read_environment(), store, self.library)
 
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""

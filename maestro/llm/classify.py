@@ -23,10 +23,9 @@ from maestro.domain.llm.errors import (
     RateLimited,
     ToolsUnsupported,
 )
-from maestro.llm.bodies import OversizedBody
 from maestro.llm.error_body import Said, read, told_to_people
 from maestro.llm.retry_after import waiting_time
-from maestro.llm.wire import Exchange
+from maestro.llm.wire import Exchange, OversizedBody
 
 CAUSES_LIMIT = 16
 """How deep a chain of causes is followed; it may be a circle."""

@@ -8,8 +8,8 @@ from datetime import timedelta
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
 from maestro.domain.llm.tokens import estimate, estimate_messages
-from maestro.llm.listening import listener
 from maestro.llm.protocols import Account
+from maestro.llm.wire import listener
 
 WEB = "web"
 QUOTE_LENGTH = 120

@@ -1,23 +1,25 @@
-"""Model calls over HTTP: one request to one account through litellm."""
+"""The end of the chain: one request to the chosen account, over HTTP through litellm, by command, or to the demo."""
 
 import asyncio
 import base64
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from maestro.domain.llm.errors import CallSite
+from maestro.domain.llm.accounts import DEMO, AccountType
+from maestro.domain.llm.errors import CallSite, NoAccount
 from maestro.domain.llm.models import OLLAMA, ModelTable
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage
 from maestro.domain.texts import storable
 from maestro.llm import chat_format
 from maestro.llm.litellm_library import Library
 from maestro.llm.model_map import model_table
-from maestro.llm.protocols import Account
+from maestro.llm.protocols import Account, AccountClient, Directory
 from maestro.llm.providers import base_url, key, model_name
+from maestro.llm.translation import ChatRequest
 
 LoadImage = Callable[[ImageRef], bytes]
 """Reads the bytes of an image; may block, it is called in a thread."""
@@ -58,34 +60,29 @@ class LiteLLMClient:
     async def ask(self, account: Account, request: LLMRequest) -> LLMResponse:
         """Answer with exactly one HTTP request; raises an ``LLMFailure`` without any text of the call."""
         account = replace(account, model=request.model or account.model)
-        arguments = await self._arguments(account, request)
+        chat = await self._chat_request(account, request)
         started = time.monotonic()
 
         def read(answer: Any) -> LLMResponse:
             return self._response(account, request, answer, timedelta(seconds=time.monotonic() - started))
 
         site = CallSite(account.provider, account.name, account.model)
-        return await self._library.call(site, "acompletion", arguments, read)
+        return await self._library.complete(site, chat, read)
 
-    async def _arguments(self, account: Account, request: LLMRequest) -> dict[str, Any]:
-        """Put a request into litellm's words."""
+    async def _chat_request(self, account: Account, request: LLMRequest) -> ChatRequest:
+        """Put a request into OpenAI's words, which litellm translates."""
         images = [await self._data_urls(message) for message in request.messages]
-        arguments: dict[str, Any] = {
-            "model": model_name(account),
-            "messages": chat_format.turns(account.provider, request, images),
-            **chat_format.tools(account.provider, request),
-            "max_tokens": request.max_output_tokens,
-            "api_key": key(account),
-            "api_base": base_url(account),
-            "timeout": self._read_timeout.total_seconds(),
-            "max_retries": 0,
-            "num_retries": 0,
-            "stream": False,
-        }
-        if account.provider == OLLAMA:
-            # Ollama cuts a prompt to its own default without a word unless told how much we mean to send.
-            arguments["num_ctx"] = self._models.context_window(_full_name(account))
-        return arguments
+        # Ollama cuts a prompt to its own default without a word unless told how much we mean to send.
+        window = {"num_ctx": self._models.context_window(_full_name(account))} if account.provider == OLLAMA else {}
+        return ChatRequest(
+            model=model_name(account),
+            messages=chat_format.turns(account.provider, request, images),
+            parameters={"max_tokens": request.max_output_tokens, **chat_format.tools(account.provider, request)},
+            options=window,
+            api_key=key(account),
+            base_url=base_url(account),
+            timeout=self._read_timeout.total_seconds(),
+        )
 
     async def _data_urls(self, message: PromptMessage) -> Sequence[str]:
         return [await asyncio.to_thread(self._data_url, image) for image in message.images]
@@ -107,6 +104,43 @@ class LiteLLMClient:
             finish_reason=str(choice.finish_reason or ""),
             **took.model_dump(),
         )
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Who reaches an account: over HTTP, through the command of a subscription, or without any."""
+
+    http: AccountClient
+    command: AccountClient
+    demo: AccountClient
+
+    def of(self, account: Account) -> AccountClient:
+        """Return who reaches this account."""
+        if account.provider == DEMO:
+            return self.demo
+        return self.command if account.type is AccountType.CLI else self.http
+
+
+class Transport:
+    """Asks the account that was chosen, once."""
+
+    def __init__(self, directory: Directory, clients: Clients, library: Library) -> None:
+        self._directory = directory
+        self._clients = clients
+        self._library = library
+
+    async def ready(self, request: LLMRequest) -> None:
+        """Return when the request can be sent at once; for one over HTTP that is when the library is imported."""
+        account = self._directory.find(request.account)
+        if account is not None and self._clients.of(account) is self._clients.http:
+            await self._library.loaded()
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer the request; raises ``NoAccount`` when its account left after it was chosen."""
+        account = self._directory.find(request.account)
+        if account is None:
+            raise NoAccount(f"This process has no account {request.account!r}; see `maestro accounts list`.")
+        return await self._clients.of(account).ask(account, request)
 
 
 def _told_name(answer: Any) -> str:

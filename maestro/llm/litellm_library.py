@@ -1,12 +1,12 @@
-"""The library between us and the providers: imported quietly and offline, and one HTTP request for each call of it."""
+"""The library between Maestro and the providers: imported quietly and offline, and one HTTP request for each call."""
 
 import asyncio
-import gc
 import importlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -14,7 +14,9 @@ from weakref import WeakSet
 import httpx
 
 from maestro.domain.llm.errors import CallSite, LLMFailure
+from maestro.importing import collector_off
 from maestro.llm.classify import classify, evidence
+from maestro.llm.translation import ChatRequest, Translator, translator_of
 from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observed
 
 Transports = WeakSet[ObservedTransport]
@@ -39,6 +41,26 @@ _SWITCHES = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The imported library: its module, what translates, who sends, and the transports it has built.
+
+    ``handler`` is litellm's owner of a client: kept, because the client is closed with it.
+    """
+
+    litellm: Any
+    translator: Translator | None
+    handler: Any
+    transports: Transports
+
+    async def complete(self, chat: ChatRequest) -> Any:
+        """Have a request answered: by litellm's translation alone, or by its entry point where it offers no other."""
+        translation = self.translator.translation_of(chat) if self.translator is not None else None
+        if translation is None:
+            return await self.litellm.acompletion(**chat.arguments())
+        return await translation.complete(chat, self.handler.client)
+
+
 class Library:
     """litellm, which takes seconds and 190 MB to import.
 
@@ -49,7 +71,7 @@ class Library:
     def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
         """``answer_limit`` says how many bytes of an answer are read."""
         self._answer_limit = answer_limit
-        self._imported: Future[tuple[Any, Transports]] | None = None
+        self._imported: Future[Imported] | None = None
 
     def warm_up(self) -> None:
         """Begin to import the library in a thread of its own; returns at once and may be called again."""
@@ -72,56 +94,56 @@ class Library:
         if self._imported is not None:
             await self._loaded()
 
-    async def call(
-        self, site: CallSite, function: str, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
-    ) -> Answer:
-        """Call one of its functions, with exactly one HTTP request, and return what ``read`` makes of the answer.
+    async def complete(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
+        """Have a request answered with exactly one HTTP request, and return what ``read`` makes of the answer.
 
-        Whatever goes wrong, in ``read`` as well, is raised as an ``LLMFailure`` without any text of the call.
+        Every failure, also of ``read``, is raised as an ``LLMFailure`` without any text of the call.
         """
-        outcome = await self._outcome(site, function, arguments, read)
-        if isinstance(outcome, LLMFailure):
-            # Raised out here, where no exception is being handled: a context would carry prompt and key along.
-            raise outcome
-        return outcome
+        imported = await self._loaded()
+        return _raised(await self._outcome(site, imported.complete(chat), read))
+
+    async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
+        """Have a recording transcribed, as ``complete`` answers a request."""
+        imported = await self._loaded()
+        return _raised(await self._outcome(site, imported.litellm.atranscription(**arguments), read))
 
     async def close(self) -> None:
         """Close the connections that litellm keeps open; its own function for that forgets the ones to OpenAI."""
         if self._imported is not None:
-            _, transports = await self._loaded()
+            transports = (await self._loaded()).transports
             while transports:
                 await transports.pop().aclose()
 
-    async def _loaded(self) -> tuple[Any, Transports]:
-        """Return the library, and the transports it has built, when its import has finished."""
+    async def _loaded(self) -> Imported:
+        """Return the library when its import has finished."""
         self.warm_up()
         assert self._imported is not None
+        if self._imported.done():
+            return self._imported.result()
         # Shielded: a call that is given up must not give up the import that others wait for.
         return await asyncio.shield(asyncio.wrap_future(self._imported))
 
     async def _outcome(
-        self, site: CallSite, function: str, arguments: Mapping[str, Any], read: Callable[[Any], Answer]
+        self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]
     ) -> Answer | LLMFailure:
         """Send the one request and return what came of it, a failure as a value."""
-        litellm, _ = await self._loaded()
-        _introduce(litellm, arguments["model"])
         with observed(self._answer_limit()) as exchange:
             try:
-                return read(await getattr(litellm, function)(**arguments))
+                return read(await call)
             # litellm raises its own classes, those of openai, httpx and aiohttp, and bare KeyErrors at odd answers.
             except Exception as error:  # noqa: BLE001
                 found = evidence(error, exchange)
         return classify(site, found, datetime.now(UTC))
 
 
-def _introduce(litellm: Any, model: str) -> None:
-    """Tell litellm that a Gemini newer than its table takes a system message; else it hands ours to the user."""
-    if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
-        known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
-        litellm.register_model({model: known})
+def _raised(outcome: Answer | LLMFailure) -> Answer:
+    """Raise a failure where no exception is being handled: a context would carry prompt and key along."""
+    if isinstance(outcome, LLMFailure):
+        raise outcome
+    return outcome
 
 
-def _import_litellm() -> tuple[Any, Transports]:
+def _import_litellm() -> Imported:
     """Import litellm so that it stays quiet, offline and without retries.
 
     Imported by name in a function because it takes three seconds and 190 MB that only a process that calls models
@@ -130,24 +152,15 @@ def _import_litellm() -> tuple[Any, Transports]:
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    litellm = importlib.import_module("litellm")
-    for name, switch in _SWITCHES.items():
-        setattr(litellm, name, switch)
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
-    transports = _observe(importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler)
-    _never_look_again()
-    return litellm, transports
-
-
-def _never_look_again() -> None:
-    """Spare the garbage collector what the library has built and keeps for good.
-
-    Each full collection would go through it and stop every message of the process for a quarter of a second (measured:
-    4 % of Maestro's CPU time under load).
-    """
-    gc.collect()  # what the import left over is freed first, not kept
-    gc.freeze()
+    with collector_off():
+        litellm = importlib.import_module("litellm")
+        for name, switch in _SWITCHES.items():
+            setattr(litellm, name, switch)
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
+        handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+        transports = _observe(handler)
+        return Imported(litellm, translator_of(litellm), handler(), transports)
 
 
 def _observe(handler: Any) -> Transports:

@@ -12,23 +12,27 @@ there to somebody else's address."""
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """What litellm calls a provider, and its public address in the form litellm expects."""
+    """What litellm calls a provider, its public address in the form litellm expects, and the path of chat requests."""
 
     prefix: str
     base_url: str
+    path: str
     tail: str = ""
     """What people add to the address that litellm adds itself."""
 
 
 # Addresses are always given: without one litellm takes whatever OPENAI_BASE_URL and its like say.
 _PROVIDERS: Mapping[str, Provider] = {
-    "anthropic": Provider("anthropic", "https://api.anthropic.com", tail="/v1"),
-    "openai": Provider("openai", "https://api.openai.com/v1"),
-    "gemini": Provider("gemini", "https://generativelanguage.googleapis.com/v1beta"),
-    "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1"),
+    "anthropic": Provider("anthropic", "https://api.anthropic.com", "/v1/messages", tail="/v1"),
+    "openai": Provider("openai", "https://api.openai.com/v1", "/chat/completions"),
+    "gemini": Provider("gemini", "https://generativelanguage.googleapis.com/v1beta", "/models/{model}:generateContent"),
+    "openrouter": Provider("openrouter", "https://openrouter.ai/api/v1", "/chat/completions"),
     # `ollama/` flattens the conversation into one prompt; `ollama_chat/` is the chat it is.
-    "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", tail="/v1"),
+    "ollama": Provider("ollama_chat", "http://127.0.0.1:11434", "/api/chat", tail="/v1"),
 }
+
+PROVIDERS: Mapping[str, Provider] = {provider.prefix: provider for provider in _PROVIDERS.values()}
+"""The providers that Maestro names itself, by litellm's name of them."""
 
 
 def model_name(account: Account) -> str:

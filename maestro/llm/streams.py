@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from maestro.llm.listening import Hear
-
 Json = dict[str, Any]
+
+Hear = Callable[[str], None]
+"""Takes the next piece of a text; called on the event loop, so it must neither wait nor raise."""
 
 _TEXTS = ("content", "refusal", "reasoning", "reasoning_content")
 """What OpenAI's wire, and those that are like it, send piece by piece in a message."""

@@ -133,7 +133,7 @@ class Transcriber:
         }
         try:
             async with asyncio.timeout_at(until):
-                return await self._library.call(site, "atranscription", arguments, _said)
+                return await self._library.transcribe(site, arguments, _said)
         except TimeoutError:
             failure = ModelTimeout("No whole transcript in time; see llm.transcription.maxSeconds.")
             failure.site = site

@@ -9,16 +9,15 @@ that may not be streamed says so before it begins, and is asked to answer at onc
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 import httpx
 
-from maestro.llm.bodies import OversizedBody, beginning, limited, plain
-from maestro.llm.listening import Hear, listener
-from maestro.llm.streams import Dialect, StreamBroken, dialect_of, put_together
+from maestro.llm.streams import Dialect, Hear, StreamBroken, dialect_of, put_together
 
 STREAMS = ("text/event-stream", "application/x-ndjson")
 """What an answer that is streamed says it is."""
@@ -47,11 +46,39 @@ class Exchange:
     body: str = ""
 
 
+PIECE = 64 * 1024
+"""Bytes unpacked at once: a packed body may be a thousand times as large as what was sent."""
+
+Unpack = Callable[[bytes], Iterator[bytes]]
+
+_OF_THE_PACKING = (b"content-encoding", b"content-length")
+
+
 class SecondRequestError(Exception):
     """Something tried to send again within one call: repeating is the engine's business (design invariant 6)."""
 
 
+class OversizedBody(Exception):
+    """An answer has more bytes than the limit."""
+
+
 _current: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+_listener: ContextVar[Hear | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def heard_by(hear: Hear) -> Iterator[None]:
+    """Stream every answer that is asked for inside to ``hear``, where its account can stream it."""
+    token = _listener.set(hear)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def listener() -> Hear | None:
+    """Return what takes the stream of the answer that is asked for now, None where the answer may come at once."""
+    return _listener.get()
 
 
 @contextmanager
@@ -163,3 +190,75 @@ def _streaming(request: httpx.Request, body: dict[str, object], ending: str, met
         url = url.copy_with(path=path).copy_merge_params({"alt": "sse"})
     content = json.dumps(body).encode()
     return httpx.Request(request.method, url, headers=headers, content=content, extensions=request.extensions)
+
+
+class LimitedBody(httpx.AsyncByteStream):
+    """A body without its packing; reading it raises ``OversizedBody`` at the limit, before more is kept."""
+
+    def __init__(self, body: httpx.AsyncByteStream, encoding: str, limit: int) -> None:
+        """``encoding`` is the answer's Content-Encoding. Raises ``httpx.DecodingError`` for one nobody asked for."""
+        self._body = body
+        self._unpack = _unpacker(encoding.strip().lower())
+        self._limit = limit
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield what the provider answers."""
+        room = self._limit
+        async for packed in self._body:
+            for piece in self._unpack(packed):
+                yield piece[:room]
+                room -= len(piece)
+                if room < 0:
+                    raise OversizedBody
+
+    async def aclose(self) -> None:
+        """Read no more."""
+        await self._body.aclose()
+
+
+def limited(response: httpx.Response, limit: int) -> httpx.Response:
+    """Return a response that was not read yet with its body limited."""
+    body, headers = _body_of(response, limit), plain(response.headers)
+    return httpx.Response(response.status_code, headers=headers, stream=body, extensions=response.extensions)
+
+
+def plain(headers: httpx.Headers) -> list[tuple[bytes, bytes]]:
+    """Return the headers that also hold for a body that was unpacked."""
+    return [(name, value) for name, value in headers.raw if name.lower() not in _OF_THE_PACKING]
+
+
+async def beginning(response: httpx.Response, limit: int) -> bytes:
+    """Return at most the first bytes of a body, and read no more of it."""
+    read = bytearray()
+    try:
+        async for piece in _body_of(response, limit):
+            read += piece
+    except OversizedBody:
+        pass
+    finally:
+        await response.aclose()
+    return bytes(read)
+
+
+def _body_of(response: httpx.Response, limit: int) -> LimitedBody:
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    return LimitedBody(response.stream, response.headers.get("content-encoding", ""), limit)
+
+
+def _unpacker(encoding: str) -> Unpack:
+    """Every request asks for plain bodies; some gateways pack them all the same, as gzip if anything."""
+    if encoding in ("", "identity"):
+        return lambda packed: iter((packed,))
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise httpx.DecodingError("the answer is packed in a way that was not asked for")
+    inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip and zlib, whichever it is
+
+    def unpack(packed: bytes) -> Iterator[bytes]:
+        try:
+            while packed:
+                yield inflate.decompress(packed, PIECE)
+                packed = inflate.unconsumed_tail
+        except zlib.error as error:
+            raise httpx.DecodingError("the answer is packed wrongly") from error
+
+    return unpack

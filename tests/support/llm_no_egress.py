@@ -84,7 +84,7 @@ async def transcribed(library: Library, server: LLMServer) -> LLMResponse:
         "max_retries": 0,
     }
     site = CallSite("openai", "main", "whisper-1")
-    return await library.call(site, "atranscription", arguments, lambda answer: response_of(answer.text))
+    return await library.transcribe(site, arguments, lambda answer: response_of(answer.text))
 
 
 async def answer(call: Awaitable[LLMResponse]) -> str:

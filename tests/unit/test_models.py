@@ -1,5 +1,6 @@
 """The models of a process: who is entered into the store, who is announced, and in which order the chain stands."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,15 @@ import pytest
 
 from maestro.bootstrap.chain import build_chain
 from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.models import Models, build_models
+from maestro.bootstrap.models import Models, begin_library, build_models
+from maestro.bootstrap.process import Process
 from maestro.bootstrap.scope import Scope
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
+from maestro.llm import litellm_library
+from maestro.llm.litellm_library import Library
 from maestro.llm.middleware.stop_guard import StopWatch
-from maestro.settings import Settings
+from maestro.settings import Settings, load
 from maestro.store.store import Store
 
 KEY = "sk-KEY-SECRET-23-and-more"
@@ -40,6 +44,14 @@ OF_THE_CHAT = ("ChatFeed",)
 """What is not there at all when the chat is turned off."""
 
 
+@pytest.fixture(autouse=True)
+def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Import nothing for seconds; each import that was begun is noted instead."""
+    begun: list[str] = []
+    monkeypatch.setattr(litellm_library, "_import_litellm", lambda: begun.append("litellm"))
+    return begun
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     store = Store.open(tmp_path / "maestro.db")
@@ -53,8 +65,8 @@ def settings(folder: Path, *accounts: dict[str, Any]) -> Settings:
 
 
 def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: str) -> Models:
-    """Start a process, without what takes seconds to import."""
-    models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store)
+    """Start a process."""
+    models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store, Library())
     models.book.read()
     return models
 
@@ -151,3 +163,51 @@ def test_an_account_added_while_maestro_ran_is_there_after_a_restart(store: Stor
     assert "The context window of openai/my-own is not known: prompts are kept within 8,192" in models.announcement
     assert "anthropic/claude-sonnet-4-6 (an account that was added while Maestro ran)" in models.announcement
     assert models.book.find("mine") is not None
+
+
+@pytest.mark.parametrize(
+    ("accounts", "environment", "begun"),
+    [
+        ((GPT,), {}, True),
+        ((), {"OPENAI_API_KEY": "o"}, True),
+        ((CLI,), {}, False),
+        ((CLI,), {"OPENAI_API_KEY": "o"}, False),
+        ((), {}, False),
+    ],
+    ids=["configured", "environment", "command", "configured counts first", "demo"],
+)
+def test_the_import_for_a_configured_account_needs_no_store(
+    tmp_path: Path,
+    imported: list[str],
+    accounts: tuple[dict[str, Any], ...],
+    environment: dict[str, str],
+    begun: bool,
+) -> None:
+    library = begin_library(LiveSettings.unchanging(settings(tmp_path, *accounts)), environment)
+    assert (library._imported is not None) is begun
+    if library._imported is not None:
+        library._imported.result(timeout=30)
+    assert imported == ["litellm"] * begun
+
+
+async def test_the_import_begins_before_the_store_is_opened(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    class Recorded(Process):
+        """A process that notes what it does."""
+
+        def prepare(self) -> None:
+            """Note it."""
+            order.append("prepare")
+
+        def open_store(self) -> Store:
+            """Note it."""
+            order.append("store")
+            return super().open_store()
+
+        async def work(self, store: Store, stop: asyncio.Event) -> None:
+            """Note it."""
+            order.append("work")
+
+    await Recorded(load(None, {"MAESTRO_DATA_DIR": str(tmp_path)}, {}), order.append).serve(asyncio.Event())
+    assert order == ["prepare", "store", "work"]

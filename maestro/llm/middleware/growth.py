@@ -9,8 +9,8 @@ from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.tags.partial_text import visible_so_far
 from maestro.domain.texts import storable
-from maestro.llm.listening import heard_by
 from maestro.llm.protocols import LLMClient
+from maestro.llm.wire import heard_by
 from maestro.store.store import Store
 from maestro.uninterrupted import uninterrupted
 

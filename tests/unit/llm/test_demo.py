@@ -10,7 +10,7 @@ from maestro.domain.llm.prompts import CallPurpose, PromptMessage, Role
 from maestro.domain.memory.facts import parse_facts
 from maestro.llm.accounts import DEMO_ACCOUNT
 from maestro.llm.demo import QUOTE_LENGTH, DemoClient
-from maestro.llm.listening import heard_by
+from maestro.llm.wire import heard_by
 from tests.support.llm_requests import request_of
 
 

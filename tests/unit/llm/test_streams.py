@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from maestro.llm.listening import heard_by, listener
 from maestro.llm.streams import (
     Answer,
     AnthropicAnswer,
@@ -16,6 +15,7 @@ from maestro.llm.streams import (
     dialect_of,
     put_together,
 )
+from maestro.llm.wire import heard_by, listener
 
 Json = dict[str, Any]
 

@@ -5,8 +5,7 @@ import json
 import httpx
 import pytest
 
-from maestro.llm.listening import heard_by
-from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, observed
+from maestro.llm.wire import BODY_LIMIT, ObservedTransport, SecondRequestError, heard_by, observed
 
 
 def client_that_gets(answer: httpx.Response, sent: list[str]) -> httpx.AsyncClient:

@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import httpx
 import pytest
 
-from maestro.llm.bodies import PIECE, OversizedBody
-from maestro.llm.listening import heard_by
-from maestro.llm.wire import BODY_LIMIT, ObservedTransport, observed
+from maestro.llm.wire import BODY_LIMIT, PIECE, ObservedTransport, OversizedBody, heard_by, observed
 
 LIMIT = 200_000
 JSON = {"content-type": "application/json"}

@@ -1,0 +1,281 @@
+"""A chat request in its provider's words, and its answer in OpenAI's: litellm's translation and nothing else of it.
+
+litellm's own entry point sets up logging, callbacks, caches, retries and costs for every call, which Maestro does
+itself; what remains here is what litellm knows of the wires of providers (``BaseConfig``).
+"""
+
+import importlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import httpx
+import structlog
+
+from maestro.llm.providers import NO_KEY, PROVIDERS
+
+Json = dict[str, Any]
+
+log = structlog.get_logger(__name__)
+
+SLOWER = "every model call takes several times the CPU time; install the release of litellm that Maestro asks for"
+
+TRANSLATIONS = 256
+"""How many models are remembered with what litellm knows of them."""
+
+
+class UnsuccessfulStatus(Exception):
+    """The provider answered with a status that is no success; what it said is on record in the exchange."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A request in OpenAI's words to a model by litellm's name of it, ``provider/model``.
+
+    ``options`` are the provider's own parameters; ``timeout`` is in seconds, for each read.
+    """
+
+    model: str
+    messages: list[Json]
+    parameters: Json
+    options: Json
+    api_key: str
+    base_url: str | None
+    timeout: float
+
+    def arguments(self) -> Json:
+        """Return the arguments of litellm's own entry point."""
+        return {
+            "model": self.model,
+            "messages": self.messages,
+            **self.parameters,
+            **self.options,
+            "api_key": self.api_key,
+            "api_base": self.base_url,
+            "timeout": self.timeout,
+            "max_retries": 0,
+            "num_retries": 0,
+            "stream": False,
+        }
+
+
+@dataclass(slots=True)
+class CallRecord:
+    """What litellm's readers of answers ask of its logging; nothing is kept."""
+
+    optional_params: Json
+
+    def post_call(self, *_: Any, **__: Any) -> None:
+        """Drop a body: it holds prompts."""
+
+
+def translator_of(litellm: Any) -> "Translator | None":
+    """Return what translates, once it has translated a request to every provider; None where litellm has moved.
+
+    That first request imports what litellm loads when it is needed, here in the thread of the import. A litellm that
+    has moved still answers through its own entry point, at several times the CPU time; one line of the log says so.
+    """
+    try:
+        translator = Translator(litellm)
+        for prefix, provider in PROVIDERS.items():
+            translator.rehearse(prefix, provider.base_url)
+    # What a litellm of another release raises here is anything.
+    except Exception as error:  # noqa: BLE001
+        log.warning("llm.translation_unavailable", error=type(error).__name__, effect=SLOWER)
+        return None
+    return translator
+
+
+class Translator:
+    """Translates for the providers that Maestro names itself, each on its wire."""
+
+    def __init__(self, litellm: Any) -> None:
+        """``litellm`` is the imported library; raises ``AttributeError`` or ``ImportError`` where it has moved."""
+        utils, types = importlib.import_module("litellm.utils"), importlib.import_module("litellm.types.utils")
+        gemini = importlib.import_module("litellm.llms.vertex_ai.gemini.transformation")
+        betas = importlib.import_module("litellm.anthropic_beta_headers_manager")
+        self.new_response: Callable[[], Any] = types.ModelResponse
+        self.new_usage: Callable[[], Any] = types.Usage
+        self.gemini_body: Callable[..., Json] = gemini.sync_transform_request_body
+        self.with_allowed_betas: Callable[..., tuple[Json, Json]] = betas.update_request_with_filtered_beta
+        self._litellm = litellm
+        self._split: Callable[..., tuple[str, str, str, str]] = litellm.get_llm_provider
+        self._config: Callable[..., Any] = utils.ProviderConfigManager.get_provider_chat_config
+        self._provider_type: Callable[[str], Any] = types.LlmProviders
+        self._bridged: Callable[..., tuple[Json, str]] = importlib.import_module(
+            "litellm.main"
+        ).responses_api_bridge_check
+        self._translation_of = lru_cache(TRANSLATIONS)(self._translation)
+
+    def translation_of(self, chat: ChatRequest) -> "Translation | None":
+        """Return how to translate a request; None where litellm offers that in its own entry point alone.
+
+        These are providers that Maestro does not name itself, whose addresses and keys only that entry point knows,
+        and models of OpenAI that it asks on another wire (``/responses``).
+        """
+        return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
+
+    def rehearse(self, prefix: str, base_url: str) -> None:
+        """Translate a request to some model of a provider, and send it to nobody."""
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
+        tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
+        parameters = {"max_tokens": 1, "tools": [tool]}
+        chat = ChatRequest(f"{prefix}/model", messages, parameters, {}, NO_KEY, base_url, timeout=1)
+        translation = self.translation_of(chat)
+        if translation is None:
+            raise LookupError(prefix)
+        translation.translate(chat)
+
+    def _translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
+        _introduce(self._litellm, name)
+        model, prefix, _, _ = self._split(model=name, api_base=base_url)
+        provider = PROVIDERS.get(prefix)
+        if provider is None or base_url is None:
+            return None
+        tools = [{"type": "function"}] if with_tools else None
+        facts, _ = self._bridged(model=model, custom_llm_provider=prefix, tools=tools, api_base=base_url)
+        config = self._config(model=model, provider=self._provider_type(prefix))
+        if facts.get("mode") == "responses" or config is None:
+            return None
+        kind = _KINDS.get(prefix, Translation)
+        return kind(self, config, model, base_url.removesuffix(provider.path) + provider.path.format(model=model))
+
+
+@dataclass(frozen=True, slots=True)
+class TranslatedRequest:
+    """A request in its provider's words.
+
+    ``parameters`` are the provider's, and ``scratch`` is what litellm notes of the request: both read its answer.
+    """
+
+    headers: Json
+    body: Json
+    parameters: Json
+    scratch: Json
+
+    def content(self) -> bytes:
+        """Return the body as it goes over the wire."""
+        return json.dumps(self.body).encode()
+
+
+class Translation:
+    """One model's wire: litellm's description of it, and the address of its requests."""
+
+    def __init__(self, translator: Translator, config: Any, model: str, url: str) -> None:
+        self._translator = translator
+        self._config = config
+        self._model = model
+        self._url = url
+        self._supported = frozenset(config.get_supported_openai_params(model=model))
+
+    async def complete(self, chat: ChatRequest, client: httpx.AsyncClient) -> Any:
+        """Send the one request and return litellm's answer; raises ``UnsuccessfulStatus`` for an error's status."""
+        translated = self.translate(chat)
+        request = client.build_request(
+            "POST", self._url, headers=translated.headers, content=translated.content(), timeout=chat.timeout
+        )
+        request.headers.setdefault("content-type", "application/json")
+        response = await client.send(request, follow_redirects=False)
+        if not response.is_success:
+            raise UnsuccessfulStatus
+        return self._answer(chat, translated, response)
+
+    def translate(self, chat: ChatRequest) -> "TranslatedRequest":
+        """Return a request in the provider's words."""
+        parameters, scratch = self._parameters(chat), Json()
+        headers, body = self._request(chat, parameters, scratch)
+        return TranslatedRequest(headers, body, parameters, scratch)
+
+    def _answer(self, chat: ChatRequest, translated: "TranslatedRequest", response: httpx.Response) -> Any:
+        answer = self._translator.new_response()
+        answer.usage = self._translator.new_usage()
+        return self._config.transform_response(
+            model=self._model,
+            raw_response=response,
+            model_response=answer,
+            logging_obj=CallRecord(translated.parameters),
+            request_data=translated.body,
+            messages=chat.messages,
+            optional_params=translated.parameters,
+            litellm_params=translated.scratch,
+            encoding=None,
+            api_key=chat.api_key,
+        )
+
+    def _parameters(self, chat: ChatRequest) -> Json:
+        """Return the parameters in the provider's words, without those that the model does not know."""
+        known = {name: value for name, value in chat.parameters.items() if name in self._supported}
+        mapped = self._config.map_openai_params(
+            non_default_params=known, optional_params={}, model=self._model, drop_params=True
+        )
+        return {**mapped, **chat.options}
+
+    def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
+        """Return the headers and the body; ``scratch`` is what litellm notes of the request."""
+        extra: Json = parameters.pop("extra_body", None) or {}
+        headers = self._headers(chat, chat.api_key, parameters, scratch)
+        body = self._config.transform_request(
+            model=self._model,
+            messages=chat.messages,
+            optional_params=parameters,
+            litellm_params=scratch,
+            headers=headers,
+        )
+        return headers, {**body, **extra}
+
+    def _headers(self, chat: ChatRequest, key: Any, parameters: Json, scratch: Json) -> Json:
+        headers: Json = self._config.validate_environment(
+            headers={},
+            model=self._model,
+            messages=chat.messages,
+            optional_params=parameters,
+            litellm_params=scratch,
+            api_key=key,
+            api_base=chat.base_url,
+        )
+        return headers
+
+
+class AnthropicTranslation(Translation):
+    """Anthropic's wire, whose headers name the trial features that a request uses."""
+
+    def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
+        headers, body = super()._request(chat, parameters, scratch)
+        return self._translator.with_allowed_betas(headers=headers, request_data=body, provider="anthropic")
+
+
+class GeminiTranslation(Translation):
+    """Gemini's wire, for which litellm's description has no request: it stands beside it, as a function."""
+
+    def _request(self, chat: ChatRequest, parameters: Json, scratch: Json) -> tuple[Json, Json]:
+        headers = self._headers(chat, {"x-goog-api-key": chat.api_key}, parameters, scratch)
+        body = self._translator.gemini_body(
+            gemini_api_key=chat.api_key,
+            messages=chat.messages,
+            api_base=chat.base_url,
+            model=self._model,
+            client=None,
+            timeout=chat.timeout,
+            extra_headers=None,
+            optional_params=parameters,
+            logging_obj=CallRecord(parameters),
+            custom_llm_provider="gemini",
+            litellm_params=scratch,
+            vertex_project=None,
+            vertex_location=None,
+            vertex_auth_header=None,
+        )
+        return headers, body
+
+
+_KINDS: Mapping[str, type[Translation]] = {"anthropic": AnthropicTranslation, "gemini": GeminiTranslation}
+"""By litellm's name of the provider, where its description of the wire is not all."""
+
+
+def _introduce(litellm: Any, model: str) -> None:
+    """Tell litellm that a Gemini newer than its table takes a system message; else it hands ours to the user."""
+    if model.startswith("gemini/gemini-") and model not in litellm.model_cost:
+        known = {"litellm_provider": "gemini", "mode": "chat", "supports_system_messages": True}
+        litellm.register_model({model: known})
