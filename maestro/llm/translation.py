@@ -26,6 +26,42 @@ TRANSLATIONS = 256
 """How many models are remembered with what litellm knows of them."""
 
 
+_CHOICE = {"index": 0, "message": {"role": "assistant", "content": "hello"}, "finish_reason": "stop"}
+_CHAT = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "model",
+    "choices": [_CHOICE],
+    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+}
+_ANSWERS: Mapping[str, Json] = {
+    "openai": _CHAT,
+    "openrouter": _CHAT,
+    "anthropic": {
+        "id": "1",
+        "type": "message",
+        "role": "assistant",
+        "model": "model",
+        "content": [{"type": "text", "text": "hello"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    },
+    "gemini": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": "hello"}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    },
+    "ollama_chat": {
+        "model": "model",
+        "message": {"role": "assistant", "content": "hello"},
+        "done": True,
+        "prompt_eval_count": 1,
+        "eval_count": 1,
+    },
+}
+"""What each provider answers to the request of a rehearsal."""
+
+
 class UnsuccessfulStatus(Exception):
     """The provider answered with a status that is no success; what it said is on record in the exchange."""
 
@@ -72,10 +108,10 @@ class CallRecord:
 
 
 def translator_of(litellm: Any) -> "Translator | None":
-    """Return what translates, once it has translated a request to every provider; None where litellm has moved.
+    """Return what translates, once it has translated for every provider; None where litellm has moved.
 
-    That first request imports what litellm loads when it is needed, here in the thread of the import. A litellm that
-    has moved still answers through its own entry point, at several times the CPU time; one line of the log says so.
+    That rehearsal loads what litellm loads when it is needed, here in the thread of the import. A litellm that has
+    moved still answers through its own entry point, at several times the CPU time; one line of the log says so.
     """
     try:
         translator = Translator(litellm)
@@ -118,7 +154,7 @@ class Translator:
         return self._translation_of(chat.model, chat.base_url, "tools" in chat.parameters)
 
     def rehearse(self, prefix: str, base_url: str) -> None:
-        """Translate a request to some model of a provider, and send it to nobody."""
+        """Translate a request to some model of a provider, and an answer; nothing is sent."""
         messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
         tool = {"type": "function", "function": {"name": "tool", "description": "", "parameters": {"type": "object"}}}
         parameters = {"max_tokens": 1, "tools": [tool]}
@@ -126,7 +162,9 @@ class Translator:
         translation = self.translation_of(chat)
         if translation is None:
             raise LookupError(prefix)
-        translation.translate(chat)
+        answer = httpx.Response(200, json=_ANSWERS[prefix])
+        if translation.read(chat, translation.translate(chat), answer).choices[0].message.content != "hello":
+            raise ValueError(prefix)
 
     def _translation(self, name: str, base_url: str | None, with_tools: bool) -> "Translation | None":
         _introduce(self._litellm, name)
@@ -180,7 +218,7 @@ class Translation:
         response = await client.send(request, follow_redirects=False)
         if not response.is_success:
             raise UnsuccessfulStatus
-        return self._answer(chat, translated, response)
+        return self.read(chat, translated, response)
 
     def translate(self, chat: ChatRequest) -> "TranslatedRequest":
         """Return a request in the provider's words."""
@@ -188,7 +226,8 @@ class Translation:
         headers, body = self._request(chat, parameters, scratch)
         return TranslatedRequest(headers, body, parameters, scratch)
 
-    def _answer(self, chat: ChatRequest, translated: "TranslatedRequest", response: httpx.Response) -> Any:
+    def read(self, chat: ChatRequest, translated: "TranslatedRequest", response: httpx.Response) -> Any:
+        """Return litellm's answer."""
         answer = self._translator.new_response()
         answer.usage = self._translator.new_usage()
         return self._config.transform_response(
