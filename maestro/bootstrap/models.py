@@ -59,7 +59,7 @@ def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> Library
     The import takes two seconds of CPU time, and the store and the Temporal server are opened meanwhile.
     """
     library = Library(live.of(_answer_limit))
-    if any(account.type == AccountType.API_KEY for account in _own_accounts(live.start, environment)):
+    if any(AccountType(account.type) is AccountType.API_KEY for account in _own_accounts(live.start, environment)):
         library.warm_up()
     return library
 

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import bindparam, insert, inspect
+from sqlalchemy import bindparam, insert
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
@@ -133,14 +133,11 @@ class Past:
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
-_KNOWN = ("run", "state", "result", "workflow_run", "activity_attempt")
-_COLUMNS = tuple(column.name for column in inspect(JobStep).c if column.name != "id")
-
-
 @cache
 def _insert_of(count: int) -> Prepared:
     """Return what adds so many rows; the values of each are called ``<name>_<number>``."""
-    rows = [{name: bindparam(f"{name}_{number}") for name in _COLUMNS} for number in range(count)]
+    columns = [name for name in JobStep.model_fields if name != "id"]
+    rows: list[Any] = [{name: bindparam(f"{name}_{number}") for name in columns} for number in range(count)]
     return Prepared(insert(JobStep).values(rows))
 
 
@@ -226,12 +223,12 @@ class Steps(Repository):
             self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
         attempt = OwnAttempt(ref, past.last + 1, activity, run, past.tried, started_at=self._now, recorded=recorded)
         if recorded:
-            self._add(attempt, state=StepState.RUNNING)
+            self._add_attempt(attempt, StepState.RUNNING)
         return attempt
 
     def record(self, attempt: OwnAttempt) -> OwnAttempt:
         """Put an attempt on record that acts outside now, and return it as one that is."""
-        self._add(attempt, state=StepState.RUNNING)
+        self._add_attempt(attempt, StepState.RUNNING)
         return replace(attempt, recorded=True)
 
     def start(self, ref: StepRef, activity: str, run: int, past: Past | None = None) -> int:
@@ -293,7 +290,7 @@ class Steps(Repository):
         """End the attempt that runs; with ``own`` only if it is that of the running code."""
         attempt = own_attempt_at(ref)
         if attempt is not None and not attempt.recorded:
-            self._add(attempt, state=state, finished_at=self._now, **says)
+            self._add_attempt(attempt, state, finished_at=self._now, **says)
             return True
         values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
         values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
@@ -301,8 +298,8 @@ class Steps(Repository):
             return self._change(self._OWN_ENDED, **values, its_attempt=attempt.number) > 0
         return self._change(self._ENDED, **values) > 0
 
-    def _add(self, attempt: OwnAttempt, **values: object) -> None:
-        row = {
+    def _add_attempt(self, attempt: OwnAttempt, state: StepState, **values: object) -> None:
+        row: dict[str, Any] = {
             "job_id": attempt.ref.job_id,
             "step": attempt.ref.step,
             "activity": attempt.activity,
@@ -310,13 +307,15 @@ class Steps(Repository):
             "attempt": attempt.number,
             "workflow_run": attempt.tried.workflow_run,
             "activity_attempt": attempt.tried.number,
+            "state": state,
             "started_at": attempt.started_at,
             "finished_at": None,
             **dict.fromkeys(("result", "error", "detail"), ""),
+            **values,
         }
-        row |= values
         known = self._attempts(attempt.ref.job_id).setdefault(attempt.ref.step, [])
-        known.append(Attempt(**{name: row[name] for name in _KNOWN}, number=attempt.number))
+        tried = attempt.tried
+        known.append(Attempt(attempt.number, attempt.run, state, row["result"], tried.workflow_run, tried.number))
         key = f"{attempt.ref.job_id} {attempt.ref.step} {attempt.number}"
         self._link.later(type(self).__name__, "rows", {key: row}, self._add_all)
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 import pytest
@@ -187,9 +188,8 @@ async def test_everything_is_answered_once_and_in_order(
             message.script(llm, chance.choice(DELAYS))
         left = min(KILLS_OF_A_ROUND, KILLS - number * KILLS_OF_A_ROUND)
         killing = Killer(maestro, random.Random(f"{SEED}-{number}-kills")).kill(left)
-        _, ids, *_ = await asyncio.gather(
-            killing, load.talk_on_slack(slack, channel), *(load.talk(somebody) for somebody in load.people)
-        )
+        talking = asyncio.gather(*(load.talk(somebody) for somebody in load.people))
+        _, ids, _ = await asyncio.gather(killing, load.talk_on_slack(slack, channel), talking)
         for somebody, said in load.people.items():
             await assert_lane(maestro, evidence, llm, somebody, said)
     await assert_thread(evidence, llm, slack, channel, dict(zip(ids, load.thread, strict=True)))
@@ -244,6 +244,10 @@ def assert_one_effect(maestro: Maestro, evidence: Evidence, job: Row, message: M
     assert (tool["state"], effects) in {("done", 1), ("unknown", 0), ("unknown", 1)}
 
 
+def _has_rows(evidence: Evidence, sql: str, value: str) -> bool:
+    return bool(evidence.rows(sql, value))
+
+
 async def assert_thread(
     evidence: Evidence, llm: LLMServer, slack: SlackServer, channel: str, said: dict[str, Message]
 ) -> None:
@@ -251,7 +255,7 @@ async def assert_thread(
     sql = "SELECT queue.* FROM inbox JOIN queue ON queue.id = inbox.job_id WHERE message_id = ? AND completed_at > ''"
     answers = []
     for its_id, message in said.items():
-        await until(lambda its_id=its_id: bool(evidence.rows(sql, its_id)), what=f"an answer to {message.id}")
+        await until(partial(_has_rows, evidence, sql, its_id), what=f"an answer to {message.id}")
         (job,) = evidence.rows(sql, its_id)
         answers.append(assert_answered(evidence, llm, job, message))
         assert {row["state"] for row in evidence.deliveries(job["id"])} == {"sent"}

@@ -193,9 +193,11 @@ async def test_a_call_takes_no_thread_and_no_task_but_the_one_that_writes_to_the
         tasks.append(work.__qualname__)
         return asyncio.Task(work, loop=loop, **options)
 
-    monkeypatch.setattr(
-        loop, "run_in_executor", lambda pool, work, *of: (hops.append(work), in_executor(pool, work, *of))[1]
-    )
+    def hopped(pool: Any, work: Any, *arguments: Any) -> Any:
+        hops.append(work)
+        return in_executor(pool, work, *arguments)
+
+    monkeypatch.setattr(loop, "run_in_executor", hopped)
     loop.set_task_factory(noted)
     try:
         await litellm.ask(account, request_of())
