@@ -114,18 +114,23 @@ class _Call:
         with steps.store.view() as tx:
             own = steps.journal.adopt(tx, self._model)
             if own is not None:
-                self._read(tx)
+                self._read(tx, own)
                 return own
         begun = steps.journal.begin(self._model, "call_model")
         if isinstance(begun, OwnAttempt):
             with steps.store.view() as tx:
-                self._read(tx)
+                self._read(tx, begun)
         return begun
 
-    def _read(self, tx: Transaction) -> None:
+    def _read(self, tx: Transaction, own: OwnAttempt) -> None:
+        """Read what is asked; only the answer to a first attempt is acted on in the transaction that keeps it.
+
+        What follows from an answer may be what the process died of: it must not take the next answer with it as well.
+        """
         self._job = tx.jobs.read(self._model.job_id)
         request = self._steps.llm.request(tx, self._model)
-        self._request = request.model_copy(update={"on_answer": self._keep})
+        keep = self._keep if own.number == 1 else None
+        self._request = request.model_copy(update={"on_answer": keep})
 
     async def _asked(self) -> ModelOutcome:
         assert self._request is not None

@@ -179,6 +179,8 @@ class Journal:
         Temporal has given the step to another process, or the job to another run, since it gave it to this one.
         """
         tried = self._tried()
+        if not recorded:  # it is part of another step's activity, or local: its number says nothing of this step
+            tried = TemporalAttempt(tried.workflow_run)
         with self._store.begin() as tx:
             job = tx.jobs.standing(ref.job_id)
             self._write_late(tx, ref)
@@ -194,12 +196,11 @@ class Journal:
             if past.overtaken:
                 raise StepTaken(f"a newer attempt at step {ref.step} of job {ref.job_id} has begun")
             _refuse(job, ref)
-            if past.begun_ahead is not None:
-                return OwnAttempt(ref, past.begun_ahead)
-            attempt = tx.steps.begin(ref, name, job.run, past, recorded=recorded)
             crashes = past.crashes(job.run)
+            given_up = crashes >= self._rules().crashes
+            attempt = tx.steps.begin(ref, name, job.run, past, recorded=recorded or given_up)
         self._unwritten.pop(ref, None)
-        if crashes >= self._rules().crashes:
+        if given_up:
             raise Quarantined(f"the process died {crashes} times in step {ref.step}")
         return attempt
 
@@ -236,17 +237,17 @@ class Journal:
         return StepFailure(waits or error, None if waits is not None else again_in, ref.step)
 
     def _run_alone(self, function: Callable[[Step], Outcome], ref: Step, scope: ExitStack) -> Outcome:
-        waiting: Suspension | None = None
+        stopped: Suspension | Quarantined | None = None
         with self._store.begin() as tx:
-            work = self._begun(function, ref, scope, recorded=not self._is_young(tx, ref.job_id))
-            own = own_attempt_at(ref)
-            if own is None or not own.recorded:
-                try:
+            try:
+                work = self._begun(function, ref, scope, recorded=not self._is_young(tx, ref.job_id))
+                own = own_attempt_at(ref)
+                if own is None or not own.recorded:
                     return work()
-                except Suspension as waits:  # what a step wrote before it had to wait counts
-                    waiting = waits
-        if waiting is not None:
-            raise waiting
+            except (Suspension, Quarantined) as error:  # what is written by now of the step, or about it, counts
+                stopped = error
+        if stopped is not None:
+            raise stopped
         return work()  # by now it is on record that it begins
 
     def _begun(

@@ -180,7 +180,7 @@ class Steps(Repository):
 
     def past(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> Past:
         """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
-        return Past(self._attempts(ref.job_id).get(ref.step, ()), tried)
+        return Past(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
 
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[Attempt]]:
