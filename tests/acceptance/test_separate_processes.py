@@ -131,7 +131,7 @@ async def assert_on_its_queue(maestro: Separate, job: Row) -> None:
     }
     assert queues == {
         "show_typing": "maestro-connector-web-default",
-        "call_model": "maestro-llm",
+        "answer": "maestro-llm",
         "deliver": "maestro-connector-web-default",
     }
 
