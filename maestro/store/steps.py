@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
-from sqlalchemy import bindparam, insert
+from sqlalchemy import bindparam, insert, inspect
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import StepTaken
@@ -136,8 +136,11 @@ class Past:
 @cache
 def _insert_of(count: int) -> Prepared:
     """Return what adds so many rows; the values of each are called ``<name>_<number>``."""
-    columns = [name for name in JobStep.model_fields if name != "id"]
-    rows: list[Any] = [{name: bindparam(f"{name}_{number}") for name in columns} for number in range(count)]
+    types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
+    # SQLAlchemy gives only the parameters of the first row the types of their columns.
+    rows: list[Any] = [
+        {name: bindparam(f"{name}_{number}", type_=kind) for name, kind in types.items()} for number in range(count)
+    ]
     return Prepared(insert(JobStep).values(rows))
 
 
