@@ -1,12 +1,12 @@
 """What one call asks of the store and of threads on its way through the whole chain, counted exactly."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -31,6 +31,8 @@ from tests.support.llm_accounts import book, row
 from tests.support.llm_fakes import Scripted
 from tests.support.llm_requests import request_of, response_of
 
+Result = TypeVar("Result")
+
 ANSWER = response_of("hello").model_copy(update={"cost_usd": 0.25})
 LIMITED = {"dayUsd": 1}
 
@@ -48,6 +50,14 @@ class Costs:
         counts = self.views, self.writes, self.hops
         self.views = self.writes = self.hops = 0
         return counts
+
+
+class Unwatched(StopWatch):
+    """Looks for no stop: the looks are shared by a process, and no cost of a call."""
+
+    async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return what the work returns."""
+        return await work
 
 
 class CountingStore(Store):
@@ -99,7 +109,7 @@ class Process:
         live = LiveSettings.unchanging(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
         models = Models(model, _ready, accounts, ModelTable(), Library(lambda: 0), False, "", _closed)
-        client = build_chain(models, self.store, Scope.built(live), StopWatch(self.store, lambda: 3600))
+        client = build_chain(models, self.store, Scope.built(live), Unwatched(self.store, lambda: 3600))
         asyncio.get_running_loop().set_default_executor(CountingThreads(self.costs))
         self.costs.take()
         return client

@@ -26,7 +26,7 @@ from maestro.domain.jobs.outcomes import PURPOSES, kind_of, note_of, purpose_of
 from maestro.domain.values import Value
 
 WORKFLOWS = Path(__file__).parents[4] / "workflows"
-BEGUN = r"(?:step=f?|(?:local|outside|_optional)\(\s*\w+\.\w+,\s*)"
+BEGUN = r"(?:step=f?|step, summary = f|prepare\(|(?:local|outside|_optional)\(\s*\w+\.\w+,\s*)"
 STEP = re.compile(BEGUN + r'"([a-z]+[a-z-]*?)-?[{"]')
 """How a workflow names a step; of one with a number, what stands before that."""
 
