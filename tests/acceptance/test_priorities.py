@@ -22,7 +22,8 @@ FOR_EVER = 60.0
 """Seconds a model takes that nobody waits for."""
 FLOOD = 16
 AT_THE_GATE = (
-    "SELECT count(*) AS n FROM reservations r JOIN queue q ON q.id = r.job_id WHERE q.channel LIKE ? HAVING n = ?"
+    "SELECT count(*) AS n FROM job_steps s JOIN queue q ON q.id = s.job_id"
+    " WHERE q.channel LIKE ? AND s.step = 'model-1' AND s.state = 'running' HAVING n = ?"
 )
 """The channels, and how many calls there have gone as far as they can without room at the model."""
 
