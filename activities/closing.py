@@ -14,7 +14,6 @@ from maestro.domain.llm.errors import PASSING
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-
 LOST = "TimeoutError"
 """The error of a step whose process has died, or hangs, as Temporal names it."""
 
