@@ -14,9 +14,6 @@ from maestro.domain.llm.errors import PASSING
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
-LOST = "TimeoutError"
-"""The error of a step whose process has died, or hangs, as Temporal names it."""
-
 
 class ClosingActivities:
     """Ends jobs that did not end with an answer (design invariant 9, decision 20)."""
@@ -45,8 +42,8 @@ class ClosingActivities:
 def _close(tx: Transaction, step: CloseStep) -> None:
     if step.error in PASSING and _is_skipped(tx, step):
         return
-    if step.error == LOST and tx.jobs.read(step.job_id).stop_requested:
-        # Temporal does not repeat a step that its process took along once the workflow was cancelled.
+    if step.status is JobStatus.FAILED and tx.jobs.read(step.job_id).stop_requested:
+        # Once its workflow was cancelled Temporal repeats no step, whatever the last attempt met with.
         step = step.model_copy(update={"status": JobStatus.CANCELLED, "error": ""})
     reason = _why_cancelled(tx, step) if step.status is JobStatus.CANCELLED else ""
     failed = (row.detail for row in reversed(tx.steps.of(step.job_id)) if row.error == step.error)

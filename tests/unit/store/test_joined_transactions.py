@@ -1,0 +1,108 @@
+"""Transactions that are parts of another one, and what is read and written once in them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from maestro.domain.jobs.job import StepRef
+from maestro.store.steps import Past, TemporalAttempt, acting_for
+from maestro.store.transaction import Transaction
+from tests.support.job_rows import JobRows
+from tests.support.statements import statements
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[JobRows]:
+    rows = JobRows.at(tmp_path)
+    yield rows
+    rows.store.close()
+
+
+def _written(rows: JobRows, job: str) -> int:
+    with rows.store.begin() as part:
+        part.jobs.update(job, reason="of the part")
+    return 1
+
+
+def _noted(tx: Transaction, job: str) -> int:
+    tx.jobs.note(job, reason="inside", attempts=9)
+    return 1
+
+
+def test_a_part_is_taken_back_with_the_whole(rows: JobRows) -> None:
+    job = rows.add()
+    with pytest.raises(ZeroDivisionError), rows.store.begin():
+        _ = _written(rows, job) / 0
+    with rows.store.view() as tx:
+        assert tx.jobs.read(job).reason == ""
+
+
+def test_a_view_within_it_reads_what_it_has_written(rows: JobRows) -> None:
+    job = rows.add()
+    with rows.store.begin() as tx:
+        tx.jobs.update(job, reason="written")
+        with rows.store.view() as view:
+            assert view.jobs.read(job).reason == "written"
+    assert not rows.store.is_writing
+
+
+def test_what_waits_for_the_commit_is_called_after_that_of_the_whole(rows: JobRows) -> None:
+    called: list[bool] = []
+    with rows.store.begin():
+        with rows.store.begin() as part:
+            part.when_committed(lambda: called.append(rows.store.is_writing))
+        assert called == []
+    assert called == [False]
+
+
+def test_a_job_is_read_once_and_its_changes_are_one_statement(rows: JobRows) -> None:
+    job = rows.add()
+    with rows.store.begin() as tx, statements(tx) as run:
+        tx.jobs.read(job)
+        tx.jobs.note(job, reason="noted")
+        with rows.store.begin() as part:
+            part.jobs.note(job, attempts=2)
+            assert (part.jobs.read(job).reason, part.jobs.read(job).attempts) == ("noted", 2)
+        tx._link.flush()
+    assert [sql.split()[0] for sql in run] == ["SELECT", "UPDATE"]
+    with rows.store.view() as tx:
+        assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("noted", 2)
+
+
+def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: JobRows) -> None:
+    job = rows.add()
+    with rows.store.begin() as tx, statements(tx) as run:
+        for name in ("route", "conversation", "context"):
+            ref = StepRef(job_id=job, step=name)
+            attempt = tx.steps.begin(ref, name, 1, tx.steps.past(ref, TemporalAttempt("run")), recorded=False)
+            with acting_for(attempt):
+                tx.steps.failed(ref, "Error", "")
+        tx._link.flush()
+    assert [sql.split()[0] for sql in run] == ["SELECT", "INSERT"]
+    with rows.store.view() as tx:
+        kept = tx.steps.of(job)
+        written = tx._link.driver.execute("SELECT started_at, finished_at FROM job_steps").fetchall()
+    assert [(step.step, step.started_at) for step in kept] == [
+        (name, rows.clock.now) for name in ("route", "conversation", "context")
+    ]
+    assert {moment for row in written for moment in row} == {rows.clock.now.isoformat(timespec="microseconds")}
+
+
+def test_the_past_of_a_step_does_not_grow_with_what_comes_after_it(rows: JobRows) -> None:
+    ref = StepRef(job_id=rows.add(), step="model-1")
+    with rows.store.begin() as tx:
+        past: Past = tx.steps.past(ref)
+        tx.steps.begin(ref, "call_model", 1, past)
+        assert (past.crashes(1), tx.steps.past(ref).crashes(1)) == (0, 1)
+
+
+def test_a_savepoint_that_is_taken_back_forgets_what_was_noted_in_it(rows: JobRows) -> None:
+    job = rows.add()
+    with rows.store.begin() as tx:
+        tx.jobs.note(job, reason="before")
+        with pytest.raises(ZeroDivisionError), tx.savepoint():
+            _ = _noted(tx, job) / 0
+        assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("before", 0)
+    with rows.store.view() as tx:
+        assert (tx.jobs.read(job).reason, tx.jobs.read(job).attempts) == ("before", 0)
