@@ -5,16 +5,16 @@ from pathlib import Path
 from tests.support.message_cost import Counts, counted_instance, files_text, statements_text
 
 LIMITS = {
-    "commits": 7,
-    "transactions": 12,
-    "statements": 117,
-    "reads of queue": 18,
-    "thread hops": 10,
+    "commits": 5,
+    "transactions": 7,
+    "statements": 91,
+    "reads of queue": 9,
+    "thread hops": 8,
     "workflow tasks": 2,
     "history events": 13,
     "billable actions": 4,
-    "files": 156,
-    "files of bootstrap": 2,
+    "files": 149,
+    "files of bootstrap": 0,
 }
 """The most that the second message of a conversation may cost; a transaction counts with its BEGIN and COMMIT.
 
