@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from importlib.metadata import version
@@ -111,7 +112,7 @@ class Watchdog:
         with self._lock:
             self._began = None
             if self._interrupted:
-                _raise_in(self._thread_id, None)
+                _take_back()
 
     def _watch(self) -> None:
         checked = 0
@@ -172,10 +173,21 @@ class ActivationExecutor(ThreadPoolExecutor):
         super().shutdown(wait, cancel_futures=cancel_futures)
 
 
-def _raise_in(thread_id: int, error: type[BaseException] | None) -> None:
-    """Raise an exception in a thread at its next instruction; None takes back one that was not raised yet."""
-    raised = ctypes.py_object(error) if error is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), raised)
+def _raise_in(thread_id: int, error: type[BaseException]) -> None:
+    """Raise an exception in a thread at one of its next instructions."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
+
+
+def _take_back() -> None:
+    """Let what was to be raised in this thread be raised here, once, if it was not raised yet.
+
+    Python has a way to take it back unraised, which leaves a flag of the interpreter set for ever: each function is
+    slower from then on, and under a tracer the thread never gets beyond the beginning of one (seen with 3.11).
+    """
+    with suppress(ActivationHang):
+        _raise_in(threading.get_ident(), ActivationHang)  # in the place of one that may be there already
+        while True:
+            pass
 
 
 def skip_visits() -> bool:

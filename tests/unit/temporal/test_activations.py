@@ -1,6 +1,8 @@
 """Activations run on the event loop, and one that hangs is interrupted and reported."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -129,3 +131,23 @@ def test_the_thread_ends() -> None:
     assert watchdog._thread is not None
     watchdog._thread.join(30)
     assert not watchdog._thread.is_alive()
+
+
+def test_a_thread_can_be_traced_after_an_interruption() -> None:
+    """A flag that the interpreter keeps would let a traced call begin again and again."""
+    script = (
+        "import sys, threading, time\n"
+        "from temporal.activations import Watchdog\n"
+        "watchdog = Watchdog(0.05)\n"
+        "def spin():\n"
+        "    while True: pass\n"
+        "try:\n"
+        "    watchdog.run(spin)\n"
+        "except TimeoutError: pass\n"
+        "watchdog.stop()\n"
+        "sys.settrace(lambda frame, event, argument: None)\n"
+        "(lambda: None)()\n"
+        "print('traced')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.endswith("traced\n"), done.stderr
