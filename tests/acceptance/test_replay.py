@@ -289,7 +289,8 @@ async def test_a_job_that_waits_for_its_next_attempt_is_cancelled(maestro: Insta
         sql = "SELECT 1 FROM job_steps WHERE job_id = ? AND step = 'model-1' AND state = 'failed'"
         await until(lambda: bool(maestro.query(sql, waiting)), what="the failed attempt")
         await cancel(maestro, waiting)
-        assert [await told(client), await told(client)] == [CANCELLED_NOTICE, "answer to: no longer"]
+        # The notice is a job without a lane: a model that answers at once may be as quick as it is.
+        assert {await told(client), await told(client)} == {CANCELLED_NOTICE, "answer to: no longer"}
     await maestro.ended(channel, "cancelled")
 
 
