@@ -15,10 +15,10 @@ from activities.llm import LLMActivities
 from activities.tags import TagActivities
 from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs.flow import (
-    Answered,
     AnswerOutcome,
     AnswerStep,
     Asking,
+    AskingOutcome,
     DeliverOutcome,
     DeliverStep,
     ModelOutcome,
@@ -71,7 +71,7 @@ class AnsweringActivities:
         self._steps = steps
 
     @activity.defn
-    async def answer(self, step: Asking) -> Answered:
+    async def answer(self, step: Asking) -> AskingOutcome:
         """Return what the call took, and how its answer was recorded and sent as far as that is done.
 
         The answer, what it asks for and its chunks are kept in one transaction. What has to wait, takes long or is done
@@ -94,7 +94,7 @@ class _Call:
         self._recorded: AnswerOutcome | None = None
         self._prepared: tuple[OwnAttempt, Prepared] | None = None
 
-    async def answered(self) -> Answered:
+    async def answered(self) -> AskingOutcome:
         """Ask, and send what is ready to be sent."""
         moments = [time.monotonic()]
         async with self._steps.journal.attempt(self._model, "call_model", self._begin) as held:
@@ -106,7 +106,7 @@ class _Call:
         if delivered is not None:
             moments.append(time.monotonic())
         took = [round((to - since) * 1000) for since, to in pairwise(moments)]
-        return Answered(model=outcome, recorded=self._recorded, delivered=delivered, milliseconds=tuple(took))
+        return AskingOutcome(model=outcome, recorded=self._recorded, delivered=delivered, milliseconds=tuple(took))
 
     def _begin(self) -> str | OwnAttempt:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
@@ -136,22 +136,17 @@ class _Call:
         assert self._request is not None
         response = await self._steps.llm.complete(self._request)
         if self._outcome is None:  # it was held, or what should have been kept with it could not be
-            self._outcome = await asyncio.to_thread(self._finish, response)
+            self._outcome = await asyncio.to_thread(self._steps.llm.finished, self._model, self._request, response)
         return self._outcome
-
-    def _finish(self, response: LLMResponse) -> ModelOutcome:
-        assert self._request is not None
-        with self._steps.store.begin() as tx:
-            return self._steps.llm.finish(tx, self._model, self._request, response)
 
     def _keep(self, tx: Transaction, response: LLMResponse) -> None:
         """Do what follows from an answer in the transaction that keeps it; called anew when that is tried again."""
-        steps, request = self._steps, self._request
+        steps, request, job = self._steps, self._request, self._job
         assert request is not None
+        assert job is not None
         self._outcome = self._recorded = self._prepared = None
         recorded = prepared = None
-        if self._job is not None:  # a stop or an end since then is noticed where the answer is noted in its row
-            tx.jobs.assume(self._job)
+        tx.jobs.assume(job)  # a stop or an end since it was read is noticed where the answer is noted in its row
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.takes_long(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step="tags", number=self._model.number)

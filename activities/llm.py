@@ -78,7 +78,7 @@ class LLMActivities:
         await self.ready()
         request = await asyncio.to_thread(self._requested, step)
         response = await self.complete(request)
-        return await asyncio.to_thread(self._finished, step, request, response)
+        return await asyncio.to_thread(self.finished, step, request, response)
 
     async def ready(self) -> None:
         """Return when it is known which tools there are, or when that takes too long."""
@@ -123,7 +123,8 @@ class LLMActivities:
         with self._store.view() as tx:
             return self.request(tx, step)
 
-    def _finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+    def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
+        """Note the same in a transaction of its own."""
         with self._store.begin() as tx:
             return self.finish(tx, step, request, response)
 

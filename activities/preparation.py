@@ -10,7 +10,7 @@ from temporalio import activity
 from activities.context import ContextActivities
 from activities.conversations import ConversationActivities
 from activities.routing import RoutingActivities
-from maestro.domain.jobs.flow import Preparation, Prepared
+from maestro.domain.jobs.flow import Preparation, PreparationOutcome
 from maestro.domain.jobs.job import StepRef
 
 Result = TypeVar("Result")
@@ -52,11 +52,11 @@ class PreparationActivities:
         }
 
     @activity.defn(no_thread_cancel_exception=True)
-    def prepare(self, start: Preparation) -> Prepared:
+    def prepare(self, start: Preparation) -> PreparationOutcome:
         """Do the steps from one on, until one says that something else comes before the next."""
         return self._journal.together(start.job_id, partial(self._prepared, start))
 
-    def _prepared(self, start: Preparation) -> Prepared:
+    def _prepared(self, start: Preparation) -> PreparationOutcome:
         done: dict[str, Any] = {}
         took = []
         for name in list(self._steps)[list(self._steps).index(start.step) :]:
@@ -64,7 +64,7 @@ class PreparationActivities:
             done[name] = self._journal.run(self._steps[name], StepRef(job_id=start.job_id, step=name))
             took.append(round((time.monotonic() - began) * 1000))
             if name != "context" and not done[name].goes_on:
-                return Prepared(**done, milliseconds=tuple(took))
+                return PreparationOutcome(**done, milliseconds=tuple(took))
         if start.asks:
             self._journal.begin_ahead(StepRef(job_id=start.job_id, step=MODEL_STEP), "call_model")
-        return Prepared(**done, milliseconds=tuple(took))
+        return PreparationOutcome(**done, milliseconds=tuple(took))

@@ -25,9 +25,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.what_if import WhatIfActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.jobs.flow import (
-        Answered,
         AnswerStep,
         Asking,
+        AskingOutcome,
         CloseOutcome,
         CloseStep,
         DeliverStep,
@@ -36,7 +36,7 @@ with workflow.unsafe.imports_passed_through():
         ParkOutcome,
         ParkStep,
         Preparation,
-        Prepared,
+        PreparationOutcome,
         ToolOutcome,
         ToolStep,
     )
@@ -71,7 +71,7 @@ class JobRun:
         self._story = Story()
         self._silent = False
         self._prepared: dict[str, Any] = {}
-        self._answered: Answered | None = None
+        self._answered: AskingOutcome | None = None
         self._shows = False
 
     async def to_its_end(self, flow: Awaitable[None]) -> str:
@@ -128,7 +128,7 @@ class JobRun:
 
     async def _prepare_group(self, step: str) -> None:
         group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
-        prepared: Prepared = await local(PreparationActivities.prepare, group, _summary_from(step))
+        prepared: PreparationOutcome = await local(PreparationActivities.prepare, group, _summary_from(step))
         done = [(name, result) for name, result in prepared if name in PREPARATION and result is not None]
         for (name, result), took in zip(done, prepared.milliseconds, strict=True):
             self._prepared[name] = result
@@ -179,7 +179,7 @@ class JobRun:
 
     async def _ask_and_send(self, step: Asking, summary: str) -> ModelOutcome:
         terms = self._queued.answer_terms()
-        done: Answered = await self._queued.do(
+        done: AskingOutcome = await self._queued.do(
             AnsweringActivities.answer, step, terms, f"{summary}; record and send its answer"
         )
         self._answered = done

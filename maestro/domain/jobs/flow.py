@@ -87,7 +87,7 @@ class Preparation(StepGroup):
     asks: bool = False
 
 
-class Prepared(Value):
+class PreparationOutcome(Value):
     """What the steps up to the prompt returned; None for those that were not reached, or done before."""
 
     route: RouteOutcome | None = None
@@ -169,7 +169,7 @@ class Asking(StepGroup):
     final: bool = False
 
 
-class Answered(Value):
+class AskingOutcome(Value):
     """What a model call came to, and how the answer was recorded and sent; None where steps of their own do that."""
 
     model: ModelOutcome
