@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from temporalio import activity
 
 from activities.matter import asked_in, matter_of
 from activities.places import place_of
-from activities.shelves import Kept, Nature, Shelves
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.chat.turns import addendum
 from maestro.domain.context.composition import Composition, Knowledge, compose
+from maestro.domain.context.persona import Persona, persona
 from maestro.domain.context.recollection import FACTS
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.delegations import MAX_DEPTH
@@ -22,6 +22,7 @@ from maestro.domain.llm.models import prompt_budget
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.llm.tokens import estimate_tools
 from maestro.domain.people.permissions import Person
+from maestro.store.editions import Shelf
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -47,13 +48,24 @@ class ContextRules:
     chat: bool = False
 
 
+class Nature(NamedTuple):
+    """What decides how an agent is told who it is, beside its own row.
+
+    ``circle`` is whom it may pass a task to (``Staff``), None for nobody; ``budget`` is that of the prompt.
+    """
+
+    tools: frozenset[str]
+    circle: str | None
+    budget: int
+
+
 class ContextActivities:
     """Builds what the model will see (specification 003, step 6)."""
 
     def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store
         self._rules = rules
-        self._shelves = Shelves()
+        self._personas: Shelf[tuple[int | None, Nature], Persona] = Shelf()
 
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
@@ -73,24 +85,33 @@ class ContextActivities:
             return tx.steps.done(ref, outcome)
 
     def _composed(self, tx: Transaction, job: Job) -> Composition:
-        rules, kept = self._rules(), Kept(self._shelves, tx)
-        agent = kept.agent(job.agent_id)
+        rules, agent = self._rules(), tx.agents.read(job.agent_id)
         specs = rules.toolbox.specs(agent)
         tools = frozenset(spec.name for spec in specs)
-        window = rules.window(model_for(job, agent.model) or kept.default_model())
+        window = rules.window(model_for(job, agent.model) or tx.accounts.default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
         asked = tx.merges.asked(job)
-        matter, place = matter_of(tx, kept, job, asked), place_of(tx, job, agent, rules.scope)
+        matter, place = matter_of(tx, job, asked), place_of(tx, job, agent, rules.scope)
         known = Knowledge(
-            skills=kept.repertoire().choose(matter.text, tools, agent.skill_slugs),
+            skills=tx.skills.repertoire().choose(matter.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
             states=tx.memory.states(agent.id or 0, place),
             addendum=addendum(agent) if rules.chat else "",
         )
         # A task that was passed on as often as it may be is passed on to nobody.
-        circle = kept.staff().circle(_sender(job, asked)) if job.depth < MAX_DEPTH else None
-        own = kept.persona(agent, Nature(tools, circle, budget))
+        circle = tx.colleagues.staff().circle(_sender(job, asked)) if job.depth < MAX_DEPTH else None
+        own = self._persona(tx, agent, Nature(tools, circle, budget))
         return compose(own, matter, known, tx.now.date(), budget)
+
+    def _persona(self, tx: Transaction, agent: Agent, nature: Nature) -> Persona:
+        """Return who an agent is, for its model; making it takes longer than using it."""
+
+        def make() -> Persona:
+            agent_id, circle = agent.id or 0, nature.circle
+            colleagues = tx.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
+            return persona(agent, nature.tools, colleagues, nature.budget)
+
+        return self._personas.get(tx.editions.now().agents, (agent.id, nature), make)
 
 
 def _sender(job: Job, asked: Sequence[InboxRow]) -> Person | None:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 
 from activities.assignments import EVER, assigned, done_so_far, results, said_before
-from activities.shelves import Kept
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.answers import outcomes_note
 from maestro.domain.context.composition import Matter
@@ -32,7 +31,7 @@ def asked_in(tx: Transaction, job: Job) -> Job:
     return asked_of(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
-def matter_of(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> Matter:
+def matter_of(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Matter:
     """Return what the job is to answer, and what was said before."""
     user_name = next((row.user_name for row in asked if row.id == job.inbox_id), "")
     if job.task:
@@ -40,7 +39,7 @@ def matter_of(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) 
     own = done_so_far(tx, job) if job.parent_id is not None else ()
     if own:
         return Matter(turns=(results(tx, job),), earlier=own, user_name=user_name)
-    turns, earlier, note = _asked(tx, kept, job, asked) if job.parent_id is None else _results(tx, kept, job)
+    turns, earlier, note = _asked(tx, job, asked) if job.parent_id is None else _results(tx, job)
     return Matter(
         turns=turns,
         earlier=earlier,
@@ -50,10 +49,10 @@ def matter_of(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) 
     )
 
 
-def _asked(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> Asked:
+def _asked(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
     """Return the messages that a job answers, and what was said before them."""
     if job.what_if:
-        return _untouched(tx, kept, job, asked)
+        return _untouched(tx, job, asked)
     # Messages that are answered together are asked together; the newest of them ends the history.
     last = tx.conversations.recall(asked[-1].id)
     if last is None:
@@ -63,7 +62,7 @@ def _asked(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> 
     quotes = _quotes(tx, job, asked, [line for line in newest_first if line.inbox_id not in ids])
     turns: list[Utterance] = []
     earlier: list[Utterance] = []
-    for line, utterance in zip(newest_first, _said(tx, kept, newest_first, job), strict=True):
+    for line, utterance in zip(newest_first, _said(tx, newest_first, job), strict=True):
         if line.inbox_id in ids:
             quote = quotes.get(line.inbox_id, "")
             turns.append(_changed(job, line.inbox_id, utterance._replace(quote=quote) if quote else utterance))
@@ -79,7 +78,7 @@ def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
     return outcomes_note(tx.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
-def _untouched(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow]) -> Asked:
+def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
     """Return the same without a change anywhere: what was never recorded, or is archived, stays so (decision 25)."""
     recorded = {row.id: tx.conversations.message_of_inbox(row.id) or tx.compactions.archived(row.id) for row in asked}
     last = recorded[asked[-1].id]
@@ -95,7 +94,7 @@ def _untouched(tx: Transaction, kept: Kept, job: Job, asked: Sequence[InboxRow])
         number = message.id if message is not None else None
         said = Utterance(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
         turns.append(_changed(job, row.id, said))
-    return tuple(turns), tuple(_said(tx, kept, earlier, job)), _note(tx, earlier)
+    return tuple(turns), tuple(_said(tx, earlier, job)), _note(tx, earlier)
 
 
 def _quotes(
@@ -144,19 +143,19 @@ def _host(tx: Transaction, job: Job) -> int | None:
     return agent_id if agent_id != job.agent_id else None
 
 
-def _results(tx: Transaction, kept: Kept, job: Job) -> Asked:
+def _results(tx: Transaction, job: Job) -> Asked:
     """Return what became of the tasks that a job goes on with, and what was said in the conversation meanwhile."""
     before = said_before(tx, job, HISTORY_ROWS)
-    return (results(tx, job),), tuple(_said(tx, kept, before, job)), _note(tx, before)
+    return (results(tx, job),), tuple(_said(tx, before, job)), _note(tx, before)
 
 
-def _said(tx: Transaction, kept: Kept, messages: Sequence[Line], job: Job) -> list[Utterance]:
+def _said(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utterance]:
     """Return what messages say, with their files, and whose words they are where another agent said them."""
     files = tx.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     host = _host(tx, job)
     speakers = [_speaker(line, host) for line in messages]
     others = set(speakers) - {None, job.agent_id}
-    authors = {agent_id: said_by(_colleague(kept.agent(agent_id))) for agent_id in others}
+    authors = {agent_id: said_by(_colleague(tx.agents.read(agent_id))) for agent_id in others}
     return [
         Utterance.of(message, files.get(message.inbox_id or 0, ()), authors.get(speaker, ""))
         for message, speaker in zip(messages, speakers, strict=True)

@@ -22,6 +22,7 @@ class Editions(NamedTuple):
     """The stamps of all editions; None for rows that nobody ever changed."""
 
     accounts: int | None = None
+    agent_channels: int | None = None
     agents: int | None = None
     bot_instances: int | None = None
     schedules: int | None = None

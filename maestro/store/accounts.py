@@ -22,6 +22,7 @@ from maestro.domain.llm.accounts import (
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
+from maestro.store.editions import kept_while
 from maestro.store.jobs import Jobs
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
@@ -129,6 +130,7 @@ class Accounts(Repository):
         """
         return {(account, model): until for account, model, until in self._rows(self._LIMITS, at=at or self._now)}
 
+    @kept_while("accounts")
     def default_model(self) -> str:
         """Return ``provider/model`` of the account that is asked first; the demo model's name without any.
 

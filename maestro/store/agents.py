@@ -8,8 +8,9 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent, AgentChannel, AgentStatus
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address
+from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared
-from maestro.store.repository import Repository, read_once
+from maestro.store.repository import Repository
 
 
 class Agents(Repository):
@@ -42,7 +43,7 @@ class Agents(Repository):
             raise NotFound(f"agent {agent_id} does not exist")
         return agent
 
-    @read_once
+    @kept_while("agents")
     def read(self, agent_id: int | None) -> Agent:
         """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
         agent = self._read(self._BY_ID, Agent, agent_id=agent_id)
@@ -65,10 +66,13 @@ class Agents(Repository):
         """Return how the channel is bound, if it is."""
         return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
 
-    @read_once
     def read_binding(self, address: Address) -> AgentChannel | None:
         """Return how the channel is bound, if it is, as a value: cheaper than ``binding``, and cannot be changed."""
-        return self._read(self._BINDING, AgentChannel, **_channel(address))
+        return self._binding(address.platform, address.account, address.channel)
+
+    @kept_while("agent_channels")
+    def _binding(self, platform: str, account: str, channel: str) -> AgentChannel | None:
+        return self._read(self._BINDING, AgentChannel, platform=platform, account=account, channel=channel)
 
     def bindings(self) -> Sequence[AgentChannel]:
         """Return every binding."""

@@ -6,6 +6,7 @@ from sqlmodel import col
 from maestro.domain.agents.agent import Agent
 from maestro.domain.context.persona import Colleague
 from maestro.domain.context.staff import Member, Staff
+from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
@@ -20,6 +21,7 @@ class Colleagues(Repository):
         .order_by(col(Agent.slug))
     )
 
+    @kept_while("agents")
     def staff(self) -> Staff:
         """Return the active agents."""
         return Staff(

@@ -53,6 +53,12 @@ class Prepared:
     def __init__(self, statement: ReturnsRows) -> None:
         self._statement = statement
 
+    @cached_property
+    def table(self) -> str:
+        """The table that it changes; empty for a statement that only reads."""
+        changed = getattr(self._statement, "table", None)
+        return changed.name if changed is not None else ""
+
     def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
         """Run it; raises ``KeyError`` for a parameter without a value, and what the driver raises."""
         ready = self._ready

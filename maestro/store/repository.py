@@ -9,18 +9,26 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlmodel import Session, SQLModel
 
+from maestro.domain.editions import Editions
 from maestro.store.engine import driver_of
 from maestro.store.prepared import Prepared, row_insert
 
 Row = TypeVar("Row", bound=SQLModel)
 Query = TypeVar("Query", bound=Callable[..., Any])
 
+STAMPED = frozenset(Editions._fields)
+"""The tables whose rows are kept from transaction to transaction."""
+
 
 class Link:
     """The connection of one transaction, and its session, which is made when somebody first asks for it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, shelves: dict[str, Any] | None = None) -> None:
+        """``shelves`` hold what is kept from transaction to transaction, by the name of the query."""
         self.connection = connection
+        self.shelves = shelves if shelves is not None else {}
+        self.reads_kept = True
+        """Whether this transaction has certainly changed no row of a kind that is kept."""
         self.driver = driver_of(connection)
         self.when_committed: list[Callable[[], None]] = []
         self._unwritten: dict[tuple[str, str], tuple[dict[str, Any], Callable[[dict[str, Any]], None]]] = {}
@@ -45,7 +53,8 @@ class Link:
 
     @cached_property
     def session(self) -> Session:
-        """The objects of this transaction."""
+        """The objects of this transaction, which may be rows of a kind that is kept."""
+        self.reads_kept = False
         return Session(self.connection, expire_on_commit=False, autoflush=False)
 
     def flush(self) -> None:
@@ -145,8 +154,10 @@ class Repository:
         """What was read in this transaction and is still so."""
         return self._link.known.setdefault(type(self).__name__, {})
 
-    def _read_anew(self) -> None:
-        """Read anew from here on: a row of this noun has changed."""
+    def _read_anew(self, prepared: Prepared | None = None) -> None:
+        """Read anew from here on: a row of this noun has changed, by a prepared statement or another one."""
+        if prepared is None or prepared.table in STAMPED:
+            self._link.reads_kept = False
         names = (type(self).__name__, *self._also_changes)
         self._link.write_noted(*names)
         for name in names:
@@ -168,17 +179,17 @@ class Repository:
 
     def _change(self, prepared: Prepared, **values: object) -> int:
         """Run a statement that changes rows and return how many it changed."""
-        self._read_anew()
+        self._read_anew(prepared)
         return prepared.run(self._link.driver, values).rowcount
 
     def _returned(self, prepared: Prepared, **values: object) -> list[tuple[Any, ...]]:
         """Run a statement that changes rows and return what its ``returning`` says of each."""
-        self._read_anew()
+        self._read_anew(prepared)
         return prepared.rows(prepared.run(self._link.driver, values))
 
     def _insert(self, prepared: Prepared, **values: object) -> int:
         """Run a statement that adds a row and return the row's number."""
-        self._read_anew()
+        self._read_anew(prepared)
         return prepared.run(self._link.driver, values).lastrowid or 0
 
     def _add(self, row: Row) -> Row:

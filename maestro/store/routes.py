@@ -13,8 +13,9 @@ from maestro.domain.bots.bot import BotInstance
 from maestro.domain.conversations.conversation import Conversation, conversation_key
 from maestro.domain.jobs.job import Job
 from maestro.domain.jobs.lanes import lane_of
-from maestro.domain.messages import Address, Addressing, IncomingMessage
+from maestro.domain.messages import Addressing, IncomingMessage
 from maestro.store.claims import HOLDS_A_PLACE
+from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
 
@@ -61,7 +62,9 @@ class Routes(Repository):
         """Return what decides who answers this message; ``binding`` is that of its channel."""
         bound = binding.agent_id if binding is not None else None
         is_marked = marked(message.content)
-        own, agents = self._read_agents(message.address, bound, None if is_marked else rules.fallback)
+        address = message.address
+        others = () if is_marked else (rules.fallback, dashboard_agent(address), bound)
+        own, agents = self._agents_of(address.platform, address.account, *others)
         group = own and not message.is_direct
         tied = (own or bound) and not (group and is_marked)  # in a group, the first mention is meant
         these = [agent for agent in agents if agent.id in (own, bound)]
@@ -80,14 +83,19 @@ class Routes(Repository):
             return True
         return binding is None and self._row(self._ABOUT_TO, its_lane=lane_of(message.address, None)) is not None
 
-    def _read_agents(
-        self, address: Address, bound: int | None, fallback: str | None
+    @kept_while("agents", "bot_instances")
+    def _agents_of(
+        self, platform: str, account: str, *others: int | str | None
     ) -> tuple[int | None, Sequence[Candidate]]:
-        """Return the id of the agent of an account, and who may be meant; without a ``fallback`` any active agent."""
-        place = {"platform": address.platform, "account": address.account}
-        if fallback is None:
+        """Return the id of the agent of an account, and who may be meant.
+
+        The ``others`` are the fallback, the agent whose dashboard this is, and the one the channel is bound to; where
+        they are left out any active agent may be meant.
+        """
+        place = {"platform": platform, "account": account}
+        if not others:
             rows = self._rows(self._ACTIVE, **place)
         else:
-            dashboard = dashboard_agent(address)
+            fallback, dashboard, bound = others
             rows = self._rows(self._UNMENTIONED, **place, fallback=fallback, dashboard=dashboard, bound=bound)
         return rows[0][0], [Candidate(*agent) for _, *agent in rows if agent[0] is not None]

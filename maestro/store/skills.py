@@ -7,7 +7,8 @@ from sqlmodel import col, delete, select
 
 from maestro.domain.errors import NotFound
 from maestro.domain.skills.library import FoundFile, Known, Library
-from maestro.domain.skills.skill import Skill, SkillProblem, SkillRow
+from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
+from maestro.store.editions import kept_while
 from maestro.store.repository import Repository
 
 _TEXTS = ("name", "description", "category", "version", "author", "body", "digest")
@@ -25,6 +26,11 @@ class Skills(Repository):
     def enabled(self) -> Sequence[Skill]:
         """Return the skills that messages may be given, by slug."""
         return [Skill.of(row) for row in self._session.exec(self._ENABLED)]
+
+    @kept_while("skills")
+    def repertoire(self) -> Repertoire:
+        """Return the skills that messages may be given, ready to be tried on one."""
+        return Repertoire(self.enabled())
 
     def all(self) -> Sequence[SkillRow]:
         """Return every skill, by slug."""

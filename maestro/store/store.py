@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import local
+from typing import Any
 
 from maestro.domain.errors import StoreBusy
 from maestro.store.changes import ChangeWatcher, StoreState
@@ -44,6 +45,7 @@ class Store:
         self._readers = open_readers(path)
         self._sentinel = Sentinel(path)
         self._open = local()
+        self._shelves: dict[str, Any] = {}
         self.changes = ChangeWatcher(self.mark, self._state, clock)
 
     @classmethod
@@ -68,7 +70,7 @@ class Store:
             yield Transaction(outer, self._clock())
             outer.flush_objects()
             return
-        with self._writer.begin() as connection, closing(Link(connection)) as link:
+        with self._writer.begin() as connection, closing(Link(connection, self._shelves)) as link:
             self._open.link = link
             try:
                 yield Transaction(link, self._clock())
@@ -88,7 +90,7 @@ class Store:
         if outer is not None:
             yield Transaction(outer, self._clock())
             return
-        with _typed(self.path), self._readers.begin() as connection, closing(Link(connection)) as link:
+        with _typed(self.path), self._readers.begin() as connection, closing(Link(connection, self._shelves)) as link:
             yield Transaction(link, self._clock())
 
     @property

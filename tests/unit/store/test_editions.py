@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from maestro.domain.agents.agent import AgentChannel
 from maestro.domain.editions import Editions
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
@@ -21,6 +22,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         tx.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        tx.agents.bind(AgentChannel(agent_id=1, platform="discord", account="main", channel="tea"))
         tx.accounts.add(
             ModelAccount(
                 name="main",
@@ -47,6 +49,9 @@ def now(rows: JobRows) -> Editions:
         ("agents", "UPDATE agents SET description = 'knows prices'"),
         ("agents", "INSERT INTO agents SELECT 7, 'eve' {others} FROM agents"),
         ("agents", "DELETE FROM agents"),
+        ("agent_channels", "UPDATE agent_channels SET permission = 'readonly'"),
+        ("agent_channels", "INSERT INTO agent_channels SELECT 77, agent_id, 'x' {others} FROM agent_channels LIMIT 1"),
+        ("agent_channels", "DELETE FROM agent_channels"),
         ("skills", "UPDATE skills SET enabled = 0"),
         ("skills", "INSERT INTO skills SELECT 'pot' {others} FROM skills"),
         ("skills", "DELETE FROM skills"),
@@ -62,7 +67,7 @@ def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
     before = now(rows)
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
         columns = [name for _, name, *_ in database.execute(f"PRAGMA table_info({kind})")]
-        known = 1 if kind == "skills" else 2
+        known = {"skills": 1, "agent_channels": 3}.get(kind, 2)
         database.execute(statement.format(others="".join(f', "{name}"' for name in columns[known:])))
     after = now(rows)
     assert [one for one in Editions._fields if getattr(before, one) != getattr(after, one)] == [kind]

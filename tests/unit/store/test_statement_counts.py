@@ -196,4 +196,13 @@ def test_the_intake_looks_at_a_place_once_for_each_thing(rows: JobRows) -> None:
     lane = LaneKey("web/general")
     assert count(rows, lambda tx: tx.questions.open_in(lane)) == 1
     assert count(rows, lambda tx: tx.channels.why_disabled(PLACE)) == 1
-    assert count(rows, lambda tx: tx.agents.read_binding(PLACE)) == 1
+
+
+def test_what_seldom_changes_is_read_once_for_many_transactions(rows: JobRows) -> None:
+    def routed(tx: Transaction) -> None:
+        tx.agents.read_binding(PLACE)
+        tx.agents.read(1)
+        tx.accounts.default_model()
+
+    assert count(rows, routed) == 4, "each of them, and the editions they belong to"
+    assert count(rows, routed) == 1, "the editions"

@@ -2,18 +2,22 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from activities.shelves import MOST, Shelf
-from maestro.domain.agents.agent import Agent
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.agents.routing import RoutingRules
+from maestro.domain.errors import NotFound
+from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.skills.library import FoundFile
+from maestro.store.editions import MOST, Shelf
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
 
 SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil water first."
+TEA = Address(platform="discord", account="main", channel="tea")
 
 
 @pytest.fixture
@@ -73,6 +77,57 @@ def test_each_person_hears_of_those_they_may_talk_to(spoken: Spoken, tmp_path: P
         return "@bob" in spoken.messages(spoken.built(job_id))[0].content
 
     assert [heard_of(user_id) for user_id in ("u-1", "u-2", "u-1", "u-2")] == [True, False, True, False]
+
+
+def test_a_transaction_that_changed_a_row_reads_it_anew(spoken: Spoken) -> None:
+    store = spoken.rows.store
+    with store.view() as tx:
+        assert tx.agents.read(1).name == "Ada"
+    with store.begin() as tx:
+        assert tx.agents.read(1).name == "Ada"
+        tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
+        assert tx.agents.read(1).name == "Clara"
+    with store.view() as tx:
+        assert tx.agents.read(1).name == "Clara"
+
+
+def test_a_change_that_is_rolled_back_leaves_nothing_behind(spoken: Spoken) -> None:
+    store = spoken.rows.store
+    with suppress(NotFound), store.begin() as tx:
+        tx.agents.put(tx.agents.get(1).sqlmodel_update({"name": "Clara"}))
+        assert tx.agents.read(1).name == "Clara"
+        raise NotFound("as it was")
+    with store.view() as tx:
+        assert tx.agents.read(1).name == "Ada"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE agent_channels SET agent_id = 2",
+        "DELETE FROM agent_channels",
+        "UPDATE agents SET status = 'paused' WHERE slug = 'ada'",
+        "UPDATE bot_instances SET agent_id = 2",
+    ],
+)
+def test_who_answers_follows_a_change_in_another_process(spoken: Spoken, tmp_path: Path, statement: str) -> None:
+    message = IncomingMessage(
+        id="1", address=TEA, user_id="u-1", user_name="Grace", content="hello", sent_at=spoken.rows.clock()
+    )
+    with spoken.rows.store.begin() as tx:
+        tx.agents.bind(AgentChannel(agent_id=1, **TEA.model_dump(exclude={"thread"})))
+        tx.agents.enter_instance("discord", "main", tx.agents.get(1))
+
+    def decided() -> object:
+        with spoken.rows.store.view() as tx:
+            binding = tx.agents.read_binding(TEA)
+            found = tx.routes.snapshot(message, binding, RoutingRules())
+            return binding and binding.agent_id, found
+
+    before = decided()
+    assert decided() == before
+    elsewhere(tmp_path, statement)
+    assert decided() != before
 
 
 def test_a_thing_is_made_once_in_an_edition() -> None:
