@@ -48,14 +48,7 @@ class ConversationActivities:
 def _record(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Said:
     binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
-    conversation = tx.conversations.open(
-        agent.id or 0,
-        job.address,
-        (row.user_id, row.user_name),
-        keyed_by_user=keyed,
-        # A new conversation begins for what comes after the ``/new``, not for what waited before it.
-        closed_by=tx.inbox.next_new_conversation(row, row.user_id if keyed else None),
-    )
+    conversation = tx.conversations.of_message(agent.id or 0, row, keyed_by_user=keyed)
     return tx.conversations.add(_message(row, job, conversation.id or 0, tx))
 
 

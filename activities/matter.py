@@ -10,7 +10,7 @@ from maestro.domain.context.history import Utterance
 from maestro.domain.context.persona import Colleague, said_by
 from maestro.domain.context.quotes import FRESH, told
 from maestro.domain.context.recollection import SUMMARIES
-from maestro.domain.conversations.conversation import Line, Said, conversation_key
+from maestro.domain.conversations.conversation import Line, Said
 from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.edits import edits_of
 from maestro.domain.jobs.job import Job
@@ -80,7 +80,7 @@ def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
 
 def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
     """Return the same without a change anywhere: what was never recorded, or is archived, stays so (decision 25)."""
-    recorded = {row.id: tx.conversations.message_of_inbox(row.id) or tx.compactions.archived(row.id) for row in asked}
+    recorded = {row.id: tx.conversations.recorded(row.id) for row in asked}
     last = recorded[asked[-1].id]
     found = last.conversation_id if last is not None else _conversation(tx, job, asked[-1])
     newest = tx.conversations.newest(found, (last.id if last is not None else None) or EVER, HISTORY_ROWS)
@@ -113,9 +113,8 @@ def _quotes(
 def _conversation(tx: Transaction, job: Job, row: InboxRow) -> int:
     """Return the conversation in which a message that was never recorded would be, 0 for a new one."""
     binding = tx.agents.read_binding(job.address)
-    user_id = row.user_id if binding is not None and binding.key_by_user else None
-    key = conversation_key(job.agent_id or 0, job.address, user_id)
-    found = tx.conversations.ended_by(key, tx.inbox.next_new_conversation(row, user_id))
+    keyed = binding is not None and binding.key_by_user
+    found = tx.conversations.find(job.agent_id or 0, row, keyed_by_user=keyed).conversation
     return (found.id if found is not None else None) or 0
 
 

@@ -74,11 +74,16 @@ class InboxRow(SQLModel, table=True):
             **message.model_dump(exclude={"id", "address", "attachments", "edit_of"}),
         }
 
+    @property
+    def address(self) -> Address:
+        """Where it was said."""
+        return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
+
     def message(self) -> IncomingMessage:
         """Turn the row back into the message it keeps."""
         return IncomingMessage(
             id=self.message_id,
-            address=Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread),
+            address=self.address,
             user_id=self.user_id,
             user_name=self.user_name,
             content=self.content,

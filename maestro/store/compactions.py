@@ -35,10 +35,6 @@ class Compactions(Repository):
         self._session.exec(delete(Message).where(*its_own))
         self._recount(conversation_id)
 
-    def archived(self, inbox_id: int | None) -> Said | None:
-        """Return the user's message that this inbox row became if a compaction took it away, and leave it there."""
-        return self._session.exec(select(ArchivedMessage).where(ArchivedMessage.inbox_id == inbox_id)).first()
-
     def add(self, compaction: Compaction) -> Compaction:
         """Keep what a compaction left behind."""
         self._session.add(compaction)

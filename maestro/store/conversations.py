@@ -2,8 +2,22 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, func, insert
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Subquery,
+    and_,
+    bindparam,
+    case,
+    false,
+    func,
+    insert,
+    inspect,
+    true,
+    union_all,
+)
 from sqlalchemy import select as columns
 from sqlmodel import col, delete, select, update
 
@@ -22,9 +36,33 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.inbox import InboxRow
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
+from maestro.store.inbox import Inbox
 from maestro.store.prepared import Prepared
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository, read_once, with_values
+
+
+class Found(NamedTuple):
+    """A conversation, if there is one, and the ``/new`` that closed it, by its id in the inbox."""
+
+    conversation: Conversation | None
+    closed_by: int | None
+
+
+def _at(next_new: Subquery) -> Select[Any]:
+    """Return what reads the conversation of a key that was open until the next ``/new``, and that ``/new``."""
+    closed_by = next_new.c.next_new
+    status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
+    its_own = and_(
+        col(Conversation.key) == bindparam("of_key"),
+        col(Conversation.status) == status,
+        col(Conversation.closed_by_inbox_id).is_not_distinct_from(closed_by),
+    )
+    return columns(closed_by, *inspect(Conversation).columns).select_from(next_new.outerjoin(Conversation, its_own))
+
+
+def _said(table: type[Said]) -> list[ColumnElement[Any]]:
+    return [inspect(table).columns[name] for name in Said.model_fields]
 
 
 class Conversations(Repository):
@@ -42,15 +80,14 @@ class Conversations(Repository):
             last_message_at=bindparam("at"),
         )
     )
-    _ENDED_BY = Prepared(
-        select(Conversation).where(
-            Conversation.key == bindparam("of_key"),
-            Conversation.status == bindparam("its_status"),
-            col(Conversation.closed_by_inbox_id).is_not_distinct_from(bindparam("closed_by")),
+    _COLUMNS = tuple(column.key for column in inspect(Conversation).columns)
+    _AT, _AT_OF_USER = (Prepared(_at(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF))
+    _RECORDED = Prepared(
+        union_all(
+            columns(*_said(Message), false()).where(col(Message.inbox_id) == bindparam("of_inbox")),
+            columns(*_said(ArchivedMessage), true()).where(col(ArchivedMessage.inbox_id) == bindparam("of_inbox")),
         )
     )
-    _OF_INBOX = Prepared(select(Message).where(Message.inbox_id == bindparam("of_inbox")))
-    _ARCHIVED_OF_INBOX = Prepared(select(ArchivedMessage).where(ArchivedMessage.inbox_id == bindparam("of_inbox")))
     _UNARCHIVED = Prepared(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
     _MESSAGE = Prepared(select(Message).where(Message.id == bindparam("of_id")))
     _ARCHIVED = Prepared(select(ArchivedMessage).where(ArchivedMessage.id == bindparam("of_id")))
@@ -89,25 +126,40 @@ class Conversations(Repository):
             raise NotFound(f"conversation {conversation_id} does not exist")
         return conversation
 
-    def ended_by(self, key: str, closed_by: int | None) -> Conversation | None:
-        """Return the conversation of this key that this ``/new`` closed, or the one that is open, as a value."""
-        of = {"of_key": key, "its_status": _status(closed_by), "closed_by": closed_by}
-        return self._read(self._ENDED_BY, Conversation, **of)
+    def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Found:
+        """Return the conversation of an agent that a message in the inbox belongs to, as a value, and what closed it.
 
-    def open(
-        self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
-    ) -> Conversation:
-        """Return the conversation of agent and channel, or begin one with this user (id and name), as a value.
-
-        ``closed_by`` is the ``/new``, by its id in the inbox, that came in before the conversation was wanted: a
-        message that had waited longer than that belongs before it.
+        A new conversation begins for what comes after a ``/new``: what had waited longer than that belongs before it.
         """
-        user_id, user_name = user
-        key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
-        found = self.ended_by(key, closed_by)
+        address = row.address
+        alone = row.user_id if keyed_by_user else None
+        which = self._AT if alone is None else self._AT_OF_USER
+        of = {**address.model_dump(), "after": row.id, "user_id": alone}
+        closed_by, *cells = self._row(which, of_key=conversation_key(agent_id, address, alone), **of) or (None, None)
+        if cells[0] is None:
+            return Found(None, closed_by)
+        conversation: Conversation = Conversation.__new__(Conversation)
+        conversation.__dict__.update(zip(self._COLUMNS, cells, strict=True))
+        return Found(conversation, closed_by)
+
+    def of_message(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
+        """Return the conversation of an agent that a message in the inbox belongs to, as a value; maybe a new one."""
+        found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
         if found is not None:
             self._known()[("read", (found.id,))] = found
             return found
+        user = (row.user_id, row.user_name)
+        return self.begin(agent_id, row.address, user, keyed_by_user=keyed_by_user, closed_by=closed_by)
+
+    def begin(
+        self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
+    ) -> Conversation:
+        """Begin a conversation of an agent in a channel with this user (id and name) and return it as a value.
+
+        ``closed_by`` is the ``/new``, by its id in the inbox, that has ended it already.
+        """
+        user_id, user_name = user
+        key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
         number = self._insert(
             self._BEGUN,
             id=self._next_id(),
@@ -154,23 +206,26 @@ class Conversations(Repository):
         self._session.flush()
 
     @read_once
-    def message_of_inbox(self, inbox_id: int | None) -> Said | None:
-        """Return the user's message that this inbox row became, as a value, if the conversation still has it."""
-        return self._read(self._OF_INBOX, Message, of_inbox=inbox_id) if inbox_id is not None else None
+    def recorded(self, inbox_id: int | None) -> Said | None:
+        """Return the user's message that this inbox row became, in the conversation or in the archive, as a value."""
+        row = self._row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
+        if row is None:
+            return None
+        model = ArchivedMessage if row[-1] else Message
+        said: Said = model.__new__(model)
+        said.__dict__.update(zip(Said.model_fields, row, strict=False))
+        return said
 
     def recall(self, inbox_id: int | None) -> Said | None:
         """Return the user's message that this inbox row became, taken back from the archive if it was moved there.
 
         A job that is replayed long after answers a message that a compaction may have taken away meanwhile.
         """
-        present = self.message_of_inbox(inbox_id)
-        if present is not None or inbox_id is None:
-            return present
-        archived = self._read(self._ARCHIVED_OF_INBOX, ArchivedMessage, of_inbox=inbox_id)
-        if archived is None:
-            return None
-        self._change(self._UNARCHIVED, of_id=archived.id)
-        return self.add(archived)
+        said = self.recorded(inbox_id)
+        if not isinstance(said, ArchivedMessage):
+            return said
+        self._change(self._UNARCHIVED, of_id=said.id)
+        return self.add(said)
 
     def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
         """Return those of these messages of a conversation that a user wrote, each with its row in the inbox."""
@@ -215,7 +270,7 @@ class Conversations(Repository):
         added = Said.model_construct(**columns)
         self._known()[("message", (added.id,))] = added
         if added.inbox_id is not None:
-            self._known()[("message_of_inbox", (added.inbox_id,))] = added
+            self._known()[("recorded", (added.inbox_id,))] = added
         return added
 
     def supersede(self, job_ids: Sequence[str]) -> None:

@@ -86,14 +86,16 @@ class Inbox(Repository):
         _OF_PERSON.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
     )
 
-    _IN_PLACE = select(func.min(InboxRow.id)).where(
+    NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
         *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
         col(InboxRow.id) > bindparam("after"),
         # Written out, and not as a parameter, so that the index of just these rows is used.
         text("inbox.control = '/new'"),
     )
-    _NEXT_NEW = Prepared(_IN_PLACE)
-    _NEXT_NEW_OF = Prepared(_IN_PLACE.where(InboxRow.user_id == bindparam("user_id")))
+    """The first ``/new`` that came in ``after`` a row in the same place."""
+    NEXT_NEW_OF = NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
+    """The same of one user."""
+    _NEXT_NEW, _NEXT_NEW_OF = Prepared(NEXT_NEW), Prepared(NEXT_NEW_OF)
 
     _SENDER = ("platform", "user_id")
     _CHANNEL = ("platform", "account", "channel")
@@ -228,7 +230,7 @@ class Inbox(Repository):
 
         It is the id of the ``/new`` in the inbox, and None while there is none.
         """
-        here = {"platform": row.platform, "account": row.account, "channel": row.channel, "thread": row.thread}
+        here = row.address.model_dump()
         which = self._NEXT_NEW if user_id is None else self._NEXT_NEW_OF
         first: int | None = self._value(which, after=row.id, user_id=user_id, **here)
         return first

@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, case, func, literal
+from sqlalchemy import ColumnElement, bindparam, case, func, inspect, literal
 from sqlalchemy.orm import aliased
 from sqlmodel import col, or_, select, update
 
@@ -86,6 +86,7 @@ class Jobs(Claims):
         update(Job)
         .where(
             col(Job.id) == bindparam("job_id"),
+            col(Job.status) == JobStatus.PENDING,
             ~select(_HOLDER.id)
             .where(
                 col(_HOLDER.lane) == col(Job.lane),
@@ -97,6 +98,7 @@ class Jobs(Claims):
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
+        .returning(*inspect(Job).columns)
     )
 
     def add(self, job: Job) -> Job:
@@ -164,13 +166,10 @@ class Jobs(Claims):
 
         A job that was resumed began with its first run.
         """
-        known = self._known().get(("read", (job_id,)))
-        if not self._change(self._STARTED, job_id=job_id, now=self._now):
-            return False
-        if known is not None:
-            began = known.started_at or self._now
-            self.assume(with_values(known, status=JobStatus.RUNNING, started_at=began))
-        return True
+        for row in self._returned(self._STARTED, job_id=job_id, now=self._now):
+            self.assume(self._STARTED.made(Job, row))
+            return True
+        return False
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""

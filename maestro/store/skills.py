@@ -9,6 +9,7 @@ from maestro.domain.errors import NotFound
 from maestro.domain.skills.library import FoundFile, Known, Library
 from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
 from maestro.store.editions import kept_while
+from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
 _TEXTS = ("name", "description", "category", "version", "author", "body", "digest")
@@ -19,13 +20,13 @@ class Skills(Repository):
     """All skills, known by their slugs, and what is wrong with their files."""
 
     _ALL = select(SkillRow).order_by(col(SkillRow.slug))
-    _ENABLED = select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug))
+    _ENABLED = Prepared(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
     _KNOWN = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
     _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
 
     def enabled(self) -> Sequence[Skill]:
         """Return the skills that messages may be given, by slug."""
-        return [Skill.of(row) for row in self._session.exec(self._ENABLED)]
+        return [Skill.of(row) for row in self._read_all(self._ENABLED, SkillRow)]
 
     @kept_while("skills")
     def repertoire(self) -> Repertoire:

@@ -185,6 +185,10 @@ class Steps(Repository):
         """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
         return Past(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
 
+    def assume_none(self, job_id: str) -> None:
+        """Take it that no step of a job has begun before this transaction."""
+        self._known()[("_attempts", (job_id,))] = {}
+
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[Attempt]]:
         """Return the attempts at every step of a job."""

@@ -11,6 +11,7 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
 from tests.support.questions import waiting_approval, waiting_question
@@ -234,7 +235,7 @@ def stage(rows: JobRows) -> dict[str, str]:
 def _talk(rows: JobRows, channel: str, job_id: str) -> None:
     with rows.store.begin() as tx:
         address = Address(platform="web", channel=channel)
-        opened = tx.conversations.open(1, address, ("u-1", "Grace"), keyed_by_user=False, closed_by=None)
+        opened = talk_with(tx, 1, address)
         for role, text in ((Role.USER, "hello"), (Role.ASSISTANT, "good morning")):
             tx.conversations.add(
                 Message(

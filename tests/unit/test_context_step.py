@@ -147,7 +147,7 @@ async def test_a_message_of_300_kb_fits_into_an_8k_model_and_stays_whole_in_the_
     whole = estimate_messages(spoken.messages(job_id)) + estimate_tools([TIME])
     assert whole <= prompt_budget(SMALL)
     with spoken.rows.store.view() as tx:
-        recorded = tx.conversations.message_of_inbox(tx.jobs.get(job_id).inbox_id)
+        recorded = tx.conversations.recorded(tx.jobs.get(job_id).inbox_id)
     assert recorded is not None
     assert len(recorded.content) > 300_000
 

@@ -20,6 +20,7 @@ from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.door import BOT, BOT_LOOP, GUESSING, TOO_FAST
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
 GROUP, BOUND, OPEN_TO_BOTS, ANNOUNCEMENTS, DIRECT = "group", "bound", "bots", "news", "direct"
@@ -170,7 +171,7 @@ def test_in_a_thread_it_need_be_mentioned_only_once(coders: Door) -> None:
     assert coders.accept("elsewhere", thread="long ago").ignored == UNMENTIONED
     with coders.rows.store.begin() as tx:
         coder, old = tx.agents.by_slug("coder"), Address(platform="web", channel=GROUP, thread="long ago")
-        tx.conversations.open((coder and coder.id) or 0, old, ("u", "U"), keyed_by_user=False, closed_by=None)
+        talk_with(tx, (coder and coder.id) or 0, old, ("u", "U"))
     assert coders.accept("and this", thread="long ago").ignored == ""
 
 

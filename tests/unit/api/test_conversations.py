@@ -11,6 +11,7 @@ from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, IncomingMessage
 from tests.support.api_client import BASIC, app_of, client
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
 
@@ -27,9 +28,7 @@ def talk(rows: JobRows, *said: str, channel: str = "general", user: str = "Grace
     with rows.store.begin() as tx:
         agent = tx.agents.by_slug("ada")
         assert agent is not None
-        conversation = tx.conversations.open(
-            agent.id or 0, address, (user.lower(), user), keyed_by_user=False, closed_by=None
-        )
+        conversation = talk_with(tx, agent.id or 0, address, (user.lower(), user))
     for text in said:
         rows.clock.go(seconds=1)
         with rows.store.begin() as tx:

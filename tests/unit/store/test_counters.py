@@ -19,6 +19,7 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from tests.support.conversations import talk_with
 from tests.support.fresh_store import fresh_store
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -84,7 +85,7 @@ class Talk:
         job_id = f"{self._address.channel}-{self._count}"
         message = IncomingMessage(id=job_id, address=self._address, user_id="u", content="x", sent_at=NOW)
         row = tx.inbox.add(message, job_id)
-        talk = tx.conversations.open(1, self._address, ("u", "U"), keyed_by_user=False, closed_by=None)
+        talk = talk_with(tx, 1, self._address, ("u", "U"))
         where = {"conversation_id": talk.id, **self._address.model_dump()}
         tx.jobs.add(Job(id=job_id, inbox_id=row.id, status=JobStatus.RUNNING, created_at=NOW, **where))
         tx.conversations.add(_message(talk.id, Role.USER, job_id, number, inbox_id=row.id))

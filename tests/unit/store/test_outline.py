@@ -16,6 +16,7 @@ from maestro.domain.messages import Address
 from maestro.domain.texts import storable
 from maestro.store.conversations import Conversations
 from maestro.store.transaction import Transaction
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
 ANY = 10**9
@@ -42,7 +43,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 def conversation(tx: Transaction, channel: str = "here") -> int:
     place = Address(platform="web", channel=channel)
-    return tx.conversations.open(1, place, ("u-1", "Grace"), keyed_by_user=False, closed_by=None).id or 0
+    return talk_with(tx, 1, place).id or 0
 
 
 def said(rows: JobRows, tx: Transaction, content: str, role: Role = Role.USER, **more: object) -> Said:

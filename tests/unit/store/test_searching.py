@@ -10,6 +10,7 @@ from maestro.domain.conversations.views import ConversationFilter
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 from maestro.store import conversation_lists
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
 
@@ -22,7 +23,7 @@ def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRows]:
         job_id = rows.add()
         with rows.store.begin() as tx:
             where = Address(platform="web", channel=f"channel-{number % 2}")
-            conversation = tx.conversations.open(1, where, ("u-1", "Grace"), keyed_by_user=False, closed_by=None)
+            conversation = talk_with(tx, 1, where)
             text = "the Needle" if number in (2, 3, 9) else "hay"
             tx.conversations.add(
                 Said(

@@ -10,6 +10,7 @@ from maestro.domain.messages import Address
 from maestro.tools.base import Caller
 from maestro.tools.memory_search import MemorySearch
 from maestro.tools.registry import parse
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
 FACTS = [
@@ -27,7 +28,7 @@ def rows(tmp_path: Path) -> JobRows:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         address = Address(platform="web", channel="code")
-        conversation = tx.conversations.open(1, address, ("u-1", "Grace"), keyed_by_user=False, closed_by=None)
+        conversation = talk_with(tx, 1, address)
         for content in FACTS:
             tx.memory.learn(1, [Fact(FactCategory.USER_PREFERENCE, content)], conversation_id=conversation.id)
     return rows

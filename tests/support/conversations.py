@@ -1,0 +1,15 @@
+"""Conversations as messages find or begin them."""
+
+from maestro.domain.conversations.conversation import Conversation
+from maestro.domain.inbox import InboxRow
+from maestro.domain.messages import Address
+from maestro.store.transaction import Transaction
+
+GRACE = ("u-1", "Grace")
+
+
+def talk_with(tx: Transaction, agent_id: int, address: Address, user: tuple[str, str] = GRACE) -> Conversation:
+    """Return the conversation that a message of this user to this agent would belong to now."""
+    user_id, user_name = user
+    row = InboxRow(id=0, message_id="", user_id=user_id, user_name=user_name, job_id="", **address.model_dump())
+    return tx.conversations.of_message(agent_id, row, keyed_by_user=False)
