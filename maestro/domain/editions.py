@@ -25,5 +25,7 @@ class Editions(NamedTuple):
     agent_channels: int | None = None
     agents: int | None = None
     bot_instances: int | None = None
+    compactions: int | None = None
+    memory_state: int | None = None
     schedules: int | None = None
     skills: int | None = None

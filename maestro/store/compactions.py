@@ -7,6 +7,7 @@ from sqlmodel import col, delete, insert, select, update
 
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message, Said
+from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 
@@ -23,6 +24,7 @@ class Compactions(Repository):
         .limit(bindparam("at_most"))
     )
 
+    @kept_while("compactions")
     def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
         """Return the newest ones first, as values."""
         return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)

@@ -7,6 +7,7 @@ from sqlmodel import col, delete, select
 
 from maestro.domain.memory.memory import MAX_STATES, MemoryState, state_problem
 from maestro.domain.texts import storable
+from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
 
@@ -20,6 +21,7 @@ class States(Repository):
         .order_by(MemoryState.place)
     )
 
+    @kept_while("memory_state")
     def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
         """Return what is kept, as values, by key; where a place has a value of its own, that one."""
         kept = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)

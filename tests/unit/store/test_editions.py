@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel
+from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.editions import Editions
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
+from maestro.domain.messages import Address
 from maestro.domain.skills.library import FoundFile
+from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
 SKILL = b"---\nslug: tea\nname: Tea\ntriggers: {keywords: [tea]}\n---\nBoil water first."
@@ -22,6 +25,19 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
     rows = JobRows.at(tmp_path)
     with rows.store.begin() as tx:
         tx.skills.put(FoundFile.read("tea.md", SKILL, shipped=False))
+        talk = talk_with(tx, 1, Address(platform="web", channel="tea"))
+        tx.compactions.add(
+            Compaction(
+                conversation_id=talk.id or 0,
+                agent_id=1,
+                summary="prices",
+                messages_before=2,
+                messages_after=1,
+                tokens_saved=9,
+                created_at=tx.now,
+            )
+        )
+        tx.memory.set_state(1, "topic", "prices")
         tx.agents.bind(AgentChannel(agent_id=1, platform="discord", account="main", channel="tea"))
         tx.accounts.add(
             ModelAccount(
@@ -52,6 +68,12 @@ def now(rows: JobRows) -> Editions:
         ("agent_channels", "UPDATE agent_channels SET permission = 'readonly'"),
         ("agent_channels", "INSERT INTO agent_channels SELECT 77, agent_id, 'x' {others} FROM agent_channels LIMIT 1"),
         ("agent_channels", "DELETE FROM agent_channels"),
+        ("compactions", "UPDATE compactions SET summary = 'tea'"),
+        ("compactions", "INSERT INTO compactions SELECT 77, conversation_id {others} FROM compactions"),
+        ("compactions", "DELETE FROM compactions"),
+        ("memory_state", "UPDATE memory_state SET value = 'pots'"),
+        ("memory_state", "INSERT INTO memory_state SELECT 77, agent_id, 'x' {others} FROM memory_state"),
+        ("memory_state", "DELETE FROM memory_state"),
         ("skills", "UPDATE skills SET enabled = 0"),
         ("skills", "INSERT INTO skills SELECT 'pot' {others} FROM skills"),
         ("skills", "DELETE FROM skills"),
@@ -67,7 +89,7 @@ def test_every_change_of_a_row_draws_a_new_edition_of_its_kind(
     before = now(rows)
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database, database:
         columns = [name for _, name, *_ in database.execute(f"PRAGMA table_info({kind})")]
-        known = {"skills": 1, "agent_channels": 3}.get(kind, 2)
+        known = {"skills": 1, "agent_channels": 3, "memory_state": 3}.get(kind, 2)
         database.execute(statement.format(others="".join(f', "{name}"' for name in columns[known:])))
     after = now(rows)
     assert [one for one in Editions._fields if getattr(before, one) != getattr(after, one)] == [kind]
