@@ -169,15 +169,6 @@ class Asking(StepGroup):
     final: bool = False
 
 
-class AskingOutcome(Value):
-    """What a model call came to, and how the answer was recorded and sent; None where steps of their own do that."""
-
-    model: ModelOutcome
-    recorded: AnswerOutcome | None = None
-    delivered: "DeliverOutcome | None" = None
-    milliseconds: tuple[int, ...] = ()
-
-
 class ShownOutcome(Value):
     """How many tags the answer of a what-if has, on which nobody acts."""
 
@@ -224,6 +215,15 @@ class DeliverOutcome(Value):
     """How many chunks were sent."""
 
     chunks: int
+
+
+class AskingOutcome(Value):
+    """What a model call came to, and how the answer was recorded and sent; None where steps of their own do that."""
+
+    model: ModelOutcome
+    recorded: AnswerOutcome | None = None
+    delivered: DeliverOutcome | None = None
+    milliseconds: tuple[int, ...] = ()
 
 
 class CloseStep(StepRef):
