@@ -11,7 +11,7 @@ from activities.provenance import final_answer
 from maestro.domain.conducting.answers import shown
 from maestro.domain.conversations.conversation import Said
 from maestro.domain.errors import Stopped
-from maestro.domain.jobs.background import worth_posting
+from maestro.domain.jobs.background import is_background, worth_posting
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.llm.prompts import Role
@@ -74,8 +74,9 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
             return question
         acted = acting.on(answer.tags)
     heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
-    unasked = tx.delegations.unasked(job) is not None
-    outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked), news=acted.has_news))
+    unasked = (job.parent_id is not None or is_background(job)) and tx.delegations.unasked(job) is not None
+    news = bool(answer.tags) and acted.has_news
+    outcome = _outcome(acted, _record(tx, job, _text(answer.visible, acted, unasked=unasked), news=news))
     if heard or outcome.silent:
         tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
     return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
@@ -94,6 +95,8 @@ def _text(visible: str, acted: Acted, *, unasked: bool) -> str:
     Who asked hears at least that the answer was heard; nobody asked for a heartbeat, nor for what it led to.
     """
     words = worth_posting(visible) if unasked else visible
+    if words and not acted.told:
+        return words
     silent = unasked and not (words or acted.told or acted.tasks)
     return "" if silent else shown(words, acted.told, [task for task, _ in acted.tasks])
 
