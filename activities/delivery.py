@@ -1,7 +1,7 @@
 """Step 11 of a message: chunks as rows, each sent once; with the last receipt the job is closed."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from activities.routing import Typing
 from activities.turns import Turn, Turns, after, require_delivered, undelivered
 from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
 from connectors.doubt import Move, hand_over
-from maestro.domain.deliveries import UNSENT, Delivery
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
@@ -22,6 +21,7 @@ from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.store.commits import committed
+from maestro.store.dependents import DependentRows
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import finished
@@ -198,20 +198,24 @@ class DeliveryActivities:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
-            _require_open(tx, job.address)
+            start = tx.deliveries.start(job, step.purpose)
+            if start.closed is not None:  # as the platform said before
+                raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", Scope.CHANNEL)
             connector = self._connectors.holding(job.address)
             if not tx.deliveries.take_lane(job.address.outbound_lane, job.id):
                 return None
-            chunks = tx.deliveries.chunks(job.id, step.purpose)
-            if not chunks and not _left_to_an_agent(tx, job, step):
-                if _in_doubt(tx, job):
-                    return Unplaced(connector)
-                words = words_of(tx, job, step.purpose) if redacted is None else redacted
-                chunks = store_parts(tx, job, step.purpose, words, connector)
-            first = self._turns.next(tx, chunks, connector)
+            if start.chunks or _left_to_an_agent(tx, job, step):
+                chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
+                first = self._turns.next(tx, chunks, connector)
+            elif start.draft and _in_doubt(tx, job):
+                return Unplaced(connector)
+            else:
+                words = words_of(tx, job, start) if redacted is None else redacted
+                chunks = store_parts(tx, job, start, words, connector)
+                first = self._turns.first(tx, chunks)
             if first is None:
                 require_delivered(chunks)
-                _finish(tx, step, chunks)
+                _finish(tx, step, len(chunks))
             elif job.stop_requested:
                 raise Stopped("stopped before its message was sent")
             return Prepared(connector, first)
@@ -225,7 +229,8 @@ class DeliveryActivities:
         if redact is as_it_is:
             return None
         with self._store.view() as tx:
-            words = words_of(tx, tx.jobs.read(step.job_id), step.purpose)
+            job = tx.jobs.read(step.job_id)
+            words = words_of(tx, job, tx.deliveries.start(job, step.purpose))
         return words.without_secrets(redact)
 
     def _prepare_when_free(self, step: DeliverStep) -> Prepared | Unplaced | None:
@@ -273,23 +278,22 @@ class DeliveryActivities:
 
     def _left(self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage) -> Left:
         """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
-        job = tx.jobs.standing(step.job_id)
-        if job.status.ended:
-            return Left(None, status=job.status)
-        if tx.steps.overtaken:
+        now = tx.dependents.progress(step.job_id, step.purpose, done.id)
+        if now.status.ended:
+            return Left(None, status=now.status)
+        if now.overtaken:
             return Left(None, taken=True)  # not raised here: the receipt is to be kept
-        chunks = tx.deliveries.chunks(step.job_id, step.purpose)
-        rest = after(done, chunks)
-        if job.stop_requested and any(other.state in UNSENT for other in rest):
+        if now.stop_requested and now.unsent:
             return Left(None, stopped=True)
-        following = self._turns.next(tx, rest, connector)
+        chunks = tx.deliveries.chunks(step.job_id, step.purpose) if now.unsent or now.failed else ()
+        following = self._turns.next(tx, after(done, chunks), connector) if now.unsent else None
         if following is not None:
             return Left(following)
         failed = undelivered(chunks)
         if failed is not None:
             return Left(None, undelivered=failed.error)
-        _finish(tx, step, chunks)
-        return Left(None, awaited=job.lane is not None and tx.jobs.waiting_in(job.lane) > 0)
+        _finish(tx, step, now.chunks, now.dependents)
+        return Left(None, awaited=now.waiting)
 
     def _unsent(self, turn: Turn, failure: SendFailure) -> None:
         """Keep what is known of a chunk; one that may have arrived before stays in doubt, whatever became of this try.
@@ -309,22 +313,15 @@ class DeliveryActivities:
             self._connectors.refused(chunk.address, str(failure))
 
 
-def _require_open(tx: Transaction, address: Address) -> None:
-    """Raise ``PermanentSend`` at once for a channel in which nothing can be sent, as the platform said before."""
-    reason = tx.channels.why_disabled(address)
-    if reason is not None:
-        raise PermanentSend(f"nothing is sent to this channel any more: {reason}", Scope.CHANNEL)
-
-
 def _in_doubt(tx: Transaction, job: Job) -> bool:
     draft = tx.drafts.find(job.id)
     return draft is not None and draft.state is DraftState.SENDING
 
 
-def _finish(tx: Transaction, step: DeliverStep, chunks: Sequence[Delivery]) -> None:
+def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: DependentRows | None = None) -> None:
     if step.closes:
-        tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED))
-    tx.steps.done(step, DeliverOutcome(chunks=len(chunks)))
+        tx.close_job(step.job_id, Ending(status=JobStatus.COMPLETED), dependents)
+    tx.steps.done(step, DeliverOutcome(chunks=chunks))
 
 
 def _left_to_an_agent(tx: Transaction, job: Job, step: DeliverStep) -> bool:

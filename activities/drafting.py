@@ -8,6 +8,7 @@ from activities.parts import reply_to
 from connectors.base import Connector, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.doubt import Move, hand_over, move_for
 from connectors.splitting import chunks
+from maestro.domain.deliveries import Purpose
 from maestro.domain.drafts import STOPPED, DraftState, ending
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
@@ -70,7 +71,9 @@ class Drafting:
                 return None
             if draft.state is DraftState.WRITTEN and not anew:
                 return None
-            return draft.placeholder(job.address, reply_to(tx, job)) if tx.drafts.sending(job_id) else None
+            if not tx.drafts.sending(job_id):
+                return None
+            return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, Purpose.ANSWER)))
 
     def _move(self, message: OutgoingMessage, connector: Connector) -> Move:
         """Say what is safe; where a platform knows keys, what it has forgotten is not looked for: many say the same."""

@@ -10,6 +10,7 @@ from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import FAILURE_NOTICE, Job
 from maestro.domain.messages import Button
 from maestro.domain.redaction import Redact
+from maestro.store.deliveries import DeliveryStart
 from maestro.store.transaction import Transaction
 
 MEGABYTE = 1000**2
@@ -42,20 +43,23 @@ class Part:
     file: JobFile | None = None
 
 
-def store_parts(tx: Transaction, job: Job, purpose: Purpose, words: Words, connector: Connector) -> list[Delivery]:
-    """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far."""
-    edits = _shown(tx, job, connector)
+def store_parts(tx: Transaction, job: Job, start: DeliveryStart, words: Words, connector: Connector) -> list[Delivery]:
+    """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far.
+
+    The row of the first chunk says that it is being sent; the chunks are returned as they were before.
+    """
+    edits = _shown(tx, job, connector) if start.draft else ""
     parts = parts_of(words.text, words.files, connector)
     if edits and not (parts and parts[0].file is None and not parts[0].filename):
         parts = [Part(IN_FILES), *parts]
     said = [seq for seq, part in enumerate(parts) if not part.filename]
     buttons = words.buttons[: connector.capabilities.max_buttons]
-    answered = reply_to(tx, job)
+    answered = reply_to(tx, job, start)
     return [
         tx.deliveries.add(
             Delivery(
                 job_id=job.id,
-                purpose=purpose,
+                purpose=start.purpose,
                 seq=seq,
                 content=part.content,
                 filename=part.filename,
@@ -66,7 +70,8 @@ def store_parts(tx: Transaction, job: Job, purpose: Purpose, words: Words, conne
                 edits=edits if seq == 0 else "",
                 created_at=tx.now,
                 **job.address.model_dump(),
-            )
+            ),
+            sending=seq == 0,
         )
         for seq, part in enumerate(parts)
     ]
@@ -81,10 +86,10 @@ def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Seque
     return [*words, *(Part(file.caption, file.filename, file) for file in taken)]
 
 
-def words_of(tx: Transaction, job: Job, purpose: Purpose) -> Words:
+def words_of(tx: Transaction, job: Job, start: DeliveryStart) -> Words:
     """Return what a job has to say; files come with its answer alone."""
-    files = tx.job_files.of(job.id) if purpose is Purpose.ANSWER and not job.notice else ()
-    return Words(_text(tx, job, purpose), files, _buttons(tx, job))
+    files = tx.job_files.of(job.id) if start.files and start.purpose is Purpose.ANSWER and not job.notice else ()
+    return Words(_text(tx, job, start.purpose), files, _buttons(tx, job))
 
 
 def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
@@ -93,15 +98,14 @@ def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
     return job.notice or FAILURE_NOTICE
 
 
-def reply_to(tx: Transaction, job: Job) -> str:
+def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     """Return the platform's id of the message that is answered: the last of those that are answered together.
 
     Of a job that asked, it is the last answer it was given.
     """
     # Only a job that waited can have been answered, and its next run is another.
     answered = tx.questions.last_answer(job.id) if job.run > 1 else None
-    row = tx.inbox.get(answered) if answered else tx.merges.last_asked(job)
-    return row.message_id if row is not None else ""
+    return tx.inbox.get(answered).message_id if answered else start.asked
 
 
 def _shown(tx: Transaction, job: Job, connector: Connector) -> str:

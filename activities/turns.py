@@ -42,6 +42,10 @@ class Turns:
             return Turn(outgoing, move)
         return None
 
+    def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> Turn | None:
+        """Return the first chunk of a message that was stored just now, as being sent: none of it is in doubt."""
+        return Turn(self._outgoing(tx, chunks[0], more=len(chunks) > 1), Move.SEND) if chunks else None
+
     def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> Move:
         """Return what the account's rule says of a chunk in doubt, once its row says so too."""
         move = unsettled(chunk, connector)

@@ -1,17 +1,22 @@
 """What goes out: chunks as rows, and the outbound lane of each channel."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import bindparam, case, func
+from sqlalchemy import select as columns
 from sqlalchemy.orm import aliased
 from sqlmodel import col, delete, or_, select, update
 
+from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, OutboundLane, Purpose, key_of
-from maestro.domain.jobs.job import Job
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, JobFile, OutboundLane, Purpose, key_of
+from maestro.domain.drafts import Draft
+from maestro.domain.inbox import InboxRow
+from maestro.domain.jobs.job import Job, JobKind
 from maestro.domain.messages import Address, Receipt, Standing
 from maestro.store.prepared import Prepared, insert, one_of
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, with_values
 from maestro.store.steps import Steps
 
 AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
@@ -24,6 +29,22 @@ OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", 
 """What is not the same of a chunk that is sent anew."""
 
 ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStart:
+    """What a delivery begins with.
+
+    ``closed`` is why nothing is sent to the channel, None where it is open. ``chunks``, ``draft`` and ``files`` say
+    whether there are any of the job. ``asked`` is the platform's id of the newest message that the job answers.
+    """
+
+    purpose: Purpose
+    closed: str | None
+    chunks: bool
+    draft: bool
+    files: bool
+    asked: str
 
 
 class Deliveries(Repository):
@@ -42,10 +63,27 @@ class Deliveries(Repository):
     )
     """Whether another chunk of the same text was or will be sent."""
 
-    _CHUNKS = Prepared(
-        select(Delivery)
-        .where(Delivery.job_id == bindparam("of_job"), Delivery.purpose == bindparam("its_purpose"))
-        .order_by(col(Delivery.seq))
+    _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
+    _CHUNKS = Prepared(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
+    _START = Prepared(
+        columns(
+            select(DisabledChannel.reason)
+            .where(
+                col(DisabledChannel.platform) == bindparam("platform"),
+                col(DisabledChannel.account) == bindparam("account"),
+                col(DisabledChannel.channel) == bindparam("channel"),
+            )
+            .scalar_subquery(),
+            select(Delivery.id).where(*_OF_STEP).exists(),
+            select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
+            select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
+            # What a job answers in the place of others has its name too.
+            select(InboxRow.message_id)
+            .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
+            .order_by(col(InboxRow.id).desc())
+            .limit(1)
+            .scalar_subquery(),
+        )
     )
     # A change that changes nothing: without one, a lane that is held would return no row.
     _TAKE = Prepared(
@@ -105,14 +143,32 @@ class Deliveries(Repository):
             .where(col(Job.completed_at).is_not(None))
         ).all()
 
+    def start(self, job: Job, purpose: Purpose) -> DeliveryStart:
+        """Return what a delivery of a job begins with."""
+        own = job.inbox_id
+        host = job.id if own is not None and job.kind is JobKind.MESSAGE else None
+        values = {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
+        row = self._row(self._START, **values)
+        assert row is not None
+        closed, chunks, draft, files, asked = row
+        return DeliveryStart(purpose, closed, chunks, draft, files, asked or "")
+
     def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
         """Return the chunks of a job as values, in order."""
         return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
 
-    def add(self, chunk: Delivery) -> Delivery:
-        """Store a chunk before it is sent, under the key that the platform is told."""
+    def add(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
+        """Store a chunk before it is sent, under the key that the platform is told, and return it with its id.
+
+        With ``sending`` its row says that the platform is about to be called for the first time; this raises
+        ``StepTaken`` where a newer attempt calls it.
+        """
         chunk.key = chunk.key or key_of(chunk.job_id, chunk.purpose, chunk.seq)
-        return self._add(chunk)
+        if not sending:
+            return self._add(chunk)
+        Steps(self._link, self._now).require_newest()
+        stored = self._add(with_values(chunk, state=DeliveryState.SENDING, attempts=1, tried_at=self._now))
+        return with_values(chunk, id=stored.id)
 
     def sending(self, delivery_id: int) -> None:
         """Note that the platform is about to be called; raises ``StepTaken`` where a newer attempt calls it."""

@@ -55,11 +55,6 @@ class Merges(Repository):
             return self._read_all(self._OWN, InboxRow, own=inbox_id)
         return self._read_all(self._ASKED, InboxRow, own=inbox_id, host=host)
 
-    def last_asked(self, job: Job) -> InboxRow | None:
-        """Return the newest message that a job answers."""
-        asked = self.asked(job)
-        return asked[-1] if asked else None
-
     def behind(self, job: Job, limit: int) -> Sequence[Asked]:
         """Return what waits behind a job in its lane, in order."""
         where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}

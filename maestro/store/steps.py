@@ -71,6 +71,12 @@ def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
     return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
 
 
+def recorded_attempt() -> OwnAttempt | None:
+    """Return the attempt that the running code belongs to, None where it has no row yet."""
+    own = _OWN.get()
+    return own if own is not None and own.recorded else None
+
+
 @contextmanager
 def acting_for(attempt: OwnAttempt) -> Iterator[None]:
     """Have everything that is written within the block count as the work of this attempt.
@@ -206,8 +212,8 @@ class Steps(Repository):
     @property
     def overtaken(self) -> bool:
         """Whether a newer attempt at the running code's step has begun, or the job went on without it."""
-        own = _OWN.get()
-        if own is None or not own.recorded:
+        own = recorded_attempt()
+        if own is None:
             return False
         state = self._value(self._OWN_STATE, of_job=own.ref.job_id, of_step=own.ref.step, its_attempt=own.number)
         return state is not StepState.RUNNING

@@ -33,7 +33,7 @@ from maestro.store.conversation_lists import ConversationLists
 from maestro.store.conversations import Conversations
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
-from maestro.store.dependents import Dependents
+from maestro.store.dependents import DependentRows, Dependents
 from maestro.store.drafts import Drafts
 from maestro.store.editions import Editions
 from maestro.store.figures import Figures
@@ -229,12 +229,13 @@ class Transaction:
         """Call this once the transaction, or the one that it is a part of, is committed; never if it is not."""
         self._link.when_committed.append(call)
 
-    def close_job(self, job_id: str, ending: Ending) -> bool:
+    def close_job(self, job_id: str, ending: Ending, dependents: DependentRows | None = None) -> bool:
         """End a job, free its places, inbound and outbound, and ask nobody for it any more; false when it had ended.
 
         The tasks it gave to other agents may begin if it was answered, and who waits to hear of it may go on.
+        ``dependents`` is what hangs on it, where the caller has read that in this transaction.
         """
-        rows = self.dependents.of(job_id)
+        rows = dependents or self.dependents.of(job_id)
         if rows.questions:
             self.questions.cancel_of(job_id)
         if rows.calls:
@@ -293,6 +294,10 @@ class Transaction:
                 self.close_job(one.job.id, Ending(status=JobStatus.CANCELLED, reason=INTERRUPTED))
             told_to_wait = told_to_wait or one.job.told_to_wait
         return told_to_wait
+
+    def flush(self) -> None:
+        """Write what waits to be written before the commit, so that what is wrong with it is raised here."""
+        self._link.flush()
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from activities.routing import AnswerRules, RoutingActivities
 from maestro.domain.agents.agent import Agent, AgentChannel, BusyMode
 from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.conversations.conversation import Message
+from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs.busy import INTERRUPTED
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
@@ -103,9 +104,12 @@ class Room:
             return tx.jobs.get(job_id)
 
     def asked(self, job_id: str) -> list[str]:
-        """Return what a job answers."""
+        """Return what a job answers; what it sends refers to the newest of it."""
         with self.store.view() as tx:
-            return [row.content for row in tx.merges.asked(tx.jobs.get(job_id))]
+            job = tx.jobs.get(job_id)
+            asked = tx.merges.asked(job)
+            assert tx.deliveries.start(job, Purpose.ANSWER).asked == asked[-1].message_id
+            return [row.content for row in asked]
 
     def history(self, conversation: int) -> list[str]:
         """Return what a conversation holds."""

@@ -161,5 +161,6 @@ def test_buttons_stand_below_words_and_not_below_a_file(bench: Bench) -> None:
     platform.capabilities = replace(platform.capabilities, max_length=200, max_file_bytes=10_000, max_buttons=5)
     words = Words("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
     with bench.rows.store.begin() as tx:
-        chunks = store_parts(tx, tx.jobs.get(bench.job_id), Purpose.NOTICE, words, platform)
+        job = tx.jobs.get(bench.job_id)
+        chunks = store_parts(tx, job, tx.deliveries.start(job, Purpose.NOTICE), words, platform)
     assert [(bool(chunk.filename), len(chunk.choices)) for chunk in chunks] == [(False, 1), (True, 0)]

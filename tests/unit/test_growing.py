@@ -112,8 +112,8 @@ class Bench:
         """Let the answer be cut into chunks."""
         with self.rows.store.begin() as tx:
             job = tx.jobs.get(self.job_id)
-            words = replace(words_of(tx, job, Purpose.ANSWER), text=text)
-            return store_parts(tx, job, Purpose.ANSWER, words, self.screen)
+            start = tx.deliveries.start(job, Purpose.ANSWER)
+            return store_parts(tx, job, start, replace(words_of(tx, job, start), text=text), self.screen)
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Return when something is so of which nobody is told."""

@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.context.composition import Composition
-from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
 from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.llm.budgets import BudgetScope, Limit
@@ -160,28 +160,41 @@ def test_the_facts_that_an_agent_remembers_are_read_in_one_statement(rows: JobRo
     assert count(rows, lambda tx: tx.memory.best(1, 5)) == 1
 
 
-def test_a_chunk_is_stored_in_two_statements_and_its_receipt_in_one(rows: JobRows, key: CallKey) -> None:
-    stored = chunk(rows, key.job_id)
+def test_a_delivery_begins_with_one_read_and_two_writes_and_has_its_receipt_in_one(rows: JobRows, key: CallKey) -> None:
+    first, second = chunk(rows, key.job_id), chunk(rows, key.job_id)
+    second.seq = 1
 
-    def store(tx: Transaction) -> None:
+    def begin(tx: Transaction) -> None:
+        assert not tx.deliveries.start(tx.jobs.read(key.job_id), Purpose.ANSWER).chunks
         assert tx.deliveries.take_lane(PLACE.outbound_lane, key.job_id)
-        tx.deliveries.add(stored)
+        first.id = tx.deliveries.add(first, sending=True).id
 
-    assert count(rows, store) == 2
-    assert count(rows, lambda tx: tx.deliveries.sending(stored.id or 0)) == 1
-    assert count(rows, lambda tx: tx.deliveries.sent(stored.id or 0, Receipt(platform_message_id="m"))) == 1
+    assert count(rows, begin) == 4, "the job, how the delivery begins, the lane, the chunk"
+    assert count(rows, lambda tx: tx.deliveries.add(second)) == 1
+    assert count(rows, lambda tx: tx.deliveries.sending(second.id or 0)) == 1
+    assert count(rows, lambda tx: tx.deliveries.sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
+    assert count(rows, lambda tx: tx.dependents.progress(key.job_id, Purpose.ANSWER, first.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.chunks(key.job_id, Purpose.ANSWER)) == 1
     assert count(rows, lambda tx: tx.job_files.of(key.job_id)) == 1
+    with rows.store.view() as tx:
+        assert [(one.state, one.attempts) for one in tx.deliveries.chunks(key.job_id, Purpose.ANSWER)] == [
+            (DeliveryState.SENT, 1),
+            (DeliveryState.SENDING, 1),
+        ]
 
 
 def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.calls.keep_answer(key, send(tx, key), ANSWER)
         tx.deliveries.take_lane(PLACE.outbound_lane, key.job_id)
-        tx.deliveries.sent(tx.deliveries.add(chunk(rows, key.job_id)).id or 0, Receipt(platform_message_id="m"))
+        only = tx.deliveries.add(chunk(rows, key.job_id)).id or 0
+        tx.deliveries.sent(only, Receipt(platform_message_id="m"))
+        dependents = tx.dependents.progress(key.job_id, Purpose.ANSWER, only).dependents
+        assert dependents == tx.dependents.of(key.job_id)
     completed = Ending(status=JobStatus.COMPLETED)
     assert count(rows, lambda tx: tx.close_job(key.job_id, completed)) == 3, "what hangs on it, its lane, its end"
     assert count(rows, lambda tx: tx.close_job(key.job_id, completed)) == 2, "it has ended already"
+    assert count(rows, lambda tx: tx.close_job(key.job_id, completed, dependents)) == 2, "its lane, its end"
 
 
 def test_a_savepoint_is_two_statements(rows: JobRows) -> None:
