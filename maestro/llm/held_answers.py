@@ -10,7 +10,8 @@ from urllib.parse import quote
 import structlog
 from pydantic import ValidationError
 
-from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.domain.llm.budgets import Payer
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.values import Value
 from maestro.store.commits import committed
 from maestro.store.store import Store
@@ -35,6 +36,11 @@ class HeldAnswer(Value):
     attempt: int
     request: LLMRequest
     response: LLMResponse
+    payer: Payer | None = None
+
+
+class _CallbackFailed(Exception):
+    """What should have followed from an answer could not be done with it; the cause says why."""
 
 
 class HeldAnswers:
@@ -50,10 +56,15 @@ class HeldAnswers:
         self._keep = keep
         self._folder = store.path.with_name(FOLDER)
 
-    async def commit(self, attempt: int, request: LLMRequest, response: LLMResponse) -> None:
-        """Return once the answer is in the store; a cancellation leaves it in its spool file."""
+    async def commit(
+        self, attempt: int, request: LLMRequest, response: LLMResponse, payer: Payer | None = None
+    ) -> None:
+        """Return once the answer is in the store; a cancellation leaves it in its spool file.
+
+        ``payer`` is who is charged, where that is known: else it is read.
+        """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
-        held = HeldAnswer(attempt=attempt, request=without_texts, response=response)
+        held = HeldAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
         await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
 
     def recover(self) -> None:
@@ -72,15 +83,29 @@ class HeldAnswers:
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
     def _committed(self, held: HeldAnswer, file: Path) -> None:
+        """Commit an answer with what follows from it; where that fails, the answer alone.
+
+        The answer is paid for: no error in what follows from it may keep it out of the store.
+        """
+        try:
+            self._commit(held, held.request.on_answer)
+        except _CallbackFailed as failed:
+            key, error = held.request.key, type(failed.__cause__).__name__
+            log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=error)
+            self._commit(held, None)
+        file.unlink(missing_ok=True)
+
+    def _commit(self, held: HeldAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
             # Who found its file may have committed it already; a restored backup may not know the call.
-            cost = tx.calls.keep_answer(request.key, held.attempt, held.response)
-            if cost is not None:
-                tx.accounts.succeeded(request.account, request.model, cost)
-                self._keep(tx, request, held.response)
-                _call_on_answer(tx, held)
-        file.unlink(missing_ok=True)
+            cost = tx.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
+            if cost is None:
+                return
+            tx.accounts.succeeded(request.account, request.model, cost)
+            self._keep(tx, request, held.response)
+            if on_answer is not None:
+                _call(tx, on_answer, held.response)
 
     def _spool(self, held: HeldAnswer) -> None:
         """Write the file and see that it is on the disk; raises ``OSError``."""
@@ -112,17 +137,14 @@ class HeldAnswers:
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
 
 
-def _call_on_answer(tx: Transaction, held: HeldAnswer) -> None:
-    """Call what the caller wants done in the transaction of its answer; a failure takes back that part alone."""
-    if held.request.on_answer is None:
-        return
+def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
+    """Do, and write, what the caller wants done in the transaction of its answer; raises ``_CallbackFailed``."""
     try:
-        with tx.savepoint():
-            held.request.on_answer(tx, held.response)
-    # The answer is paid for: no error in what follows from it may keep it out of the store.
-    except Exception as error:  # noqa: BLE001 - see above
-        key = held.request.key
-        log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=type(error).__name__)
+        on_answer(tx, response)
+        tx.flush()
+    # Whatever it is, it is about what follows from the answer, and not about the answer.
+    except Exception as error:
+        raise _CallbackFailed from error
 
 
 def _flush(folder: Path) -> None:

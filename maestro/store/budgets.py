@@ -133,13 +133,18 @@ class Budgets(Repository):
         if cost_usd and not reservations:
             self._count(self.today, (payer or self.payer(key.job_id)).scopes, spent_usd=cost_usd)
 
-    def spend(self, key: CallKey, cost_usd: float) -> None:
-        """Count what an attempt cost that was not the last of its call; what is reserved for the others stays."""
+    def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
+        """Count what an attempt cost that was not the last of its call; what is reserved for the others stays.
+
+        A caller that knows the payer need not have it read.
+        """
         if not cost_usd:
             return
         row = self._row(self._HELD, **_values(key))
         held = _held(row) if row is not None else None
-        day, scopes = (held.day, held.scopes) if held is not None else (self.today, self.payer(key.job_id).scopes)
+        day, scopes = (
+            (held.day, held.scopes) if held is not None else (self.today, (payer or self.payer(key.job_id)).scopes)
+        )
         self._count(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:

@@ -9,6 +9,7 @@ from sqlmodel import col, select, update
 
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
+from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.accounts import Accounts
@@ -132,16 +133,19 @@ class Calls(Repository):
         cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
         return last.request if last is not None and cut_off else None
 
-    def keep_answer(self, key: CallKey, attempt: int, response: LLMResponse) -> float | None:
+    def keep_answer(
+        self, key: CallKey, attempt: int, response: LLMResponse, payer: Payer | None = None
+    ) -> float | None:
         """Commit the answer of a model under the key of its request, and settle what the call had reserved.
 
-        An attempt that was given up before is answered all the same. Return the US dollars that its account is still to
+        An attempt that was given up before is answered all the same. A caller that knows the payer need not have it
+        read. Return the US dollars that its account is still to
         be charged with, where its success is counted; None, and keep nothing, where its answer is kept already or the
         attempt is unknown.
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
-        charge = self._end(key, attempt, values, unless=CallState.ANSWERED)
+        charge = self._end(key, attempt, values, payer, unless=CallState.ANSWERED)
         if charge is None:
             return None
         self._budgets.settle(key, charge.cost_usd, charge.payer)
@@ -188,7 +192,7 @@ class Calls(Repository):
         """
         charge = self._end(key, attempt, values)
         if charge is not None and charge.cost_usd:
-            self._budgets.spend(key, charge.cost_usd)
+            self._budgets.spend(key, charge.cost_usd, charge.payer)
             Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
 
     @read_once
@@ -197,33 +201,40 @@ class Calls(Repository):
         return Last(*row) if row else None
 
     def _end(
-        self, key: CallKey, attempt: int, values: Mapping[str, object], unless: CallState | None = None
+        self,
+        key: CallKey,
+        attempt: int,
+        values: Mapping[str, object],
+        payer: Payer | None = None,
+        *,
+        unless: CallState | None = None,
     ) -> Charge | None:
         """Write how an attempt ended; return what this adds to what it is known to have cost, and who pays.
 
         None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
         """
-        usage = UsageLog(self._link, self._now)
         which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
         which |= {f"new_{name}": value for name, value in values.items()}
-        names = ("finished_at", *values)
-        if self._ended(_ending(names, CallState.SENT), key, which):
-            return usage.note(key, attempt)
-        # An earlier attempt was taken for dead: its row says interrupted, and its estimate has been counted.
-        if not self._ended(_ending(names, unless, is_open=False), key, which):
-            return None
-        counted = usage.forget(key, attempt)
-        charge = usage.note(key, attempt)
+        names, counted = ("finished_at", *values), 0.0
+        usage = UsageLog(self._link, self._now)
+        call = self._ended(_ending(names, CallState.SENT), key, which)
+        if call is None:
+            # An earlier attempt was taken for dead: its row says interrupted, and its estimate has been counted.
+            call = self._ended(_ending(names, unless, is_open=False), key, which)
+            if call is None:
+                return None
+            counted = usage.forget(key, attempt)
+        charge = usage.note(call, payer or self._budgets.payer(key.job_id))
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
-    def _ended(self, prepared: Prepared, key: CallKey, values: Mapping[str, object]) -> bool:
-        """End an attempt with a statement of ``_ending``; false where it changes no row."""
+    def _ended(self, prepared: Prepared, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
+        """End an attempt with a statement of ``_ending`` and return its row; None where that changes none."""
         for row in self._returned(prepared, **values):
             call = prepared.made(LLMCall, row)
             if call.state is CallState.ANSWERED and call.attempt == 1:  # no earlier attempt can hold another answer
                 self._known()["answered", (key,)] = call
-            return True
-        return False
+            return call
+        return None
 
 
 @cache

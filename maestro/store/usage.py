@@ -7,8 +7,6 @@ from datetime import date
 from sqlalchemy import bindparam, delete, func, select, update
 from sqlmodel import col
 
-from maestro.domain.columns import UtcDateTime
-from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallState, LLMCall
@@ -25,7 +23,7 @@ from maestro.domain.llm.usage import (
     UsageWish,
 )
 from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
-from maestro.store.prepared import Prepared, insert
+from maestro.store.prepared import Prepared, row_insert
 from maestro.store.repository import Repository
 from maestro.store.usage_sums import series, sums, total
 
@@ -59,25 +57,6 @@ class Charge:
 class UsageLog(Repository):
     """The rows of ``usage_log``."""
 
-    _NOTE = Prepared(
-        insert(UsageRow)
-        .from_select(
-            ["at", *_OF_JOB, *_OF_CALL],
-            select(
-                bindparam("at", type_=UtcDateTime),
-                *(getattr(Job, name) for name in _OF_JOB),
-                *(getattr(LLMCall, name) for name in _OF_CALL),
-            )
-            .join(Job, col(Job.id) == LLMCall.job_id)
-            .where(
-                col(LLMCall.job_id) == bindparam("of_job"),
-                col(LLMCall.purpose) == bindparam("its_purpose"),
-                col(LLMCall.number) == bindparam("its_number"),
-                col(LLMCall.attempt) == bindparam("its_attempt"),
-            ),
-        )
-        .returning(*(getattr(UsageRow, name) for name in (*_OF_JOB, "cost_usd")))
-    )
     _OF_ATTEMPT = (
         col(UsageRow.job_id) == bindparam("of_job"),
         col(UsageRow.number) == bindparam("its_number"),
@@ -86,13 +65,12 @@ class UsageLog(Repository):
     )
     _FORGET = Prepared(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
 
-    def note(self, key: CallKey, attempt: int) -> Charge:
-        """Write what the row of an attempt says; return whom it is charged to and what it cost."""
-        rows = self._returned(self._NOTE, at=self._now, **_values(key, attempt))
-        for agent_id, client_id, conversation_id, cost_usd in rows:
-            payer = Payer(agent_id=agent_id, client_id=client_id, conversation_id=conversation_id)
-            return Charge(payer, cost_usd or 0.0)
-        raise NotFound(f"job {key.job_id} has no attempt {attempt} at call {key.number}")
+    def note(self, call: LLMCall, payer: Payer) -> Charge:
+        """Write what the row of an attempt says, and whom it is charged to; return that and what it cost."""
+        of_call = {name: getattr(call, name) for name in _OF_CALL}
+        of_job = {name: getattr(payer, name) for name in _OF_JOB}
+        self._insert(row_insert(UsageRow), id=None, at=self._now, **of_job, **of_call)
+        return Charge(payer, call.cost_usd or 0.0)
 
     def of_job(self, job_id: str) -> Sequence[UsageRow]:
         """Return the rows of a job in the order of its calls and their attempts."""

@@ -178,9 +178,9 @@ class LLMRequest(Value):
     is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
     The last three fields live in this process alone. ``snapshot`` is what the store says of the call
     (``maestro.llm.middleware.call_snapshot``). ``on_send`` is called in the transaction that commits the request; what
-    it raises keeps the request from leaving. ``on_answer`` is called in the transaction that keeps the answer, in a
-    savepoint: when it raises, only what it did is rolled back. It is not called for an answer that was held before the
-    call, nor for one that another process commits.
+    it raises keeps the request from leaving. ``on_answer`` is called in the transaction that keeps the answer: when it
+    raises, what it did is rolled back and the answer is kept without it. It is not called for an answer that was held
+    before the call, nor for one that another process commits.
     """
 
     key: CallKey

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import NO_TOKENS, CallEstimate, Expense
 from maestro.domain.llm.errors import LLMFailure, ModelTimeout
 from maestro.domain.llm.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMResponse, Usage
 from maestro.llm.estimates import Estimates
 from maestro.llm.held_answers import HeldAnswers, Keep, nothing_more
+from maestro.llm.middleware.call_snapshot import CallSnapshot
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -61,7 +63,7 @@ class Recorder:
         except Exception as error:
             await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
             raise
-        await self._answers.commit(attempt.number, attempt.request, response)
+        await self._answers.commit(attempt.number, attempt.request, response, _payer(request))
         return response
 
     async def _sent(self, request: LLMRequest) -> Attempt:
@@ -120,6 +122,12 @@ def _tell(attempt: Attempt) -> None:
         model=request.model,
         newPointer=request.chat_upto,
     )
+
+
+def _payer(request: LLMRequest) -> Payer | None:
+    """Return who pays, where the store need not be asked again."""
+    snapshot = request.snapshot
+    return snapshot.budgets.payer if isinstance(snapshot, CallSnapshot) else None
 
 
 def _expense(error: Exception, attempt: Attempt) -> Expense:

@@ -118,10 +118,10 @@ def test_each_new_text_of_a_request_is_one_more(rows: JobRows, key: CallKey) -> 
 
 def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        attempt = send(tx, key)
+        attempt, payer = send(tx, key), tx.budgets.payer(key.job_id)
 
     def keep(tx: Transaction) -> None:
-        cost = tx.calls.keep_answer(key, attempt, ANSWER)
+        cost = tx.calls.keep_answer(key, attempt, ANSWER, payer)
         assert cost == 0.5
         tx.accounts.succeeded("main", "gpt-4o-mini", cost)
         assert tx.calls.answer(key).content == ANSWER.content, "it is not read back"
