@@ -26,7 +26,7 @@ from maestro.domain.jobs.flow import (
 )
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.store.steps import OwnAttempt, acting_for
+from maestro.store.steps import Attempts, OwnAttempt, acting_for
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -90,6 +90,7 @@ class _Call:
         self._send = DeliverStep(job_id=step.job_id, step="deliver", purpose=Purpose.ANSWER, closes=True)
         self._request: LLMRequest | None = None
         self._job: Job | None = None
+        self._attempts: Attempts = {}
         self._outcome: ModelOutcome | None = None
         self._recorded: AnswerOutcome | None = None
         self._prepared: tuple[OwnAttempt, Prepared] | None = None
@@ -129,8 +130,10 @@ class _Call:
         """
         self._job = tx.jobs.read(self._model.job_id)
         request = self._steps.llm.request(tx, self._model)
-        keep = self._keep if own.number == 1 else None
-        self._request = request.model_copy(update={"on_answer": keep})
+        if own.number == 1:
+            self._attempts = tx.steps.attempts(self._model.job_id)
+            request = request.model_copy(update={"on_answer": self._keep})
+        self._request = request
 
     async def _asked(self) -> ModelOutcome:
         assert self._request is not None
@@ -147,6 +150,7 @@ class _Call:
         self._outcome = self._recorded = self._prepared = None
         recorded = prepared = None
         tx.jobs.assume(job)  # a stop or an end since it was read is noticed where the answer is noted in its row
+        tx.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
         outcome = steps.llm.finish(tx, self._model, request, response)
         if not outcome.tools and not steps.tags.takes_long(response.content):
             tags = AnswerStep(job_id=self._model.job_id, step="tags", number=self._model.number)

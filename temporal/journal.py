@@ -108,7 +108,7 @@ class Journal:
             with self._store.begin() as tx:
                 # The first of them lets the job begin. A job that has never begun has no steps yet.
                 if tx.jobs.started(job_id) and tx.jobs.standing(job_id).run == 1:
-                    tx.steps.assume_none(job_id)
+                    tx.steps.assume(job_id, {})
                 self._require_young(tx, job_id)
                 return work()
         # What failed fails again, and is journaled then, when the steps are run one by one.

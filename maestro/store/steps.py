@@ -46,6 +46,10 @@ class Attempt:
     activity_attempt: int = 0
 
 
+Attempts = Mapping[str, Sequence[Attempt]]
+"""The attempts at every step of a job, by step."""
+
+
 @dataclass(frozen=True, slots=True)
 class OwnAttempt:
     """The attempt at a step that the running code belongs to.
@@ -139,6 +143,11 @@ class Past:
         return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
 
 
+def _known_as(job_id: str) -> tuple[str, tuple[str]]:
+    """Return where ``read_once`` keeps the attempts at the steps of a job."""
+    return "_attempts", (job_id,)
+
+
 @cache
 def _insert_of(count: int) -> Prepared:
     """Return what adds so many rows; the values of each are called ``<name>_<number>``."""
@@ -174,8 +183,8 @@ class Steps(Repository):
         .where(*_OF_STEP, col(JobStep.state) == StepState.RUNNING)
         .values({name: bindparam(f"its_{name}") for name in ("state", "finished_at", "result", "error", "detail")})
     )
-    _ENDED = Prepared(_END)
-    _OWN_ENDED = Prepared(_END.where(col(JobStep.attempt) == bindparam("its_attempt")))
+    _ENDED = Prepared(_END.returning(col(JobStep.attempt)))
+    _OWN_ENDED = Prepared(_END.where(col(JobStep.attempt) == bindparam("its_attempt")).returning(col(JobStep.attempt)))
     _OWN_STATE = Prepared(select(JobStep.state).where(*_OF_STEP, col(JobStep.attempt) == bindparam("its_attempt")))
     _EARLIER = Prepared(
         select(JobStep.id)
@@ -191,13 +200,20 @@ class Steps(Repository):
         """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
         return Past(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
 
-    def assume_none(self, job_id: str) -> None:
-        """Take it that no step of a job has begun before this transaction."""
-        self._known()[("_attempts", (job_id,))] = {}
+    def attempts(self, job_id: str) -> Attempts:
+        """Return every attempt at every step of a job, by step, each oldest first."""
+        return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
+
+    def assume(self, job_id: str, attempts: Attempts) -> None:
+        """Take these attempts, which the caller knows or has read before, for those of the job in this transaction.
+
+        They hold until an end of an attempt shows that another process has written since: see ``_keep_known``.
+        """
+        self._known()[_known_as(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
 
     @read_once
     def _attempts(self, job_id: str) -> dict[str, list[Attempt]]:
-        """Return the attempts at every step of a job."""
+        """Return the same in a form that takes further ones."""
         found: dict[str, list[Attempt]] = {}
         for step, *attempt in self._rows(self._PAST, of_job=job_id):
             found.setdefault(step, []).append(Attempt(*attempt))
@@ -307,9 +323,31 @@ class Steps(Repository):
             return True
         values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
         values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
+        known = self._known().get(_known_as(ref.job_id))
         if own and attempt is not None:
-            return self._change(self._OWN_ENDED, **values, its_attempt=attempt.number) > 0
-        return self._change(self._ENDED, **values) > 0
+            ended = self._returned(self._OWN_ENDED, **values, its_attempt=attempt.number)
+        else:
+            ended = self._returned(self._ENDED, **values)
+        if known is not None:
+            self._keep_known(ref, known, [number for (number,) in ended], state, says.get("result", ""))
+        return bool(ended)
+
+    def _keep_known(
+        self, ref: StepRef, known: dict[str, list[Attempt]], ended: list[int], state: StepState, result: str
+    ) -> None:
+        """Keep what is known of a job's steps if just the attempt has ended that was known to run.
+
+        Each newer attempt, of whichever process, marks the one before it: that this one ran until now says that
+        nothing was done since for the step, nor for one that comes after it.
+        """
+        of_step = known.get(ref.step, [])
+        if ended != [attempt.number for attempt in of_step if attempt.state is StepState.RUNNING]:
+            return
+        known[ref.step] = [
+            replace(attempt, state=state, result=result) if attempt.state is StepState.RUNNING else attempt
+            for attempt in of_step
+        ]
+        self._known()[_known_as(ref.job_id)] = known
 
     def _add_attempt(self, attempt: OwnAttempt, state: StepState, **values: object) -> None:
         row: dict[str, Any] = {

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.jobs.job import StepRef
+from maestro.domain.jobs.flow import DeliverOutcome
+from maestro.domain.jobs.job import StepRef, StepState
 from maestro.store.steps import Past, TemporalAttempt, acting_for
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
@@ -95,6 +96,37 @@ def test_the_past_of_a_step_does_not_grow_with_what_comes_after_it(rows: JobRows
         past: Past = tx.steps.past(ref)
         tx.steps.begin(ref, "call_model", 1, past)
         assert (past.crashes(1), tx.steps.past(ref).crashes(1)) == (0, 1)
+
+
+def test_steps_that_were_read_before_are_not_read_again_where_the_attempt_has_run_until_now(rows: JobRows) -> None:
+    ref = StepRef(job_id=rows.add(), step="model-1")
+    with rows.store.begin() as tx:
+        tx.steps.start(ref, "call_model", 1)
+    with rows.store.view() as tx:
+        known = tx.steps.attempts(ref.job_id)
+    with rows.store.begin() as tx, statements(tx) as run:
+        tx.steps.assume(ref.job_id, known)
+        tx.steps.done(ref, DeliverOutcome(chunks=1))
+        assert tx.steps.past(ref).result == '{"chunks":1}'
+    assert [sql.split()[0] for sql in run] == ["UPDATE"]
+    assert known["model-1"][0].state is StepState.RUNNING, "what was read stays as it was read"
+
+
+def test_steps_that_were_read_before_are_read_again_where_a_newer_attempt_has_begun_since(rows: JobRows) -> None:
+    model, deliver = (StepRef(job_id="message-080001", step=step) for step in ("model-1", "deliver"))
+    assert rows.add() == model.job_id
+    with rows.store.begin() as tx:
+        tx.steps.start(model, "call_model", 1)
+    with rows.store.view() as tx:
+        known = tx.steps.attempts(model.job_id)
+    with rows.store.begin() as tx:  # another process
+        tx.steps.start(model, "call_model", 1)
+        tx.steps.start(deliver, "deliver", 1)
+    with rows.store.begin() as tx:
+        tx.steps.assume(model.job_id, known)
+        assert tx.steps.past(deliver).last == 0
+        tx.steps.done(model, DeliverOutcome(chunks=1))
+        assert tx.steps.past(deliver).last == 1
 
 
 def test_a_savepoint_that_is_taken_back_forgets_what_was_noted_in_it(rows: JobRows) -> None:
