@@ -119,7 +119,7 @@ def _record(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
     up what became of the tags.
     """
     if job.conversation_id is None:
-        tx.jobs.update(job.id, said=text)
+        tx.jobs.update_open(job.id, said=text)
         return 0 if text else None
     if job.restarted_from:
         earlier = tx.jobs.ancestors(job)

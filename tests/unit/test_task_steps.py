@@ -40,6 +40,23 @@ async def test_an_answer_does_not_act_after_a_stop_that_came_as_the_step_began(r
         assert [task.task for task in tx.delegations.of(job_id)] == ["one"]
 
 
+async def test_a_stop_since_the_job_was_read_is_noticed_where_an_answer_without_a_conversation_is_noted(
+    rows: JobRows,
+) -> None:
+    job_id = await Spoken(rows).answered("hello")
+    step = AnswerStep(job_id=job_id, step="tags", number=1)
+    with rows.store.begin() as tx:
+        tx.steps.start(step, "record_answer", 1)
+        tx.jobs.update(job_id, conversation_id=None)
+        known = tx.jobs.read(job_id)
+        tx.jobs.request_stop(job_id)
+    tags = TagActivities(rows.store, lambda: ActingRules(MemoryScope.AGENT, frozenset()), lambda: None)
+    with rows.store.begin() as tx:
+        tx.jobs.assume(known)
+        with pytest.raises(Stopped):
+            tags.record_answer(step)
+
+
 def given(rows: JobRows, by: str, name: str) -> str:
     """Have a job give a task, and return it once it is worked on."""
     with rows.store.begin() as tx:
