@@ -198,11 +198,11 @@ class DeliveryActivities:
             job = tx.jobs.read(step.job_id)
             if job.status.ended:
                 raise JobEnded(f"job {job.id} is {job.status}")
-            start = tx.deliveries.start(job, step.purpose)
+            start = tx.deliveries.begin(job, step.purpose)
             if start.closed is not None:  # as the platform said before
                 raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", Scope.CHANNEL)
             connector = self._connectors.holding(job.address)
-            if not tx.deliveries.take_lane(job.address.outbound_lane, job.id):
+            if not start.has_lane:
                 return None
             if start.chunks or _left_to_an_agent(tx, job, step):
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import bindparam, case, func
 from sqlalchemy import select as columns
@@ -37,6 +38,7 @@ class DeliveryStart:
 
     ``closed`` is why nothing is sent to the channel, None where it is open. ``chunks``, ``draft`` and ``files`` say
     whether there are any of the job. ``asked`` is the platform's id of the newest message that the job answers.
+    ``has_lane`` says that the job holds the outbound lane of the channel.
     """
 
     purpose: Purpose
@@ -45,6 +47,7 @@ class DeliveryStart:
     draft: bool
     files: bool
     asked: str
+    has_lane: bool
 
 
 class Deliveries(Repository):
@@ -65,31 +68,30 @@ class Deliveries(Repository):
 
     _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
     _CHUNKS = Prepared(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
-    _START = Prepared(
-        columns(
-            select(DisabledChannel.reason)
-            .where(
-                col(DisabledChannel.platform) == bindparam("platform"),
-                col(DisabledChannel.account) == bindparam("account"),
-                col(DisabledChannel.channel) == bindparam("channel"),
-            )
-            .scalar_subquery(),
-            select(Delivery.id).where(*_OF_STEP).exists(),
-            select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
-            select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
-            # What a job answers in the place of others has its name too.
-            select(InboxRow.message_id)
-            .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
-            .order_by(col(InboxRow.id).desc())
-            .limit(1)
-            .scalar_subquery(),
+    _START: tuple[Any, ...] = (
+        select(DisabledChannel.reason)
+        .where(
+            col(DisabledChannel.platform) == bindparam("platform"),
+            col(DisabledChannel.account) == bindparam("account"),
+            col(DisabledChannel.channel) == bindparam("channel"),
         )
+        .scalar_subquery(),
+        select(Delivery.id).where(*_OF_STEP).exists(),
+        select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
+        select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
+        # What a job answers in the place of others has its name too.
+        select(InboxRow.message_id)
+        .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
+        .order_by(col(InboxRow.id).desc())
+        .limit(1)
+        .scalar_subquery(),
     )
+    _READ_START = Prepared(columns(*_START))
     # A change that changes nothing: without one, a lane that is held would return no row.
-    _TAKE = Prepared(
+    _BEGIN = Prepared(
         insert(OutboundLane)
         .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})
-        .returning(col(OutboundLane.job_id))
+        .returning(*_START, col(OutboundLane.job_id))
     )
     _HOLDER = Prepared(select(OutboundLane.job_id).where(col(OutboundLane.lane) == bindparam("of_lane")))
     _LEAVE = Prepared(delete(OutboundLane).where(col(OutboundLane.job_id) == bindparam("of_job")))
@@ -127,9 +129,17 @@ class Deliveries(Repository):
         .values(state=case(AT_THE_END, value=col(Delivery.state)))
     )
 
-    def take_lane(self, lane: str, job_id: str) -> bool:
-        """Take the outbound lane of a channel for this job; true when it has it, now or already."""
-        return self._returned(self._TAKE, lane=lane, job_id=job_id, taken_at=self._now) == [(job_id,)]
+    def begin(self, job: Job, purpose: Purpose) -> DeliveryStart:
+        """Take the outbound lane of a job's channel if it is free, and return what the job's delivery begins with."""
+        lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
+        ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
+        return _start(purpose, start, has_lane=holder == job.id)
+
+    def start(self, job: Job, purpose: Purpose) -> DeliveryStart:
+        """Return the same without a claim to the lane."""
+        row = self._row(self._READ_START, **_start_values(job, purpose))
+        assert row is not None
+        return _start(purpose, row)
 
     def leave_lanes(self, job_id: str) -> None:
         """Free every outbound lane this job holds."""
@@ -142,16 +152,6 @@ class Deliveries(Repository):
             .join(Job, col(Job.id) == OutboundLane.job_id)
             .where(col(Job.completed_at).is_not(None))
         ).all()
-
-    def start(self, job: Job, purpose: Purpose) -> DeliveryStart:
-        """Return what a delivery of a job begins with."""
-        own = job.inbox_id
-        host = job.id if own is not None and job.kind is JobKind.MESSAGE else None
-        values = {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
-        row = self._row(self._START, **values)
-        assert row is not None
-        closed, chunks, draft, files, asked = row
-        return DeliveryStart(purpose, closed, chunks, draft, files, asked or "")
 
     def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
         """Return the chunks of a job as values, in order."""
@@ -260,3 +260,14 @@ class Deliveries(Repository):
     def of(self, job_id: str) -> Sequence[Delivery]:
         """Return everything a job sent or meant to send."""
         return self._session.exec(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id))).all()
+
+
+def _start_values(job: Job, purpose: Purpose) -> dict[str, object]:
+    own = job.inbox_id
+    host = job.id if own is not None and job.kind is JobKind.MESSAGE else None
+    return {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
+
+
+def _start(purpose: Purpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
+    closed, chunks, draft, files, asked = row
+    return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)

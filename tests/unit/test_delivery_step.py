@@ -222,7 +222,7 @@ def test_a_file_that_is_gone_fails_for_good_and_says_which(bench: Bench) -> None
 def test_what_the_platform_never_got_is_sent_after_a_look(bench: Bench) -> None:
     platform = Readable(Idempotency.RECONCILE)
     with bench.rows.store.begin() as tx:  # the process died between its note that it sends and the call
-        tx.deliveries.take_lane("web/default/general", bench.job_id)
+        assert tx.deliveries.begin(tx.jobs.read(bench.job_id), bench.purpose).has_lane
     platform.script.append(CUT)
     bench.deliver(platform)
     platform.posts.clear()

@@ -178,7 +178,7 @@ async def test_only_as_much_is_shown_as_one_message_holds(bench: Bench) -> None:
 async def test_nothing_new_is_put_between_the_messages_of_another(bench: Bench) -> None:
     other = bench.rows.add(platform="slack")
     with bench.rows.store.begin() as tx:
-        assert tx.deliveries.take_lane(ADDRESS.outbound_lane, other)
+        assert tx.deliveries.begin(tx.jobs.read(other), Purpose.ANSWER).has_lane
     async with bench.showing():
         bench.write("one")
         await asyncio.sleep(0.1)

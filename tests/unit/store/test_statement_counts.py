@@ -160,16 +160,16 @@ def test_the_facts_that_an_agent_remembers_are_read_in_one_statement(rows: JobRo
     assert count(rows, lambda tx: tx.memory.best(1, 5)) == 1
 
 
-def test_a_delivery_begins_with_one_read_and_two_writes_and_has_its_receipt_in_one(rows: JobRows, key: CallKey) -> None:
+def test_a_delivery_begins_in_two_statements_and_its_receipt_is_one(rows: JobRows, key: CallKey) -> None:
     first, second = chunk(rows, key.job_id), chunk(rows, key.job_id)
     second.seq = 1
 
     def begin(tx: Transaction) -> None:
-        assert not tx.deliveries.start(tx.jobs.read(key.job_id), Purpose.ANSWER).chunks
-        assert tx.deliveries.take_lane(PLACE.outbound_lane, key.job_id)
+        start = tx.deliveries.begin(tx.jobs.read(key.job_id), Purpose.ANSWER)
+        assert (start.has_lane, start.chunks) == (True, False)
         first.id = tx.deliveries.add(first, sending=True).id
 
-    assert count(rows, begin) == 4, "the job, how the delivery begins, the lane, the chunk"
+    assert count(rows, begin) == 3, "the job, the lane with what the delivery begins with, the chunk"
     assert count(rows, lambda tx: tx.deliveries.add(second)) == 1
     assert count(rows, lambda tx: tx.deliveries.sending(second.id or 0)) == 1
     assert count(rows, lambda tx: tx.deliveries.sent(first.id or 0, Receipt(platform_message_id="m"))) == 1
@@ -186,7 +186,7 @@ def test_a_delivery_begins_with_one_read_and_two_writes_and_has_its_receipt_in_o
 def test_a_job_is_closed_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.calls.keep_answer(key, send(tx, key), ANSWER)
-        tx.deliveries.take_lane(PLACE.outbound_lane, key.job_id)
+        tx.deliveries.begin(tx.jobs.read(key.job_id), Purpose.ANSWER)
         only = tx.deliveries.add(chunk(rows, key.job_id)).id or 0
         tx.deliveries.sent(only, Receipt(platform_message_id="m"))
         dependents = tx.dependents.progress(key.job_id, Purpose.ANSWER, only).dependents

@@ -12,11 +12,13 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy.exc import OperationalError
 
+from maestro.domain.deliveries import Purpose
 from maestro.domain.errors import NewerDatabase, NotFound, OlderDatabase, StepTaken, StoreUnreadable
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, StepState
 from maestro.domain.values import Value
 from maestro.store.engine import open_readers
 from maestro.store.fulltext import SHADOWS
+from maestro.store.repository import with_values
 from maestro.store.schema import check
 from maestro.store.store import Store
 from maestro.store.tables import metadata
@@ -333,13 +335,13 @@ def test_one_job_at_a_time_sends_in_a_channel(store: Store) -> None:
     for name in ("one", "two"):
         add(store, name, lane=None)
     with store.begin() as tx:
-        assert tx.deliveries.take_lane("web/c", "one")
-        assert tx.deliveries.take_lane("web/c", "one")
-        assert not tx.deliveries.take_lane("web/c", "two")
-        assert tx.deliveries.take_lane("web/d", "two")
+        one, two = tx.jobs.read("one"), tx.jobs.read("two")
+        elsewhere = with_values(two, channel="elsewhere")
+        begun = [tx.deliveries.begin(job, Purpose.ANSWER).has_lane for job in (one, one, two, elsewhere)]
+        assert begun == [True, True, False, True]
     end(store, "one")
     with store.begin() as tx:
-        assert tx.deliveries.take_lane("web/c", "two")
+        assert tx.deliveries.begin(two, Purpose.ANSWER).has_lane
 
 
 # Steps
