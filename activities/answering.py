@@ -26,8 +26,8 @@ from maestro.domain.jobs.flow import (
 )
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
+from maestro.llm.middleware.call_snapshot import CallView
 from maestro.store.steps import Attempts, OwnAttempt, acting_for
-from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
 
@@ -57,7 +57,6 @@ class AttemptJournal(Protocol):
 class AnswerSteps:
     """The steps that an answer takes, and what journals them."""
 
-    store: Store
     journal: AttemptJournal
     llm: LLMActivities
     tags: TagActivities
@@ -112,26 +111,27 @@ class _Call:
     def _begin(self) -> str | OwnAttempt:
         """Begin the attempt, and read what is asked in the same transaction where there is nothing to write."""
         steps = self._steps
-        with steps.store.view() as tx:
-            own = steps.journal.adopt(tx, self._model)
+        with steps.llm.view() as view:
+            view.tx.callers.load(self._model.job_id)  # the journal reads the row of the job, and the request all else
+            own = steps.journal.adopt(view.tx, self._model)
             if own is not None:
-                self._read(tx, own)
+                self._read(view, own)
                 return own
         begun = steps.journal.begin(self._model, "call_model")
         if isinstance(begun, OwnAttempt):
-            with steps.store.view() as tx:
-                self._read(tx, begun)
+            with steps.llm.view() as view:
+                self._read(view, begun)
         return begun
 
-    def _read(self, tx: Transaction, own: OwnAttempt) -> None:
+    def _read(self, view: CallView, own: OwnAttempt) -> None:
         """Read what is asked; only the answer to a first attempt is acted on in the transaction that keeps it.
 
         What follows from an answer may be what the process died of: it must not take the next answer with it as well.
         """
-        self._job = tx.jobs.read(self._model.job_id)
-        request = self._steps.llm.request(tx, self._model)
+        request = self._steps.llm.request(view, self._model)
+        self._job = view.tx.jobs.read(self._model.job_id)
         if own.number == 1:
-            self._attempts = tx.steps.attempts(self._model.job_id)
+            self._attempts = view.tx.steps.attempts(self._model.job_id)
             request = request.model_copy(update={"on_answer": self._keep})
         self._request = request
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +14,6 @@ from maestro.domain.context.rounds import Round, ToolResult, made, round_of, tur
 from maestro.domain.drafts import grows
 from maestro.domain.jobs.edits import model_for
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
-from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import (
     PROMPT_TURNS,
@@ -27,7 +27,8 @@ from maestro.domain.llm.prompts import (
 )
 from maestro.domain.llm.tokens import estimate_messages, estimate_tools
 from maestro.llm.fit import MARGIN
-from maestro.llm.protocols import LLMClient
+from maestro.llm.middleware.call_snapshot import CallView, ReplayGuard
+from maestro.store.callers import Caller
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -63,7 +64,7 @@ class ModelRules:
 class LLMActivities:
     """Asks the model through the middleware chain (specification 003, step 10)."""
 
-    def __init__(self, store: Store, llm: LLMClient, typing: Typing, rules: Callable[[], ModelRules]) -> None:
+    def __init__(self, store: Store, llm: ReplayGuard, typing: Typing, rules: Callable[[], ModelRules]) -> None:
         self._store = store
         self._llm = llm
         self._typing = typing
@@ -84,32 +85,38 @@ class LLMActivities:
         """Return when it is known which tools there are, or when that takes too long."""
         await self._rules().toolbox.settled()
 
+    def view(self) -> AbstractContextManager[CallView]:
+        """Open the view in which a request is built."""
+        return self._llm.view()
+
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Ask the model through the chain."""
         return await self._llm.complete(request)
 
-    def request(self, tx: Transaction, step: ModelStep) -> LLMRequest:
+    def request(self, view: CallView, step: ModelStep) -> LLMRequest:
         """Return what a call asks; the indicator is shown from here on if it is not yet."""
-        job = tx.jobs.read(step.job_id)
+        tx = view.tx
+        caller = tx.callers.read(step.job_id)
+        job, agent = caller.job, caller.agent
         if not job.what_if:
             self._typing.start(job.id, job.address)
-        agent = tx.agents.read(job.agent_id)
-        return LLMRequest(
+        request = LLMRequest(
             key=CallKey(job_id=step.job_id, number=step.number),
             platform=job.platform,
             model=model_for(job, agent.model),
             fallbacks=tuple(agent.fallbacks.split()),
-            messages=self._messages(tx, job, agent, step),
+            messages=self._messages(tx, caller, step),
             tools=self._rules().toolbox.specs(agent),
             final=step.final,
             max_output_tokens=self._rules().max_output_tokens,
             conversation_id=0 if job.what_if else job.conversation_id or 0,
-            precedence=tx.jobs.precedence_of(job),
+            precedence=caller.precedence,
             agent=agent.slug,
             role=agent.role,
             what_if=job.what_if,
-            shown_every=tx.drafts.interval(job.address) if grows(job) and not self._rules().searched else 0,
+            shown_every=caller.edit_interval if grows(job) and not self._rules().searched else 0,
         )
+        return view.with_snapshot(request)
 
     def finish(self, tx: Transaction, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Note what a call took and which tools it asks for."""
@@ -120,21 +127,21 @@ class LLMActivities:
         return tx.steps.done(step, ModelOutcome(number=step.number, tools=tools, **took))
 
     def _requested(self, step: ModelStep) -> LLMRequest:
-        with self._store.view() as tx:
-            return self.request(tx, step)
+        with self.view() as view:
+            return self.request(view, step)
 
     def finished(self, step: ModelStep, request: LLMRequest, response: LLMResponse) -> ModelOutcome:
         """Note the same in a transaction of its own."""
         with self._store.begin() as tx:
             return self.finish(tx, step, request, response)
 
-    def _messages(self, tx: Transaction, job: Job, agent: Agent, step: ModelStep) -> tuple[PromptMessage, ...]:
+    def _messages(self, tx: Transaction, caller: Caller, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
-        prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(tx.prompts.of_job(job.id).turns))
+        prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:
             return prompt
-        window = self._rules().window(model_for(job, agent.model) or tx.accounts.default_model())
-        tools = estimate_tools(self._rules().toolbox.specs(agent))
+        window = self._rules().window(model_for(caller.job, caller.agent.model) or tx.accounts.default_model())
+        tools = estimate_tools(self._rules().toolbox.specs(caller.agent))
         room = window - estimate_messages(prompt) - tools - self._rules().max_output_tokens - MARGIN
         return (*prompt, *turns(_rounds(tx, step), room))
 

@@ -23,12 +23,12 @@ from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.request_changes import CacheMarkers, Redaction
 from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
 from maestro.llm.middleware.tool_support import ToolSupport
-from maestro.llm.protocols import LLMClient, Middleware, chain
+from maestro.llm.protocols import Middleware, chain
 from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) -> LLMClient:
+def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) -> ReplayGuard:
     """Return the client that activities call.
 
     A held answer is returned before anything else happens, and where there is none, one view reads what the others
@@ -46,9 +46,8 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
     tell: list[Middleware] = [lambda inner: ChatFeed(inner, reader, models.book, window)]
     keep = keep_chat_read if chat else nothing_more
     request_time = live.of(_request_time)
-    return chain(
+    inside = chain(
         models.transport,
-        lambda inner: ReplayGuard(inner, reader, HeldAnswers(store, keep)),
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, reader, store, estimates),
         lambda inner: Failover(inner, reader, models.book, request_time, window),
@@ -64,6 +63,7 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         deadline(request_time, models.ready),
         lambda inner: Growth(inner, store),
     )
+    return ReplayGuard(inside, store, reader, HeldAnswers(store, keep))
 
 
 def _wake(store: Store) -> None:

@@ -222,7 +222,7 @@ def _model_steps(flow: FlowParts, live: LiveSettings, brains: Brains, tags: TagA
     tools = ToolActivities(flow.store, brains.tools, live.of(partial(_tool_rules, flow.scope)), watch, flow.released)
     asking = LLMActivities(flow.store, llm, flow.typing, live.of(partial(_model_rules, flow.scope, brains)))
     return [
-        AnsweringActivities(AnswerSteps(flow.store, flow.journal, asking, tags, _delivery(flow))).answer,
+        AnsweringActivities(AnswerSteps(flow.journal, asking, tags, _delivery(flow))).answer,
         asking.call_model,
         CompactionActivities(
             flow.store, llm, live.of(partial(_compaction_rules, flow.scope, brains))

@@ -67,6 +67,10 @@ class HeldAnswers:
         held = HeldAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
         await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
 
+    def spooled(self) -> bool:
+        """Say whether any answer is in a spool file."""
+        return bool(self._files())
+
     def recover(self) -> None:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` while that cannot be done."""
         for file in self._files():

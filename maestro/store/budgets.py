@@ -9,9 +9,7 @@ from typing import Any
 from sqlalchemy import bindparam, case, delete, select, union_all
 from sqlmodel import col
 
-from maestro.domain.agents.agent import Agent
 from maestro.domain.clients.views import ClientView, client_view
-from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import (
     DUST,
     BudgetScope,
@@ -25,6 +23,7 @@ from maestro.domain.llm.budgets import (
     exceeded,
 )
 from maestro.domain.llm.prompts import CallKey
+from maestro.store.callers import Callers
 from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
 
@@ -43,20 +42,6 @@ class Held:
 class Budgets(Repository):
     """Spending, reservations and clients."""
 
-    _PAYER = Prepared(
-        select(
-            col(Job.agent_id),
-            col(Agent.slug),
-            col(Agent.daily_budget_usd),
-            col(Job.client_id),
-            col(Client.name),
-            col(Client.daily_budget_usd),
-            col(Job.conversation_id),
-        )
-        .outerjoin(Agent, col(Agent.id) == Job.agent_id)
-        .outerjoin(Client, col(Client.id) == Job.client_id)
-        .where(col(Job.id) == bindparam("of_job"))
-    )
     _OF_KEY = (
         col(Reservation.job_id) == bindparam("of_job"),
         col(Reservation.purpose) == bindparam("its_purpose"),
@@ -79,11 +64,6 @@ class Budgets(Repository):
     def tomorrow(self) -> datetime:
         """When the next day of budgets begins."""
         return datetime.combine(self.today + timedelta(days=1), time(), UTC)
-
-    def payer(self, job_id: str) -> Payer:
-        """Return whom the calls of a job are charged to; nobody when it does not exist."""
-        row = self._row(self._PAYER, of_job=job_id)
-        return Payer(*row) if row is not None else Payer()
 
     def level(self, scope: Scope) -> Level:
         """Return what a scope has spent and reserved today."""
@@ -131,7 +111,7 @@ class Budgets(Repository):
         for held in reservations:
             self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
         if cost_usd and not reservations:
-            self._count(self.today, (payer or self.payer(key.job_id)).scopes, spent_usd=cost_usd)
+            self._count(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
 
     def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
         """Count what an attempt cost that was not the last of its call; what is reserved for the others stays.
@@ -142,9 +122,7 @@ class Budgets(Repository):
             return
         row = self._row(self._HELD, **_values(key))
         held = _held(row) if row is not None else None
-        day, scopes = (
-            (held.day, held.scopes) if held is not None else (self.today, (payer or self.payer(key.job_id)).scopes)
-        )
+        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
         self._count(day, scopes, spent_usd=cost_usd)
 
     def close(self, job_id: str) -> None:
@@ -162,6 +140,9 @@ class Budgets(Repository):
     def client_view(self, client: Client) -> ClientView:
         """Show a client, with what was spent and is reserved for it today."""
         return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
+
+    def _payer(self, key: CallKey) -> Payer:
+        return Callers(self._link, self._now).payer(key.job_id)
 
     def _give_back(self, reservations: Iterable[tuple[Any, ...]]) -> None:
         """Count rows of removed reservations as reserved no more."""

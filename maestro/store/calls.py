@@ -14,6 +14,7 @@ from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
+from maestro.store.callers import Callers
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository, read_once
 from maestro.store.steps import Steps
@@ -224,7 +225,7 @@ class Calls(Repository):
             if call is None:
                 return None
             counted = usage.forget(key, attempt)
-        charge = usage.note(call, payer or self._budgets.payer(key.job_id))
+        charge = usage.note(call, payer or Callers(self._link, self._now).payer(key.job_id))
         return replace(charge, cost_usd=charge.cost_usd - counted)
 
     def _ended(self, prepared: Prepared, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:

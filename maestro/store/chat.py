@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from datetime import UTC
+from typing import Any
 
 from sqlalchemy import bindparam, func, true
 from sqlalchemy import select as columns
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, Post, Unread, author_problem
+from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, ChatReminder, Post, Unread, author_problem
 from maestro.domain.errors import Forbidden
+from maestro.store.chat_reminders import ChatReminders
 from maestro.store.chat_sessions import ChatSessions
 from maestro.store.prepared import NO_LIMIT, Prepared, greatest, insert
 
@@ -36,9 +38,10 @@ class Chat(ChatSessions):
         .subquery()
     )
     # Beside each post the cursor, which is one row without a post where there is nothing new.
-    _UNREAD = Prepared(
-        columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
-    )
+    _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
+    _UNREAD = Prepared(_AFTER)
+    _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))
+    _NEWS = Prepared(_AFTER.add_columns(_REMINDERS.exists()))
     _LAST = Prepared(_POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most")))
     _NEWEST = Prepared(select(func.max(ChatMessage.id)).where(_HERE))
     _COUNT = Prepared(select(func.count(col(ChatMessage.id))).where(_HERE))
@@ -67,6 +70,13 @@ class Chat(ChatSessions):
     def unread(self, slug: str, limit: int | None = None) -> Unread:
         """Return what an agent has not read of the open session, its own posts too: all, or the oldest ones."""
         return self._unread(slug, limit)
+
+    def news(self, slug: str, job_id: str, limit: int) -> tuple[Unread, bool]:
+        """Return the oldest posts that an agent has not read, and whether the next call of this job reminds it."""
+        rows = self._rows(self._NEWS, agent=slug, offered=0, at_most=limit)
+        has_reminders = rows[0][-1]
+        due = has_reminders and ChatReminders(self._link, self._now).due(slug, job_id)
+        return _unread([row[:-1] for row in rows]), due
 
     def mark_read(self, slug: str, pointer: int) -> None:
         """Note that an agent has read up to a post; a cursor never goes back."""
@@ -101,5 +111,9 @@ class Chat(ChatSessions):
     def _unread(self, slug: str, limit: int | None = None, *, with_offered: bool = False) -> Unread:
         """Return what comes after an agent's cursor; ``with_offered`` counts as read what it was offered last."""
         at_most = NO_LIMIT if limit is None else limit
-        rows = self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most)
-        return Unread([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
+        return _unread(self._rows(self._UNREAD, agent=slug, offered=int(with_offered), at_most=at_most))
+
+
+def _unread(rows: Sequence[tuple[Any, ...]]) -> Unread:
+    """Return the posts of these rows, and the cursor, which is beside each of them."""
+    return Unread([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])

@@ -22,16 +22,12 @@ class ChatReminders(Repository):
             select(Job.id).where(Job.id == ChatReminder.job_id, not_(one_of(col(Job.status), OPEN))).exists(),
         ),
     )
-    _OF_AGENT = Prepared(select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("of_agent")))
     _IS_DUE = Prepared(select(ChatReminder.job_id).where(*_DUE).limit(1))
     _SHOWN = Prepared(delete(ChatReminder).where(*_DUE))
     _REMIND = Prepared(insert(ChatReminder).on_conflict_do_nothing())
 
     def due(self, slug: str, job_id: str) -> bool:
-        """Say whether the next call of this job reminds its agent; jobs are looked up only for one that has any."""
-        jobs = self._rows(self._OF_AGENT, of_agent=slug)
-        if not jobs or (job_id,) in jobs:
-            return bool(jobs)
+        """Say whether the next call of this job reminds its agent."""
         return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
 
     def shown(self, slug: str, job_id: str) -> None:

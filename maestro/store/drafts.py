@@ -80,15 +80,10 @@ class Drafts(Repository):
         """Return the draft of a job as a value, None when there is none."""
         return self._read(self._FIND, Draft, of_job=job_id)
 
-    def interval(self, address: Address) -> float:
-        """Return after how many seconds at least an answer that grows is written anew there; 0: none grows."""
-        place = {"platform": address.platform, "account": address.account}
-        seconds: float | None = self._value(self._INTERVAL, **place)
-        return seconds or 0.0
-
     def offered(self, place: Place) -> float:
-        """Return what an account was last said to do."""
-        return self.interval(Address(platform=place[0], account=place[1], channel=""))
+        """Return how often an account was last said to write an answer that grows anew, in seconds; 0: none grows."""
+        seconds: float | None = self._value(self._INTERVAL, platform=place[0], account=place[1])
+        return seconds or 0.0
 
     def offer(self, place: Place, seconds: float) -> None:
         """Keep how often a connector writes an answer that grows anew."""

@@ -81,13 +81,13 @@ class Prepared:
             converted.append(tuple(row))
         return converted
 
-    def made(self, model: type[Row], row: Sequence[Any]) -> Row:
+    def made(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
         """Return a row of a table as a value; see ``Repository._read``.
 
-        The columns of the table are the first ones of the statement, and there may be others after them.
+        The columns of the table begin at the place ``first`` of the statement, and there may be others after them.
         """
         value: Row = model.__new__(model)
-        value.__dict__.update(zip(self._ready.names, row, strict=False))
+        value.__dict__.update(zip(self._ready.names[first:], row, strict=False))
         return value
 
     @cached_property

@@ -21,6 +21,7 @@ from maestro.store.audit import Audit
 from maestro.store.batches import Batches
 from maestro.store.bots import Bots
 from maestro.store.browse import Browse
+from maestro.store.callers import Callers
 from maestro.store.calls import Calls
 from maestro.store.changes import StoreStates
 from maestro.store.channels import Channels
@@ -126,6 +127,8 @@ class Transaction:
     """What compactions took away and left behind."""
     prompts = OnDemand(Prompts)
     """Prompts as references, and their parts."""
+    callers = OnDemand(Callers)
+    """Jobs that call models, with all that a call asks about them."""
     calls = OnDemand(Calls)
     """Model calls."""
     deliveries = OnDemand(Deliveries)

@@ -108,7 +108,7 @@ def failover_of(
 
 def replay_guard(store: Store, inner: LLMClient, keep: Keep = nothing_more) -> ReplayGuard:
     """Return the outermost middleware, in a process that has no keys."""
-    return ReplayGuard(inner, reader(store), HeldAnswers(store, keep))
+    return ReplayGuard(inner, store, reader(store), HeldAnswers(store, keep))
 
 
 def reader(

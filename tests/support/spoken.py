@@ -17,6 +17,7 @@ from maestro.domain.messages import Address
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from tests.support.job_rows import JobRows
+from tests.support.llm_accounts import replay_guard
 from tests.support.llm_fakes import Accounts, Scripted
 from tests.support.llm_requests import TIME, response_of
 
@@ -91,7 +92,9 @@ class Spoken:
         with self.rows.store.begin() as tx:
             tx.steps.start(StepRef(job_id=job_id, step=step.step), "call_model", 1)
         rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: self.window)
-        await LLMActivities(self.rows.store, recorder, NoTyping(), lambda: rules).call_model(step)
+        await LLMActivities(
+            self.rows.store, replay_guard(self.rows.store, recorder), NoTyping(), lambda: rules
+        ).call_model(step)
         self.act(job_id)
 
     def act(self, job_id: str) -> None:

@@ -6,10 +6,10 @@ from tests.support.message_cost import Counts, counted_instance, files_text, sta
 
 LIMITS = {
     "commits": 5,
-    "transactions": 7,
-    "statements": 68,
-    "reads of queue": 5,
-    "thread hops": 8,
+    "transactions": 6,
+    "statements": 60,
+    "reads of queue": 4,
+    "thread hops": 7,
     "workflow tasks": 2,
     "history events": 13,
     "billable actions": 4,

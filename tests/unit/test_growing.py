@@ -159,7 +159,7 @@ async def test_it_is_placed_without_a_word_and_then_written(bench: Bench) -> Non
 async def test_processes_that_call_models_are_told_where_answers_grow(bench: Bench) -> None:
     def offered() -> float:
         with bench.rows.store.view() as tx:
-            return tx.drafts.interval(ADDRESS)
+            return tx.drafts.offered((ADDRESS.platform, ADDRESS.account))
 
     assert offered() == 0
     async with bench.showing():

@@ -10,6 +10,7 @@ from maestro.domain.jobs.flow import ModelStep
 from maestro.domain.jobs.job import JobStatus, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from tests.support.job_rows import JobRows
+from tests.support.llm_accounts import replay_guard
 from tests.support.llm_requests import response_of
 from tests.support.spoken import LONGEST_ANSWER, NoTyping, OneTool, Spoken
 
@@ -49,7 +50,7 @@ async def shown_every(rows: JobRows, *, searched: bool = False, **fields: object
         tx.steps.start(StepRef(job_id=job_id, step="model-1"), "call_model", 1)
     rules = ModelRules(LONGEST_ANSWER, OneTool(), lambda _: 8_192, searched)
     step = ModelStep(job_id=job_id, step="model-1", number=1)
-    await LLMActivities(rows.store, asked, NoTyping(), lambda: rules).call_model(step)
+    await LLMActivities(rows.store, replay_guard(rows.store, asked), NoTyping(), lambda: rules).call_model(step)
     return asked.request.shown_every
 
 

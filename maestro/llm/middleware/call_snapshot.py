@@ -1,7 +1,8 @@
 """What the store says of one call, read in one view before the call begins; an answer that is held ends it there."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from maestro.domain.chat.feed import listens
@@ -71,11 +72,10 @@ class CallReader:
         with self._store.view() as tx:
             return self._snapshot(tx, request)
 
-    def read_first(self, request: LLMRequest) -> LLMResponse | CallSnapshot:
+    def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
         """Return the answer to the call that the store holds, and a snapshot where it holds none."""
-        with self._store.view() as tx:
-            call = tx.calls.answered(request.key)
-            return _response(call) if call else self._snapshot(tx, request)
+        call = tx.calls.answered(request.key)
+        return _response(call) if call else self._snapshot(tx, request)
 
     def unread(self, agent: str, limit: int) -> Unread:
         """Return the oldest posts that an agent has not read: there may be more than a process wants in memory."""
@@ -84,33 +84,64 @@ class CallReader:
 
     def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self._book.roster(tx)
-        budgets, payer = self._budgets(), tx.budgets.payer(request.key.job_id)
+        budgets, payer = self._budgets(), tx.callers.payer(request.key.job_id)
         limits = limits_of(payer, budgets)
         spending = PayerBudgets(payer, limits, tx.budgets.exceeded(limits), budgets.fallback_model)
         if not (self._chat and listens(request)):
             return CallSnapshot(roster, spending)
-        due = tx.chat_reminders.due(request.agent, request.key.job_id)
-        return CallSnapshot(roster, spending, due, tx.chat.unread(request.agent, UNREAD_POSTS))
+        unread, due = tx.chat.news(request.agent, request.key.job_id, UNREAD_POSTS)
+        return CallSnapshot(roster, spending, due, unread)
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """A view in which a request is built and what the store says of its call is read.
+
+    While answers are in spool files that is left to ``ReplayGuard.complete``, which commits them first.
+    """
+
+    tx: Transaction
+    reader: CallReader
+    spooled: bool
+
+    def with_snapshot(self, request: LLMRequest) -> LLMRequest:
+        """Return the request with the answer to its call that is held, or with the snapshot."""
+        if self.spooled:
+            return request
+        return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
 
 
 class ReplayGuard:
-    """Returns the stored answer of a call instead of asking again (design invariant 5); the outermost middleware."""
+    """Returns the stored answer of a call instead of asking again (design invariant 5); the outermost middleware.
 
-    def __init__(self, inner: LLMClient, reader: CallReader, answers: HeldAnswers) -> None:
+    A request that was built in its ``view`` comes with what was read there; for any other the store is read first.
+    """
+
+    def __init__(self, inner: LLMClient, store: Store, reader: CallReader, answers: HeldAnswers) -> None:
         self._inner = inner
+        self._store = store
         self._reader = reader
         self._answers = answers
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Answer from the store if an earlier attempt got that far; else pass the request on with its snapshot."""
-        found = await asyncio.to_thread(self._look, request)
-        if isinstance(found, LLMResponse):
-            return found
-        return await self._inner.complete(request.model_copy(update={"snapshot": found}))
+        if request.snapshot is None:
+            request = await asyncio.to_thread(self._read, request)
+        if isinstance(request.snapshot, LLMResponse):
+            return request.snapshot
+        return await self._inner.complete(request)
 
-    def _look(self, request: LLMRequest) -> LLMResponse | CallSnapshot:
+    @contextmanager
+    def view(self) -> Iterator[CallView]:
+        """Open the view in which a request is built."""
+        spooled = self._answers.spooled()  # before the view: what is committed after this look is not in the view
+        with self._store.view() as tx:
+            yield CallView(tx, self._reader, spooled)
+
+    def _read(self, request: LLMRequest) -> LLMRequest:
         self._answers.recover()
-        return self._reader.read_first(request)
+        with self._store.view() as tx:
+            return CallView(tx, self._reader, spooled=False).with_snapshot(request)
 
 
 def _response(call: LLMCall) -> LLMResponse:

@@ -20,7 +20,7 @@ from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.litellm_library import Library
-from maestro.llm.middleware.call_snapshot import UNREAD_POSTS
+from maestro.llm.middleware.call_snapshot import UNREAD_POSTS, ReplayGuard
 from maestro.llm.middleware.stop_guard import StopWatch
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
@@ -103,7 +103,7 @@ class Process:
     store: CountingStore
     costs: Costs
 
-    def chain(self, model: LLMClient, **budgets: object) -> LLMClient:
+    def chain(self, model: LLMClient, **budgets: object) -> ReplayGuard:
         """Return the whole chain around a model; must be called on the event loop."""
         folder = self.store.path.parent
         live = LiveSettings.unchanging(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
@@ -151,6 +151,20 @@ async def test_a_plain_call_reads_once_and_writes_twice(process: Process) -> Non
     client, request = process.chain(Scripted(ANSWER)), process.request()
     assert await client.complete(request) == ANSWER
     assert process.costs.take() == (1, 2, 3)
+
+
+async def test_a_request_that_is_built_from_the_store_shares_its_view(process: Process) -> None:
+    client, request = process.chain(Scripted(ANSWER), **LIMITED), process.request()
+
+    def built() -> LLMRequest:
+        with client.view() as view:
+            agent = view.tx.callers.payer(request.key.job_id).agent
+            return view.with_snapshot(request.model_copy(update={"agent": agent}))
+
+    assert await client.complete(built()) == ANSWER
+    assert process.costs.take() == (1, 2, 2)
+    assert await client.complete(built()) == ANSWER, "it is held"
+    assert process.costs.take() == (1, 0, 0)
 
 
 async def test_a_budget_adds_neither_a_read_nor_a_write(process: Process) -> None:

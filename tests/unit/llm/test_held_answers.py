@@ -117,6 +117,32 @@ async def test_the_next_process_commits_what_the_last_one_held_and_buys_nothing(
     assert process.files() == []
 
 
+async def test_a_request_that_is_read_while_its_answer_is_in_a_file_is_answered_with_it(
+    process: Process, request_: LLMRequest
+) -> None:
+    await killed_while_locked(process, request_)
+    nobody = Scripted()
+    client = process.client(nobody)
+    with client.view() as view:
+        request = view.with_snapshot(request_)
+    assert await client.complete(request) == ANSWER
+    assert nobody.asked == []
+
+
+async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_bought_again(
+    process: Process, request_: LLMRequest
+) -> None:
+    await killed_while_locked(process, request_)
+    nobody = Scripted()
+    client = process.client(nobody)
+    with client.view() as view:
+        assert view.tx.calls.answered(request_.key) is None
+        await asyncio.to_thread(HeldAnswers(process.store, process.keep).recover)
+        request = view.with_snapshot(request_)
+    assert await client.complete(request) == ANSWER
+    assert nobody.asked == []
+
+
 async def test_any_call_commits_what_is_left_of_all_others(process: Process, request_: LLMRequest) -> None:
     await killed_while_locked(process, request_)
     other = request_.model_copy(update={"key": CallKey(job_id=process.rows.add(), number=1)})

@@ -172,7 +172,7 @@ def test_what_was_spent_and_is_reserved_today_is_told(rows: JobRows, metrics: Pr
     job_id = rows.add()
     with rows.store.begin() as tx:
         tx.budgets.spend(CallKey(job_id=job_id, number=1), 0.5)
-        tx.budgets.reserve(CallKey(job_id=job_id, number=2), tx.budgets.payer(job_id), 0.25)
+        tx.budgets.reserve(CallKey(job_id=job_id, number=2), tx.callers.payer(job_id), 0.25)
     found = scrape(metrics)
     assert found.value("maestro_budget_spent_usd") == 0.5
     assert found.value("maestro_budget_reserved_usd") == 0.25

@@ -31,7 +31,7 @@ def key(rows: JobRows) -> CallKey:
 
 def reserve(rows: JobRows, key: CallKey, usd: float = 1.0) -> None:
     with rows.store.begin() as tx:
-        tx.budgets.reserve(key, tx.budgets.payer(key.job_id), usd)
+        tx.budgets.reserve(key, tx.callers.payer(key.job_id), usd)
 
 
 def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> Level:
@@ -42,8 +42,8 @@ def level(rows: JobRows, scope: tuple[BudgetScope, str] = DAY) -> Level:
 def test_a_job_is_charged_to_its_agent_its_client_and_its_conversation(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.jobs.update(key.job_id, client_id=3)
-        assert tx.budgets.payer(key.job_id) == Payer(agent_id=1, agent="ada", client_id=3)
-        assert tx.budgets.payer("nobody") == Payer()
+        assert tx.callers.payer(key.job_id) == Payer(agent_id=1, agent="ada", client_id=3)
+        assert tx.callers.payer("nobody") == Payer()
 
 
 def test_a_call_has_one_reservation_in_the_place_of_that_of_a_dead_attempt(rows: JobRows, key: CallKey) -> None:
@@ -56,7 +56,7 @@ def test_whoever_reserves_learns_which_limit_was_used_up_before(rows: JobRows, k
     day, agent = Limit(BudgetScope.DAY, "", 1.0), Limit(BudgetScope.AGENT, "1", 0.5)
     other = CallKey(job_id=rows.add(), number=1)
     with rows.store.begin() as tx:
-        payer = tx.budgets.payer(key.job_id)
+        payer = tx.callers.payer(key.job_id)
         assert tx.budgets.reserve(key, payer, 0.5, [day, agent]) is None, "the last of a budget may be had"
         assert tx.budgets.reserve(other, payer, 0.1, [day, agent]) == agent
         assert tx.budgets.reserve(other, payer, 0.1, [day]) is None, "its own reservation does not count"

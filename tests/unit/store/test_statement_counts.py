@@ -129,14 +129,14 @@ def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one
     assert count(rows, keep) == 5, "the call, the usage log, the reservation, the budgets, the account"
     assert count(rows, lambda tx: tx.calls.keep_answer(key, attempt, ANSWER)) == 2, "nothing is kept twice"
     with rows.store.view() as tx:
-        assert [tx.budgets.level(scope).spent_usd for scope in tx.budgets.payer(key.job_id).scopes] == [0.5] * 3
+        assert [tx.budgets.level(scope).spent_usd for scope in tx.callers.payer(key.job_id).scopes] == [0.5] * 3
 
 
 def test_what_a_call_may_cost_is_reserved_in_two_statements_and_settled_in_two(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        payer = tx.budgets.payer(key.job_id)
+        payer = tx.callers.payer(key.job_id)
     limits = [Limit(BudgetScope.DAY, "", 9.0), Limit(BudgetScope.AGENT, "1", 9.0), Limit(BudgetScope.CLIENT, "3", 9.0)]
-    assert count(rows, lambda tx: tx.budgets.payer(key.job_id)) == 1
+    assert count(rows, lambda tx: tx.callers.payer(key.job_id)) == 1
     assert count(rows, lambda tx: tx.budgets.exceeded(limits)) == 1
     assert count(rows, lambda tx: tx.budgets.reserve(key, payer, 0.25, limits)) == 2, "the limits are looked at as well"
     assert count(rows, lambda tx: tx.budgets.settle(key, 0.5)) == 2
@@ -149,9 +149,7 @@ def test_what_the_chain_reads_is_one_statement_each(rows: JobRows, key: CallKey)
         newest = tx.chat.post(HUMAN, "a new post")
     assert count(rows, lambda tx: tx.accounts.with_limits()) == 1
     assert count(rows, lambda tx: tx.calls.answered(key)) == 1
-    assert count(rows, lambda tx: tx.chat_reminders.due("ada", key.job_id)) == 1
-    assert count(rows, lambda tx: tx.chat.unread("ada", 1)) == 1
-    assert count(rows, lambda tx: tx.drafts.interval(PLACE)) == 1
+    assert count(rows, lambda tx: tx.chat.news("ada", key.job_id, 1)) == 1, "the posts, and whether it is reminded"
     with rows.store.view() as tx:
         assert [post.id for post in tx.chat.unread("ada").messages] == [newest]
 
