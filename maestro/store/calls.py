@@ -4,20 +4,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from sqlalchemy import bindparam, func, inspect
+from sqlalchemy import bindparam, func, inspect, null, union_all
 from sqlmodel import col, select, update
 
 from maestro.domain.errors import NotFound
-from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.llm.budgets import Payer
-from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall
+from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.accounts import Accounts
 from maestro.store.budgets import Budgets
 from maestro.store.callers import Callers
-from maestro.store.prepared import Prepared
+from maestro.store.prepared import Prepared, in_list, json_list
 from maestro.store.repository import Repository, read_once
-from maestro.store.steps import Steps
+from maestro.store.steps import Steps, recorded_attempt
 from maestro.store.usage import Charge, UsageLog
 
 FREE = Expense()
@@ -53,6 +53,19 @@ class Calls(Repository):
         .where(*_OF_KEY)
         .order_by(col(LLMCall.attempt).desc())
         .limit(1)
+    )
+    _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
+    # Of the last attempt its number, state and request; of the step its state; of each text that is kept its digest.
+    _BEFORE_SENDING = Prepared(
+        union_all(
+            select(null(), PromptPart.digest, null()).where(in_list(col(PromptPart.digest), "digests")),
+            select(LLMCall.attempt, LLMCall.request, LLMCall.state).where(*_OF_KEY, LLMCall.attempt == _NEWEST),
+            select(null(), null(), JobStep.state).where(
+                col(JobStep.job_id) == bindparam("own_job"),
+                col(JobStep.step) == bindparam("of_step"),
+                col(JobStep.attempt) == bindparam("its_attempt"),
+            ),
+        )
     )
     _UNDER_WAY = Prepared(
         select(LLMCall.purpose, LLMCall.number, LLMCall.attempt).where(
@@ -91,6 +104,28 @@ class Calls(Repository):
         known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
         found = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
         return dict(self._run(found.group_by(col(LLMCall.job_id))).all())
+
+    def before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
+        """Read at once what is asked before a request leaves; return which of its texts are kept.
+
+        The last attempt at the call, and whether a newer attempt at the step has begun, are known in this transaction.
+        """
+        own = recorded_attempt()
+        job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
+        last, state, kept = None, None, set()
+        mine = {"own_job": job_id, "of_step": step, "its_attempt": number}
+        values = {"digests": json_list(digests), **mine, **_values(key)}
+        for attempt, digest, word in self._rows(self._BEFORE_SENDING, **values):
+            if attempt is not None:
+                last = Last(attempt, CallState(word), digest)
+            elif digest is not None:
+                kept.add(digest)
+            else:
+                state = StepState(word)
+        self._known()["_last", (key,)] = last
+        if own is not None:
+            Steps(self._link, self._now).assume_state(own, state)
+        return frozenset(kept)
 
     def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
         """Note that a request, given by its digest, is about to leave; return the number of this attempt.

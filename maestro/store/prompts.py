@@ -79,25 +79,13 @@ class Prompts(Repository):
         self._keep(texts)
         return turns
 
-    def keep_request(self, request: LLMRequest) -> str:
-        """Keep everything that a model is about to be asked, and return the digest of the request."""
-        texts = TextsByDigest()
-        kept = KeptRequest(
-            platform=request.platform,
-            model=request.model,
-            account=request.account,
-            max_output_tokens=request.max_output_tokens,
-            turns=tuple(_packed(message, texts) for message in request.messages),
-            tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
-            final=request.final,
-            never_empty=request.never_empty,
-            chat_after=request.chat_after,
-            chat_upto=request.chat_upto,
-            reminded=request.reminded,
-        )
-        digest = texts.add(kept.model_dump_json())
-        self._keep(texts)
-        return digest
+    def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
+        """Keep everything that a model is about to be asked, and return the digest of the request.
+
+        Who has read in this transaction which of its texts are ``kept`` need not have that read again.
+        """
+        self._keep(packed.texts, kept)
+        return packed.digest
 
     def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
         """Turn references back into the very same prompt; raises ``NotFound`` when a part of it was deleted."""
@@ -126,9 +114,10 @@ class Prompts(Repository):
             raise NotFound(f"job {job_id} has no prompt yet")
         return prompt
 
-    def _keep(self, texts: "TextsByDigest") -> None:
+    def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
         """Keep these texts; most of a prompt is that of the one before, and need not be compressed again."""
-        kept = {digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw))}
+        if kept is None:
+            kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
         for digest, raw in texts.raw.items():
             if digest not in kept:
                 self._change(self._KEEP, digest=digest, body=_compressed(raw))
@@ -164,6 +153,33 @@ class TextsByDigest:
         digest = hashlib.sha256(raw).hexdigest()
         self.raw[digest] = raw
         return digest
+
+
+@dataclass(frozen=True)
+class PackedRequest:
+    """A request by its digest, and the texts that are to be kept for it, its own among them."""
+
+    digest: str
+    texts: TextsByDigest
+
+
+def packed_request(request: LLMRequest) -> PackedRequest:
+    """Turn everything that a model is about to be asked into texts to be kept."""
+    texts = TextsByDigest()
+    kept = KeptRequest(
+        platform=request.platform,
+        model=request.model,
+        account=request.account,
+        max_output_tokens=request.max_output_tokens,
+        turns=tuple(_packed(message, texts) for message in request.messages),
+        tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
+        final=request.final,
+        never_empty=request.never_empty,
+        chat_after=request.chat_after,
+        chat_upto=request.chat_upto,
+        reminded=request.reminded,
+    )
+    return PackedRequest(texts.add(kept.model_dump_json()), texts)
 
 
 @dataclass(frozen=True)

@@ -229,10 +229,19 @@ class Steps(Repository):
     def overtaken(self) -> bool:
         """Whether a newer attempt at the running code's step has begun, or the job went on without it."""
         own = recorded_attempt()
-        if own is None:
-            return False
-        state = self._value(self._OWN_STATE, of_job=own.ref.job_id, of_step=own.ref.step, its_attempt=own.number)
-        return state is not StepState.RUNNING
+        return own is not None and self._state_of(own) is not StepState.RUNNING
+
+    @read_once
+    def _state_of(self, attempt: OwnAttempt) -> StepState | None:
+        ref = attempt.ref
+        state: StepState | None = self._value(
+            self._OWN_STATE, of_job=ref.job_id, of_step=ref.step, its_attempt=attempt.number
+        )
+        return state
+
+    def assume_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
+        """Take this state, which the caller has read, for that of an attempt in this transaction."""
+        self._known()["_state_of", (attempt,)] = state
 
     def require_newest(self) -> None:
         """Raise ``StepTaken`` before the running code begins an effect that a newer attempt at its step answers for.

@@ -14,6 +14,7 @@ from maestro.llm.estimates import Estimates
 from maestro.llm.held_answers import HeldAnswers, Keep, nothing_more
 from maestro.llm.middleware.call_snapshot import CallSnapshot
 from maestro.llm.protocols import LLMClient
+from maestro.store.prompts import packed_request
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
@@ -82,18 +83,20 @@ class Recorder:
             await asyncio.to_thread(self._unsent, sending.result())
 
     def _send(self, request: LLMRequest) -> Attempt:
-        estimate = self._estimates.least(request)  # it reads the whole prompt: not while others wait to write
+        # Both read the whole prompt: not while others wait to write.
+        estimate, packed = self._estimates.least(request), packed_request(request)
         with self._store.begin() as tx:
             if request.on_send is not None:
                 request.on_send(tx)
+            kept = tx.calls.before_sending(request.key, packed.texts.raw)
             cut_off = tx.calls.cut_off_request(request.key)
-            if cut_off is not None:
+            if cut_off is None:
+                digest = tx.prompts.keep_request(packed, kept)
+            else:
                 request = _restore(tx, request, cut_off)
-                estimate = self._estimates.least(request)
+                estimate, digest = self._estimates.least(request), tx.prompts.keep_request(packed_request(request))
             told = (request.chat_after, request.chat_upto)
-            return Attempt(
-                tx.calls.sent(request.key, tx.prompts.keep_request(request), estimate, told), request, estimate
-            )
+            return Attempt(tx.calls.sent(request.key, digest, estimate, told), request, estimate)
 
     def _unsent(self, attempt: Attempt) -> None:
         with self._store.begin() as tx:

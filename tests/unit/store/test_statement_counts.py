@@ -8,12 +8,15 @@ import pytest
 from maestro.domain.chat.message import HUMAN
 from maestro.domain.context.composition import Composition
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.jobs.flow import ModelStep
 from maestro.domain.jobs.job import Ending, JobStatus
 from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.llm.budgets import BudgetScope, Limit
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.prompts import PROMPT_TURNS, CallKey, ComposedTurn, LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.domain.messages import Address, LaneKey, Receipt
+from maestro.store.prompts import packed_request
+from maestro.store.steps import Past, acting_for
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
@@ -76,8 +79,10 @@ def request(key: CallKey, words: str = HELLO) -> LLMRequest:
 
 def send(tx: Transaction, key: CallKey) -> int:
     """Keep a request as the chain of middleware does, and return the number of the attempt."""
+    packed = packed_request(request(key))
+    kept = tx.calls.before_sending(key, packed.texts.raw)
     assert tx.calls.cut_off_request(key) is None
-    return tx.calls.sent(key, tx.prompts.keep_request(request(key)), ESTIMATE)
+    return tx.calls.sent(key, tx.prompts.keep_request(packed, kept), ESTIMATE)
 
 
 def chunk(rows: JobRows, job_id: str) -> Delivery:
@@ -103,22 +108,24 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
     assert [message.content for message in read] == [SYSTEM, HELLO]
 
 
-def test_a_request_is_kept_in_four_statements(rows: JobRows, key: CallKey) -> None:
+def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.prompts.pack(request(key).messages)
-    assert count(rows, lambda tx: send(tx, key)) == 4, "the last attempt, its texts, the request, the call"
+        attempt = tx.steps.begin(ModelStep(job_id=key.job_id, step="model-1", number=1), "call_model", 1, Past(()))
+    with acting_for(attempt):
+        assert count(rows, lambda tx: send(tx, key)) == 3, "what is asked before, the request, the call"
 
 
 def test_each_new_text_of_a_request_is_one_more(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.prompts.pack(request(key).messages)
-    assert count(rows, lambda tx: tx.prompts.keep_request(request(key, "how are you?"))) == 3
-    assert count(rows, lambda tx: tx.prompts.keep_request(request(key, "how are you?"))) == 1
+    assert count(rows, lambda tx: tx.prompts.keep_request(packed_request(request(key, "how are you?")))) == 3
+    assert count(rows, lambda tx: tx.prompts.keep_request(packed_request(request(key, "how are you?")))) == 1
 
 
 def test_an_answer_is_kept_in_four_statements_and_counted_for_its_account_in_one(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
-        attempt, payer = send(tx, key), tx.budgets.payer(key.job_id)
+        attempt, payer = send(tx, key), tx.callers.payer(key.job_id)
 
     def keep(tx: Transaction) -> None:
         cost = tx.calls.keep_answer(key, attempt, ANSWER, payer)
