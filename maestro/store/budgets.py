@@ -20,6 +20,7 @@ from maestro.domain.llm.budgets import (
     Reservation,
     Scope,
     Spending,
+    day_of,
     exceeded,
 )
 from maestro.domain.llm.prompts import CallKey
@@ -58,7 +59,7 @@ class Budgets(Repository):
     @property
     def today(self) -> date:
         """The day that spending counts in, UTC."""
-        return self._now.astimezone(UTC).date()
+        return day_of(self._now)
 
     @property
     def tomorrow(self) -> datetime:
@@ -72,8 +73,7 @@ class Budgets(Repository):
     def exceeded(self, limits: Sequence[Limit]) -> Limit | None:
         """Return the first limit that is used up today, None when none is."""
         scopes = [(limit.scope, limit.subject) for limit in limits]
-        levels = self._levels_of(scopes) if scopes else {}
-        return exceeded([(limit, levels.get(scope, Level())) for limit, scope in zip(limits, scopes, strict=True)])
+        return exceeded(limits, self._levels_of(scopes) if scopes else {})
 
     def reserve(self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[Limit] = ()) -> Limit | None:
         """Set aside what a call may cost until it is settled or released, in the place of what it had set aside before.
@@ -96,7 +96,7 @@ class Budgets(Repository):
         before = {
             scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()
         }
-        return exceeded([(limit, before.get((limit.scope, limit.subject), Level())) for limit in limits])
+        return exceeded(limits, before)
 
     def release(self, key: CallKey) -> None:
         """Give back what a call has reserved, if anything."""

@@ -7,7 +7,7 @@ from tests.support.message_cost import Counts, counted_instance, files_text, sta
 LIMITS = {
     "commits": 5,
     "transactions": 6,
-    "statements": 60,
+    "statements": 59,
     "reads of queue": 4,
     "thread hops": 7,
     "workflow tasks": 2,

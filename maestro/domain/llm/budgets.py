@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from enum import StrEnum
 
 from sqlmodel import Field, SQLModel
@@ -163,9 +163,16 @@ def limits_of(payer: Payer, budgets: DailyBudgets) -> tuple[Limit, ...]:
     return tuple(limit for limit in every if limit.usd > 0)
 
 
-def exceeded(limits: Sequence[tuple[Limit, Level]]) -> Limit | None:
+def exceeded(limits: Sequence[Limit], levels: Mapping[Scope, Level]) -> Limit | None:
     """Return the first limit that is used up, counting what calls under way may still cost; None when none is.
 
-    A call is let through while anything is left, so that a budget is overspent by at most one call's estimate.
+    A call is let through while anything is left, so that a budget is overspent by at most one call's estimate. A scope
+    without a level has spent nothing.
     """
-    return next((limit for limit, level in limits if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)
+    spent = ((limit, levels.get((limit.scope, limit.subject), Level())) for limit in limits)
+    return next((limit for limit, level in spent if level.spent_usd + level.reserved_usd >= limit.usd - DUST), None)
+
+
+def day_of(moment: datetime) -> date:
+    """Return the day in whose budgets a moment counts, UTC."""
+    return moment.astimezone(UTC).date()

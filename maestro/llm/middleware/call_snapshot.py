@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from maestro.domain.chat.feed import listens
 from maestro.domain.chat.message import Unread
-from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, limits_of
+from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, exceeded, limits_of
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse
 from maestro.llm.accounts import AccountBook, Roster
@@ -84,12 +84,14 @@ class CallReader:
 
     def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
         roster = self._book.roster(tx)
-        budgets, payer = self._budgets(), tx.callers.payer(request.key.job_id)
+        job_id, budgets = request.key.job_id, self._budgets()
+        payer = tx.callers.payer(job_id)
         limits = limits_of(payer, budgets)
-        spending = PayerBudgets(payer, limits, tx.budgets.exceeded(limits), budgets.fallback_model)
+        used_up = exceeded(limits, tx.callers.levels(job_id))
+        spending = PayerBudgets(payer, limits, used_up, budgets.fallback_model)
         if not (self._chat and listens(request)):
             return CallSnapshot(roster, spending)
-        unread, due = tx.chat.news(request.agent, request.key.job_id, UNREAD_POSTS)
+        unread, due = tx.chat.news(request.agent, job_id, UNREAD_POSTS)
         return CallSnapshot(roster, spending, due, unread)
 
 
