@@ -106,9 +106,7 @@ class Journal:
         """
         try:
             with self._store.begin() as tx:
-                # The first of them lets the job begin. A job that has never begun has no steps yet.
-                if tx.jobs.started(job_id) and tx.jobs.standing(job_id).run == 1:
-                    tx.steps.assume(job_id, {})
+                _begin(tx, job_id)
                 self._require_young(tx, job_id)
                 return work()
         # What failed fails again, and is journaled then, when the steps are run one by one.
@@ -292,6 +290,15 @@ def result_of(function: Callable[..., Any]) -> type[Any]:
 def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
     wait = Wait(reason=waits.reason, wake_at=waits.wake_at)
     tx.steps.suspended(ref, type(waits).__name__, _detail(waits), wait)
+
+
+def _begin(tx: Transaction, job_id: str) -> None:
+    """Let a pending job begin where its lane is free; what follows from its row then need not be read."""
+    begun = tx.jobs.started(job_id)
+    if begun is not None and begun.run == 1:
+        tx.steps.assume(job_id, {})
+    if begun is not None and not begun.has_merged:
+        tx.merges.assume_none(job_id)
 
 
 def _take_lane(tx: Transaction, job_id: str) -> None:

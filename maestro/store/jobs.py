@@ -35,6 +35,14 @@ class Standing:
     lane: LaneKey | None
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job that begins a ``run``; ``has_merged`` says whether it answers in the place of other jobs."""
+
+    run: int
+    has_merged: bool
+
+
 @cache
 def _update_open(*names: str) -> Prepared:
     """Return what sets these columns of an open job that nobody has stopped."""
@@ -81,7 +89,7 @@ class Jobs(Claims):
         )
     )
     _LAST_TURN = Prepared(select(func.max(Job.turn)))
-    _HOLDER = aliased(Job)
+    _HOLDER, _MERGED = aliased(Job), aliased(Job)
     _STARTED = Prepared(
         update(Job)
         .where(
@@ -98,7 +106,7 @@ class Jobs(Claims):
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
-        .returning(*inspect(Job).columns)
+        .returning(*inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == col(Job.id)).exists())
     )
 
     def add(self, job: Job) -> Job:
@@ -161,15 +169,16 @@ class Jobs(Claims):
         """Count the jobs that wait for their turn."""
         return int(self._value(self._PENDING))
 
-    def started(self, job_id: str) -> bool:
-        """Note that the workflow of a pending job runs; false, and nothing is noted, while another of its lane does.
+    def started(self, job_id: str) -> Begun | None:
+        """Note that the workflow of a pending job runs; None, and nothing is noted, while another of its lane does.
 
         A job that was resumed began with its first run.
         """
-        for row in self._returned(self._STARTED, job_id=job_id, now=self._now):
-            self.assume(self._STARTED.made(Job, row))
-            return True
-        return False
+        for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
+            job = self._STARTED.made(Job, row)
+            self.assume(job)
+            return Begun(run=job.run, has_merged=has_merged)
+        return None
 
     def end(self, job_id: str, ending: Ending) -> bool:
         """End an open job, which frees its place; false when it had ended already."""

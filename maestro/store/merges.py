@@ -47,7 +47,12 @@ class Merges(Repository):
         """
         if job.inbox_id is None:
             return ()
-        return self._asked(job.inbox_id, job.id if job.kind is JobKind.MESSAGE else None)
+        alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
+        return self._asked(job.inbox_id, None if alone else job.id)
+
+    def assume_none(self, job_id: str) -> None:
+        """Take it that a job answers in the place of no other one, as the caller has read in this transaction."""
+        self._known()[("none", job_id)] = True
 
     @read_once
     def _asked(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:

@@ -8,12 +8,12 @@ LIMITS = {
     "commits": 5,
     "transactions": 6,
     "statements": 59,
-    "reads of queue": 4,
-    "thread hops": 7,
+    "reads of queue": 3,
+    "thread hops": 6,
     "workflow tasks": 2,
     "history events": 13,
     "billable actions": 4,
-    "files": 141,
+    "files": 138,
     "files of bootstrap": 0,
 }
 """The most that the second message of a conversation may cost; a transaction counts with its BEGIN and COMMIT.
