@@ -50,6 +50,8 @@ from temporal.reconciler import Reconciler
 from temporal.server import EmbeddedServer, ServerConfig
 
 PATIENCE_SECONDS = 5.0
+DASHBOARD_SECONDS = 3.0
+"""How long at most the dashboard lets what answers messages begin first."""
 READY = "Maestro is ready."
 
 
@@ -143,9 +145,8 @@ class Up(Process):
             health = EngineHealth(store, engine, own_workers(engine), partial(silent, connectors))
             vitals = Vitals(health, metrics)
             parts = api_parts(self.live, store, chat, control, vitals)
-            services.add(
-                ApiServer(self.settings, replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))).run()
-            )
+            parts = replace(parts, demo=models.demo, redact=flow.scope.of(TextKind.MEMORY))
+            services.add(ApiServer(self.settings, parts).run(partial(_at_last, begun)))
 
         async def drain() -> None:
             self.say("Stopping: what runs may finish.")
@@ -175,3 +176,10 @@ class Up(Process):
         for line in places(self.settings):
             self.say(line)
         self.say(models.announcement)
+
+
+async def _at_last(begun: Beginnings) -> None:
+    """Return when what answers messages has begun, or takes too long to let the dashboard wait for it."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DASHBOARD_SECONDS):
+            await begun.wait()

@@ -106,3 +106,19 @@ def test_the_model_server_runs_as_a_process() -> None:
             ("please wait", "answered"),
         ]
         process.terminate()
+
+
+def test_tokens_are_counted_by_an_encoding_that_is_read_then() -> None:
+    """litellm reads one of a hundred thousand tokens as it is imported; Maestro's import leaves that for later."""
+    script = (
+        "import asyncio, importlib, os\nfrom maestro.llm.litellm_library import Library\n"
+        "asyncio.run(Library().loaded())\nimport litellm, tiktoken\n"
+        "encoding = importlib.import_module('litellm.litellm_core_utils.default_encoding').encoding\n"
+        "print(isinstance(encoding, tiktoken.Encoding), '_core_bpe' in vars(encoding), flush=True)\n"
+        "same = encoding.encode('hello you') == tiktoken.get_encoding('cl100k_base').encode('hello you')\n"
+        "count = litellm.token_counter(model='gpt-4', text='hello you')\n"
+        "print(same, count, hasattr(encoding, 'nothing'), flush=True)\n"
+        "os._exit(0)\n"
+    )
+    ended = run("-c", script)
+    assert (ended.stdout, ended.stderr) == ("True False\nTrue 2 False\n", "")

@@ -13,6 +13,8 @@ from tests.support.forking import Ended, forked
 from tests.support.job_rows import JobRows
 
 HEAVY = ("temporalio", "fastapi", "sqlalchemy", "litellm", "uvicorn", "pydantic")
+LATER = ("api.app", "fastapi", "alembic", "litellm")
+"""What ``maestro up`` imports when it answers messages already, or only when it is needed."""
 
 
 def installed(*arguments: str, folder: Path, environment: dict[str, str] | None = None) -> Ended:
@@ -43,6 +45,12 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_start_imports_neither_the_dashboard_nor_what_changes_tables(tmp_path: Path) -> None:
+    script = f"import sys, maestro.cli.up\nsys.exit(str([name for name in {LATER!r} if name in sys.modules]))"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.stderr == "[]\n"
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("version",)])

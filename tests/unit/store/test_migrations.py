@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 from maestro.domain.errors import OlderDatabase
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.people.owners import PersonId
 from maestro.store.engine import open_writer
-from maestro.store.schema import MIGRATIONS, check
+from maestro.store.schema import MIGRATIONS, check, revisions
 from maestro.store.store import Store
 
 GRACE = PersonId("discord", "1234")
@@ -51,6 +52,11 @@ def old(tmp_path: Path) -> Path:
 def tables(path: Path) -> set[str]:
     with closing(sqlite3.connect(path)) as database:
         return {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def test_the_files_of_migrations_are_named_by_their_revisions() -> None:
+    scripts = ScriptDirectory(str(MIGRATIONS))
+    assert list(revisions()) == [script.revision for script in scripts.walk_revisions()][::-1]
 
 
 def test_a_database_of_the_first_release_gets_owners_and_keeps_what_it_has(old: Path) -> None:
