@@ -19,10 +19,10 @@ from api.parts import ApiParts
 from api.routes.surroundings import parts_of as surroundings
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.llm.budgets import BudgetScope
-from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, UsageWish
+from maestro.domain.llm.usage import Period, UsageBy, UsagePart, UsageSum, added, by_day, by_key
 from maestro.domain.llm.usage_budgets import BudgetPage, BudgetView
 from maestro.domain.llm.usage_latency import LatencyPage, LatencyQuery
-from maestro.domain.llm.usage_views import UsageFilter, UsagePage, UsageQuery
+from maestro.domain.llm.usage_views import UsageFilter, UsagePage, usage_page
 from maestro.domain.reading import read
 
 PAGE = "/usage"
@@ -106,11 +106,13 @@ def _shown(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> Shown:
     given = wanted.model_dump(exclude_none=True)
     with parts.store.view() as tx:
         period = wanted.period(tx.budgets.today)
-        every = tx.usage.series(by, period, wanted.whose)
+        every = tx.usage.parts(by, period, wanted.whose)
+        days = by_day(every)
+        totals = added("", days), tx.usage.total(period.before, wanted.whose)
         jobs_of = LatencyQuery(**{name: value for name, value in given.items() if name in JOBS})
         return Shown(
-            days=tx.usage.page(UsageQuery(**given, limit=SHOWN), tx.budgets.today),
-            others=tx.usage.sums(UsageWish(by, period, wanted.whose), SHOWN + 1),
+            days=usage_page(days[: SHOWN + 1], SHOWN, period, totals),
+            others=by_key(every)[: SHOWN + 1],
             cost=_costs(period, every),
             tokens=_tokens(period, every),
             latency=tx.latency.page(jobs_of, period),
@@ -146,8 +148,8 @@ def _costs(period: Period, every: Sequence[UsagePart]) -> Plot:
     names, chars = columns_of(period)
     values: dict[tuple[str, str], float] = {}
     for one in every:
-        place = one.day[:chars], one.key or NOBODY
-        values[place] = values.get(place, 0.0) + one.cost_usd
+        place = one.day[:chars], one.sum.key or NOBODY
+        values[place] = values.get(place, 0.0) + (one.sum.cost_usd or 0.0)
     return stacked(names, parts_of(names, values), words.money)
 
 
@@ -156,7 +158,12 @@ def _tokens(period: Period, every: Sequence[UsagePart]) -> Plot:
     names, chars = columns_of(period)
     values: dict[tuple[str, str], float] = {}
     for one in every:
-        taken = {"in": one.input_tokens - one.cached_tokens, "in, cached": one.cached_tokens, "out": one.output_tokens}
+        took = one.sum
+        taken = {
+            "in": took.input_tokens - took.cached_tokens,
+            "in, cached": took.cached_tokens,
+            "out": took.output_tokens,
+        }
         for label, tokens in taken.items():
             place = one.day[:chars], label
             values[place] = values.get(place, 0.0) + max(0, tokens)

@@ -25,7 +25,7 @@ from maestro.domain.llm.usage import (
 from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
 from maestro.store.prepared import Prepared, row_insert
 from maestro.store.repository import Repository
-from maestro.store.usage_sums import series, sums, total
+from maestro.store.usage_sums import parts, sums, total
 
 _OF_CALL = (
     "job_id",
@@ -110,9 +110,10 @@ class UsageLog(Repository):
         row = self._session.execute(total(period, whose)).first()
         return UsageSum(*row) if row is not None else NOTHING
 
-    def series(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
+    def parts(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
         """Return what each took on each day on which anything was taken, oldest first."""
-        return [UsagePart(*row) for row in self._session.execute(series(by, period, whose))]
+        rows = self._session.execute(parts(by, period, whose))
+        return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
 
     def page(self, query: UsageQuery, today: date) -> UsagePage:
         """Return what operators asked for, with the sum of everything meant, and that of as many days before."""

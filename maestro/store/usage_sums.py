@@ -19,6 +19,8 @@ from maestro.domain.llm.usage import Period, UsageBy, UsageDay, UsageOf, UsageRo
 DATE_CHARS = len("2026-11-20")
 FINE = frozenset({UsageBy.CONVERSATION, UsageBy.JOB})
 """What the sums of days do not tell apart."""
+_COLUMNS = {UsageBy.AGENT: ("agent_id",), UsageBy.CLIENT: ("client_id",), UsageBy.MODEL: ("provider", "model")}
+"""The columns that a key is made of, where it is no column itself."""
 
 Query = Select[*tuple[Any, ...]]
 
@@ -44,12 +46,15 @@ def total(period: Period, whose: UsageOf) -> Query:
     return _within(select(type_coerce("", String), *_totals()), UsageBy.DAY, period, whose).having(func.count() > 0)
 
 
-def series(by: UsageBy, period: Period, whose: UsageOf) -> Query:
-    """Return the query for each day, key, known cost, and tokens in, out and cached, in the order of days."""
-    key = _key(by)
-    tokens = (func.sum(UsageDay.input_tokens), func.sum(UsageDay.output_tokens), func.sum(UsageDay.cached_tokens))
-    found = _within(select(col(UsageDay.day), key, func.sum(UsageDay.cost_usd), *tokens), by, period, whose)
-    return found.group_by(col(UsageDay.day), key).order_by(col(UsageDay.day), key)
+def parts(by: UsageBy, period: Period, whose: UsageOf) -> Query:
+    """Return the query for each day and key, with the columns of ``UsageSum`` after the day.
+
+    A day may have several rows of a key: agents that are gone have no name, and each of them has its own.
+    """
+    # By the columns of the table, and not by a name made of them: the rows of a day are read in the order of agents.
+    columns = [getattr(UsageDay, name) for name in ("day", *_COLUMNS.get(by, (by,)))]
+    found = _within(select(col(UsageDay.day), _key(by), *_totals()), by, period, whose)
+    return found.group_by(*columns).order_by(*columns)
 
 
 def _within(found: Query, by: UsageBy, period: Period, whose: UsageOf) -> Query:

@@ -1,5 +1,7 @@
 """What model calls took and cost, kept for the bill even when a conversation is deleted."""
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
@@ -155,18 +157,6 @@ class UsageWish:
 
 
 @dataclass(frozen=True)
-class UsagePart:
-    """What one agent, model, ... took on one day; ``cost_usd`` is what is known of it."""
-
-    day: str
-    key: str
-    cost_usd: float
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-
-
-@dataclass(frozen=True)
 class UsageSum:
     """What all requests of one day, agent, ... took; ``key`` is its name, empty for those that belong to none.
 
@@ -193,3 +183,49 @@ class UsageSum:
 
 NOTHING = UsageSum("", 0, 0, 0, 0, 0, 0, None, 0, None)
 """What no request took."""
+
+
+@dataclass(frozen=True)
+class UsagePart:
+    """What one agent, model, ... took on one day; the key of the sum is its name. A day may have several of a key."""
+
+    day: str
+    sum: UsageSum
+
+
+def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
+    """Return one sum of several under another key."""
+    every = list(sums)
+    return UsageSum(
+        key,
+        *(sum(getattr(one, name) for one in every) for name in _COUNTED),
+        _known(one.cost_usd for one in every),
+        sum(one.unknown_cost for one in every),
+        _known(one.interrupted_cost_usd for one in every),
+    )
+
+
+def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
+    """Return the sum of each day, the newest first."""
+    return sorted(_together((one.day, one.sum) for one in parts), key=lambda one: one.key, reverse=True)
+
+
+def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
+    """Return the sum of each agent, model, ..., the dearest first."""
+    return sorted(_together((one.sum.key, one.sum) for one in parts), key=lambda one: (-(one.cost_usd or 0.0), one.key))
+
+
+_COUNTED = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens")
+
+
+def _together(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:
+    found: dict[str, list[UsageSum]] = defaultdict(list)
+    for key, one in keyed:
+        found[key].append(one)
+    return [added(key, sums) for key, sums in found.items()]
+
+
+def _known(costs: Iterable[float | None]) -> float | None:
+    """Return the sum of the costs that are known, None when none is."""
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known else None

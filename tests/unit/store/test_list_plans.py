@@ -75,7 +75,7 @@ LOOKS: dict[str, Look] = {
     "latency of an agent": lambda tx: tx.latency.page(LatencyQuery(agent="ada", platform="web", client="Acme"), DAYS),
     **{f"usage by {by}": usage(by) for by in UsageBy},
     "usage of an agent": lambda tx: tx.usage.total(DAYS, UsageOf(agent="ada", account="main", model="m", client="c")),
-    "usage of days": lambda tx: tx.usage.series(UsageBy.AGENT, DAYS),
+    "usage of days": lambda tx: tx.usage.parts(UsageBy.AGENT, DAYS),
 }
 
 

@@ -11,8 +11,21 @@ import pytest
 
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallKey
-from maestro.domain.llm.usage import EVERYBODY, VOICE, Period, UsageBy, UsageOf, UsageRow, UsageSum, UsageWish
+from maestro.domain.llm.usage import (
+    EVERYBODY,
+    VOICE,
+    Period,
+    UsageBy,
+    UsageOf,
+    UsageRow,
+    UsageSum,
+    UsageWish,
+    added,
+    by_day,
+    by_key,
+)
 from maestro.store.store import Store
+from maestro.store.usage_sums import FINE
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.usage_rows import answered, cut_off, failed, use
 from tests.unit.store.test_migrations import move
@@ -134,14 +147,24 @@ def test_purpose_and_platform_are_told_apart(by: UsageBy, keys: list[str], rows:
         assert [one.key for one in tx.usage.sums(UsageWish(by, BOTH), 10)] == keys
 
 
-def test_a_series_has_a_part_for_each_day_and_key(rows: JobRows) -> None:
+def test_there_is_a_part_for_each_day_and_key(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        parts = tx.usage.series(UsageBy.ACCOUNT, BOTH)
-    assert [(part.day, part.key, part.cost_usd) for part in parts] == [
+        parts = tx.usage.parts(UsageBy.ACCOUNT, BOTH)
+    assert [(part.day, part.sum.key, part.sum.cost_usd) for part in parts] == [
         (str(FIRST), "main", 0.5),
         (str(SECOND), "main", 0.25),
-        (str(SECOND), "spare", 0.0),
+        (str(SECOND), "spare", None),
     ]
+
+
+@pytest.mark.parametrize("by", sorted(set(UsageBy) - FINE - {UsageBy.DAY}))
+def test_parts_add_up_to_what_the_sums_say(rows: JobRows, by: UsageBy) -> None:
+    with rows.store.view() as tx:
+        parts, total = tx.usage.parts(by, BOTH), tx.usage.total(BOTH)
+        by_days, by_keys = (tx.usage.sums(UsageWish(one, BOTH), 100) for one in (UsageBy.DAY, by))
+    assert by_day(parts) == by_days
+    assert by_key(parts) == by_keys
+    assert added("", (one.sum for one in parts)) == total
 
 
 def test_the_days_of_an_earlier_release_are_added_up_when_it_is_brought_up_to_date(tmp_path: Path) -> None:
