@@ -114,7 +114,7 @@ def _shown(parts: ApiParts, by: UsageBy, wanted: UsageFilter) -> Shown:
             days=usage_page(days[: SHOWN + 1], SHOWN, period, totals),
             others=by_key(every)[: SHOWN + 1],
             cost=_costs(period, every),
-            tokens=_tokens(period, every),
+            tokens=_tokens(period, days),
             latency=tx.latency.page(jobs_of, period),
             budgets=tx.budgets.used(parts.budgets()),
         )
@@ -153,19 +153,14 @@ def _costs(period: Period, every: Sequence[UsagePart]) -> Plot:
     return stacked(names, parts_of(names, values), words.money)
 
 
-def _tokens(period: Period, every: Sequence[UsagePart]) -> Plot:
+def _tokens(period: Period, days: Sequence[UsageSum]) -> Plot:
     """Draw what was sent anew, what was found in a cache, and what was answered."""
     names, chars = columns_of(period)
     values: dict[tuple[str, str], float] = {}
-    for one in every:
-        took = one.sum
-        taken = {
-            "in": took.input_tokens - took.cached_tokens,
-            "in, cached": took.cached_tokens,
-            "out": took.output_tokens,
-        }
+    for one in days:
+        taken = {"in": one.input_tokens - one.cached_tokens, "in, cached": one.cached_tokens, "out": one.output_tokens}
         for label, tokens in taken.items():
-            place = one.day[:chars], label
+            place = one.key[:chars], label
             values[place] = values.get(place, 0.0) + max(0, tokens)
     return stacked(names, parts_of(names, values), amount)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sqlalchemy import func
+from sqlalchemy import String, func, type_coerce
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import Agent
@@ -29,7 +29,11 @@ class Tallies(Repository):
         chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
         each = (
             select(Job.id, Job.error, Job.reason, Job.agent_id)
-            .add_columns(col(Job.completed_at), func.coalesce(failed_step(), "").label("step"))
+            # As it is stored: of thousands of moments, two are told of each kind.
+            .add_columns(
+                type_coerce(Job.completed_at, String).label("completed_at"),
+                func.coalesce(failed_step(), "").label("step"),
+            )
             .where(*conditions(chosen), col(Job.completed_at).is_not(None))
             .subquery()
         )

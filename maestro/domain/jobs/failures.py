@@ -37,15 +37,15 @@ def pattern_of(reason: str) -> str:
 
 @dataclass(frozen=True)
 class Failures:
-    """Jobs that failed at one step for one reason, of one agent."""
+    """Jobs that failed at one step for one reason, of one agent; moments are as they are stored, which is sortable."""
 
     error: str
     step: str
     reason: str
     agent: str | None
     count: int
-    oldest: datetime
-    newest: datetime
+    oldest: str
+    newest: str
     example: str
     """The id of one of them, of those begun in the same way the one that came last."""
 
@@ -89,8 +89,8 @@ def _group(error: str, step: str, reason: str, same: Sequence[Failures]) -> Erro
         step=step,
         reason=reason,
         count=sum(one.count for one in same),
-        oldest=min(one.oldest for one in same),
-        newest=newest.newest,
+        oldest=datetime.fromisoformat(min(one.oldest for one in same)),
+        newest=datetime.fromisoformat(newest.newest),
         example=newest.example,
         agents=tuple(sorted({one.agent for one in same if one.agent is not None})),
     )

@@ -2,9 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from operator import attrgetter
 
 from sqlmodel import Field, Index, SQLModel
 
@@ -196,13 +197,13 @@ class UsagePart:
 def added(key: str, sums: Iterable[UsageSum]) -> UsageSum:
     """Return one sum of several under another key."""
     every = list(sums)
-    return UsageSum(
-        key,
-        *(sum(getattr(one, name) for one in every) for name in _COUNTED),
-        _known(one.cost_usd for one in every),
-        sum(one.unknown_cost for one in every),
-        _known(one.interrupted_cost_usd for one in every),
+    if not every:
+        return replace(NOTHING, key=key)
+    calls, failures, interrupted, tokens_in, tokens_out, cached, unknown_cost = (
+        sum(column) for column in zip(*map(_counted, every), strict=True)
     )
+    cost, estimated = _known(one.cost_usd for one in every), _known(one.interrupted_cost_usd for one in every)
+    return UsageSum(key, calls, failures, interrupted, tokens_in, tokens_out, cached, cost, unknown_cost, estimated)
 
 
 def by_day(parts: Iterable[UsagePart]) -> list[UsageSum]:
@@ -215,7 +216,10 @@ def by_key(parts: Iterable[UsagePart]) -> list[UsageSum]:
     return sorted(_together((one.sum.key, one.sum) for one in parts), key=lambda one: (-(one.cost_usd or 0.0), one.key))
 
 
-_COUNTED = ("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens")
+_counted = attrgetter(
+    *("calls", "failures", "interrupted", "input_tokens", "output_tokens", "cached_tokens", "unknown_cost")
+)
+"""Reads the columns that are numbers of something."""
 
 
 def _together(keyed: Iterable[tuple[str, UsageSum]]) -> list[UsageSum]:

@@ -181,7 +181,9 @@ def test_a_long_reason_has_a_short_pattern() -> None:
 
 def test_a_thousand_failures_of_one_kind_are_one_group() -> None:
     def failures(count: int, at: datetime, agent: str | None) -> Failures:
-        return Failures("ProviderDown", "model-1", f"failed after {at.minute} ms", agent, count, at, at, f"m-{agent}")
+        return Failures(
+            "ProviderDown", "model-1", f"failed after {at.minute} ms", agent, count, str(at), str(at), f"m-{agent}"
+        )
 
     minutes = [NOW + timedelta(minutes=minute) for minute in range(3)]
     (group,) = grouped(
@@ -193,7 +195,12 @@ def test_a_thousand_failures_of_one_kind_are_one_group() -> None:
 
 def test_the_newest_kind_of_failure_comes_first() -> None:
     old, new = NOW, NOW + timedelta(hours=1)
-    page = grouped([Failures("A", "", "a", None, 9, old, old, "m"), Failures("B", "", "a", None, 1, new, new, "m")])
+    page = grouped(
+        [
+            Failures("A", "", "a", None, 9, str(old), str(old), "m"),
+            Failures("B", "", "a", None, 1, str(new), str(new), "m"),
+        ]
+    )
     assert [group.error for group in page.items] == ["B", "A"]
 
 
