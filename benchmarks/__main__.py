@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.machine import Machine, this_machine
 from benchmarks.measure.bench import BASE, THIS, Bench
+from benchmarks.measure.busy_machine import busy_machine
 from benchmarks.measure.chat import chat
 from benchmarks.measure.fairness import fairness
 from benchmarks.measure.lists import lists
@@ -33,6 +34,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], Awaitable[Section]]] = {
     "cost": cost,
     "latency": latency,
     "slow-model": slow_model,
+    "busy-machine": busy_machine,
     "counts": counts,
     "stages": stages,
     "start": start,

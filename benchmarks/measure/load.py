@@ -69,10 +69,10 @@ class Pair:
     async def load(self) -> Load:
         """Measure one round of each."""
         pids = {"Maestro": self.product.pid, "Temporal server": self.product.server_pid}
-        async with people(self.product.web_port, CROWD) as crowd, _less_idle(pids) as messages:
+        async with people(self.product.web_port, CROWD) as crowd, less_idle(pids) as messages:
             seconds, waited = await closed_loop(crowd, CROWD * EACH)
         others = {"worker": self.worker.pid, "Temporal server": self.product.server_pid}
-        async with _less_idle(others) as workflows:
+        async with less_idle(others) as workflows:
             await self.worker.run(TRIVIAL)
         return Load(
             {name: spent * MS / len(waited) for name, spent in messages.items()},
@@ -219,14 +219,17 @@ async def _pair(product: Product) -> AsyncIterator[Pair]:
 
 
 @asynccontextmanager
-async def _less_idle(pids: Mapping[str, int]) -> AsyncIterator[dict[str, float]]:
-    """Give, at the end of a block, the CPU seconds that processes took for it, less those that they take idle."""
+async def less_idle(pids: Mapping[str, int], settles: float = SETTLES) -> AsyncIterator[dict[str, float]]:
+    """Give, at the end of a block, the CPU seconds that processes took for it, less those that they take idle.
+
+    After the block it waits for ``settles`` seconds, in which what was begun ends.
+    """
     before = cpu_times(pids)
     await asyncio.sleep(IDLE)
     idle = cpu_times(pids).since(before)
     before, began = cpu_times(pids), time.perf_counter()
     spent: dict[str, float] = {}
     yield spent
-    await asyncio.sleep(SETTLES)
+    await asyncio.sleep(settles)
     used, share = cpu_times(pids).since(before), (time.perf_counter() - began) / IDLE
     spent.update({name: used[name] - idle[name] * share for name in used})
