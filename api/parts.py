@@ -16,9 +16,9 @@ from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.views import ScheduleControl
 from maestro.domain.skills.views import SkillControl
-from maestro.domain.webhooks.views import WebhookControl
 from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
+from maestro.operations.webhooks import WebhookOperations
 from maestro.store.store import Clock, Store, utc_now
 from maestro.tools.outside import OutsideTools
 
@@ -76,7 +76,7 @@ class ApiParts:
     settings: SettingsControl
     conversations: ConversationControl
     schedules: ScheduleControl
-    webhooks: WebhookControl
+    webhooks: WebhookOperations
     hooks: Hooks
     guard: GuardSettings
     health: Health

@@ -1,15 +1,15 @@
 """The page of webhooks: made, changed, given other secrets and removed, with plain forms."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request
-from pydantic import BaseModel
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.pages import render
+from api.dashboard.forms import TextForm, submit
+from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
@@ -18,7 +18,7 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.reading import read
-from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
+from maestro.domain.webhooks.edits import NewWebhook, WebhookChange
 from maestro.domain.webhooks.views import MadeWebhook
 
 PAGE = "/webhooks"
@@ -30,7 +30,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 Path = Annotated[str, Form()]
 
 
-class Typed(BaseModel):
+class Typed(TextForm):
     """What stands in the form; what is wrong with it is said by the rules of what it becomes."""
 
     path: str = ""
@@ -44,10 +44,6 @@ class Typed(BaseModel):
     scheme: str = "standard"
     secret: str = ""
     per_minute: str = "60"
-
-    def fields(self, *left_out: str) -> dict[str, object]:
-        """Return what was typed, without the blanks around it."""
-        return {name: text.strip() for name, text in self.model_dump(exclude=set(left_out)).items()}
 
 
 @dataclass(frozen=True)
@@ -67,8 +63,7 @@ def show(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
     if not edit:
         return _page(request, _Shown())
     try:
-        with parts.store.view() as tx:
-            webhook = tx.webhooks.view(tx.webhooks.get(edit))
+        webhook = parts.webhooks.show(edit)
     except MaestroError as error:
         return refused(request, "webhooks", error)
     typed = Typed(**{name: str(value) for name, value in webhook.model_dump(by_alias=False).items() if name in _TYPED})
@@ -76,76 +71,71 @@ def show(request: Request, parts: Parts, edit: str = "") -> HTMLResponse:
 
 
 @router.post("")
-def make(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> HTMLResponse:
+def make(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
     """Make a webhook, and show its secret if it was made, the only time; what cannot be made is said on the page."""
-    try:
-        made = parts.webhooks.add(read(NewWebhook, typed.fields()), OPERATOR)
-    except MaestroError as error:
-        return _page(request, _Shown(typed, problem=str(error), open=True), status_of(error))
-    return _page(request, _Shown(made=made), HTTPStatus.CREATED)
+    return submit(
+        lambda: parts.webhooks.add(read(NewWebhook, typed.fields()), OPERATOR),
+        lambda made: _page(request, _Shown(made=made), HTTPStatus.CREATED),
+        lambda error: _page(request, _Shown(typed, problem=str(error), open=True), status_of(error)),
+    )
 
 
 @router.post("/change")
 def change(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
     """Change a webhook, and lead back to the list."""
-    try:
-        wanted = read(WebhookChange, typed.fields("path", "scheme", "secret"))
-        parts.webhooks.change(typed.path, wanted, OPERATOR)
-    except MaestroError as error:
-        return _page(request, _Shown(typed, typed.path, str(error), open=True), status_of(error))
-    return _back()
+    return submit(
+        lambda: parts.webhooks.change(
+            typed.path, read(WebhookChange, typed.fields("path", "scheme", "secret")), OPERATOR
+        ),
+        _to_list,
+        lambda error: _page(request, _Shown(typed, typed.path, str(error), open=True), status_of(error)),
+    )
 
 
 @router.post("/rotate")
-def rotate(request: Request, parts: Parts, path: Path) -> HTMLResponse:
+def rotate(request: Request, parts: Parts, path: Path) -> Response:
     """Give a webhook another secret, and show it, the only time."""
-    try:
-        made = parts.webhooks.rotate(path, Rotation(), OPERATOR)
-    except MaestroError as error:
-        return _page(request, _Shown(problem=str(error)), status_of(error))
-    return _page(request, _Shown(made=made))
+    return submit(
+        lambda: parts.webhooks.rotate(path, OPERATOR),
+        lambda made: _page(request, _Shown(made=made)),
+        partial(_refused, request),
+    )
 
 
 @router.post("/enable")
 def enable(request: Request, parts: Parts, path: Path) -> Response:
     """Let a webhook take deliveries, and lead back to the list."""
-    return _done(request, lambda: parts.webhooks.change(path, WebhookChange(enabled=True), OPERATOR))
+    change = WebhookChange(enabled=True)
+    return submit(lambda: parts.webhooks.change(path, change, OPERATOR), _to_list, partial(_refused, request))
 
 
 @router.post("/disable")
 def disable(request: Request, parts: Parts, path: Path) -> Response:
     """Let a webhook take no deliveries, and lead back to the list."""
-    return _done(request, lambda: parts.webhooks.change(path, WebhookChange(enabled=False), OPERATOR))
+    change = WebhookChange(enabled=False)
+    return submit(lambda: parts.webhooks.change(path, change, OPERATOR), _to_list, partial(_refused, request))
 
 
 @router.post("/remove")
 def remove(request: Request, parts: Parts, path: Path) -> Response:
     """Remove a webhook, and lead back to the list."""
-    return _done(request, lambda: _remove(parts, path))
+    return submit(lambda: parts.webhooks.remove(path, OPERATOR), _to_list, partial(_refused, request))
 
 
-def _remove(parts: Parts, path: str) -> None:
-    with parts.store.begin() as tx:
-        tx.webhooks.remove(tx.webhooks.get(path), OPERATOR)
+def _to_list(_: object) -> Response:
+    return lead_back(PAGE)
 
 
-def _done(request: Request, wish: Callable[[], object]) -> Response:
-    try:
-        wish()
-    except MaestroError as error:
-        return _page(request, _Shown(problem=str(error)), status_of(error))
-    return _back()
-
-
-def _back() -> RedirectResponse:
-    return RedirectResponse(PAGE, HTTPStatus.SEE_OTHER)
+def _refused(request: Request, error: MaestroError) -> Response:
+    return _page(request, _Shown(problem=str(error)), status_of(error))
 
 
 def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     cursor = request.query_params.get("cursor") or None
-    with parts_of(request).store.view() as tx:
+    parts = parts_of(request)
+    page = parts.webhooks.list(SHOWN, cursor)
+    with parts.store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        webhooks = tx.webhooks.page(cursor, SHOWN + 1)
     return render(
         request,
         "webhooks.html",
@@ -153,8 +143,8 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
         at=PAGE,
         title=TITLE,
         agents=agents,
-        webhooks=webhooks[:SHOWN],
-        following=webhooks[SHOWN - 1].path if len(webhooks) > SHOWN else None,
+        webhooks=page.items,
+        following=page.next,
         first=cursor is None,
         shown=shown,
         address=f"{request.url.scheme}://{request.headers['host']}",

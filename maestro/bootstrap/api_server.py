@@ -15,6 +15,7 @@ from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import connection_limits, temporal_ui_url
+from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.schedule_control import open_schedules
@@ -23,13 +24,13 @@ from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
 from maestro.bootstrap.tools import names_of
-from maestro.bootstrap.webhook_control import StoreWebhookControl, open_hooks
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.importing import collector_off
+from maestro.operations.webhooks import WebhookOperations
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings, read_environment
 from maestro.store.store import Store
@@ -99,7 +100,7 @@ def api_parts(
         connectors=StoreConnectorControl(store, keys),
         conversations=StoreConversationControl(store, settings.data_dir),
         schedules=open_schedules(store, live),
-        webhooks=StoreWebhookControl(store, keys),
+        webhooks=WebhookOperations(store, keys.keep),
         hooks=open_hooks(store, keys, live),
         settings=StoreSettingsControl(store, live),
         skills=StoreSkillControl(store, SkillFolder(settings.skills.folder), names_of(live)),

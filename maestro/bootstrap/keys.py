@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from maestro.bootstrap.storage import encryption_file, encryption_key
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import KeptKey
+from maestro.operations.inputs import EncryptSecret
 from maestro.settings import Settings
 from maestro.settings.references import ENVIRONMENT, FILE, References
 
@@ -71,6 +72,11 @@ class Keys:
 def open_keys(settings: Settings, environment: Mapping[str, str]) -> Keys:
     """Return the keys of a data folder."""
     return Keys(encryption_key(settings), environment)
+
+
+def encryption(settings: Settings) -> EncryptSecret:
+    """Return what encrypts secrets under the key of a data folder, which is made with the first secret."""
+    return lambda text: open_keys(settings, {}).keep(text)
 
 
 def existing_keys(settings: Settings, environment: Mapping[str, str]) -> Keys:

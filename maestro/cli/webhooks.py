@@ -1,6 +1,5 @@
 """``maestro webhooks``: what programs outside send, and which agents hear of it."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -8,25 +7,22 @@ from typing import Annotated
 import typer
 from ulid import ULID
 
-from maestro.bootstrap.keys import open_keys
-from maestro.bootstrap.webhook_control import StoreWebhookControl
-from maestro.cli.commands import Commands
+from maestro.bootstrap.keys import encryption, open_keys
+from maestro.cli.field_options import FieldOptions
+from maestro.cli.given_files import bytes_of
 from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.operation_commands import OperationCommands
 from maestro.cli.options import WEBUI_PORT, Given
 from maestro.cli.output import write
-from maestro.cli.pages import Limit, TextCursor
 from maestro.cli.webhook_sender import home, send
 from maestro.cli.webhook_texts import listing, made, new_secret, portrait
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.reading import read
-from maestro.domain.values import Value
 from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
-from maestro.domain.webhooks.views import REFERENCES, WebhookControl, WebhookView, webhook_page
+from maestro.domain.webhooks.views import REFERENCES
 from maestro.domain.webhooks.webhook import SignatureScheme
+from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import read_environment
-
-LIMIT = 100
-STANDARD_INPUT = Path("-")
 
 HELP = """List, show, add, edit, enable, disable, try and remove webhooks.
 
@@ -56,22 +52,15 @@ SecretRef = Annotated[
     ),
 ]
 
-app = Commands(HELP)
-
-
-class Removed(Value):
-    """The webhook that is gone."""
-
-    path: str
-
 
 @dataclass(frozen=True)
-class WebhookOptions:
+class WebhookOptions(FieldOptions):
     """The options that describe a webhook; None where not given."""
 
     agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Who is told.")] = None
-    prompt: Annotated[
-        str | None, typer.Option(help="What it is told, such as 'Build {{payload.id}} failed. Find out why.'")
+    prompt_template: Annotated[
+        str | None,
+        typer.Option("--prompt", help="What it is told, such as 'Build {{payload.id}} failed. Find out why.'"),
     ] = None
     prompt_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The file with what it is told; - for standard input.")
@@ -83,35 +72,16 @@ class WebhookOptions:
     name: Annotated[str | None, typer.Option(help="The name people see.")] = None
     per_minute: Annotated[int | None, typer.Option(help="Deliveries a minute that are taken.")] = None
 
-    def fields(self) -> dict[str, object]:
-        """Return the fields that were given; raises ``ConfigurationError`` for a file that cannot be read."""
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        prompt = given.pop("prompt", None)
-        file = given.pop("prompt_file", None)
-        if prompt is not None and file is not None:
-            raise typer.BadParameter("give --prompt or --prompt-file, not both")
-        text = _read(self.prompt_file).decode("utf-8", "replace") if self.prompt_file is not None else prompt
-        return given if text is None else {**given, "prompt_template": text}
+    prompt_field = "prompt_template"
 
 
-def _control(at: Opened) -> WebhookControl:
-    return StoreWebhookControl(at.store, open_keys(at.loaded.settings, {}))
+def _operations(at: Opened) -> WebhookOperations:
+    return WebhookOperations(at.store, encryption(at.loaded.settings))
 
 
-@app.command("list")
-def list_webhooks(given: Given, limit: Limit = LIMIT, cursor: TextCursor = None) -> None:
-    """List the webhooks by path, with what came to them."""
-    with opened(given) as at, at.store.view() as tx:
-        page = webhook_page(tx.webhooks.page(cursor, limit + 1), limit)
-    write(page, listing(page), given.as_json)
-
-
-@app.command()
-def show(given: Given, path: HookPath) -> None:
-    """Show a webhook: who is told what, and what came to it."""
-    with opened(given) as at, at.store.view() as tx:
-        webhook = tx.webhooks.view(tx.webhooks.get(path))
-    write(webhook, portrait(webhook), given.as_json)
+app = OperationCommands(HELP, _operations, field="path", ref=HookPath)
+app.list("List the webhooks by path, with what came to them.", WebhookOperations.list, listing)
+app.one("show", "Show a webhook: who is told what, and what came to it.", WebhookOperations.show, portrait)
 
 
 @app.command()
@@ -129,30 +99,25 @@ def add(
     with opened(given) as at:
         address = home(at.loaded.settings.webui)
         own = {"path": path, "scheme": scheme, "secret": _secret(secret_env, secret_ref)}
-        webhook = _control(at).add(read(NewWebhook, {"platform": "web", **options.fields(), **own}), ACTOR)
+        webhook = _operations(at).add(read(NewWebhook, {"platform": "web", **options.fields(), **own}), ACTOR)
     write(webhook, made(webhook, address), given.as_json)
 
 
-@app.command()
-def edit(given: Given, path: HookPath, options: WebhookOptions) -> None:
-    """Change a webhook."""
-    with opened(given) as at:
-        webhook = _control(at).change(path, read(WebhookChange, options.fields()), ACTOR)
-    write(webhook, [f"{webhook.path} is changed"], given.as_json)
-
-
-@app.command()
-def enable(given: Given, path: HookPath) -> None:
-    """Let a webhook take deliveries again."""
-    webhook = _switch(given, path, enabled=True)
-    write(webhook, [f"{webhook.path} takes deliveries again"], given.as_json)
-
-
-@app.command()
-def disable(given: Given, path: HookPath) -> None:
-    """Let a webhook take no deliveries, until it is enabled."""
-    webhook = _switch(given, path, enabled=False)
-    write(webhook, [f"{webhook.path} takes no deliveries any more"], given.as_json)
+app.edit("Change a webhook.", WebhookOperations.change, WebhookChange, WebhookOptions)
+app.change(
+    "enable",
+    "Let a webhook take deliveries again.",
+    WebhookOperations.change,
+    WebhookChange(enabled=True),
+    " takes deliveries again",
+)
+app.change(
+    "disable",
+    "Let a webhook take no deliveries, until it is enabled.",
+    WebhookOperations.change,
+    WebhookChange(enabled=False),
+    " takes no deliveries any more",
+)
 
 
 @app.command()
@@ -160,17 +125,12 @@ def rotate(given: Given, path: HookPath, secret_env: SecretEnv = None, secret_re
     """Give a webhook another secret; the old one holds no more."""
     with opened(given) as at:
         rotation = read(Rotation, {"secret": _secret(secret_env, secret_ref)})
-        webhook = _control(at).rotate(path, rotation, ACTOR)
+        webhook = _operations(at).rotate(path, ACTOR, rotation)
     lines = [f"{webhook.path} has another secret, and takes nothing that is signed with the old one"]
     write(webhook, [*lines, *new_secret(webhook)], given.as_json)
 
 
-@app.command()
-def remove(given: Given, path: HookPath) -> None:
-    """Remove a webhook; its jobs stay."""
-    with opened(given) as at, at.store.begin() as tx:
-        tx.webhooks.remove(tx.webhooks.get(path), ACTOR)
-    write(Removed(path=path), [f"{path} is gone"], given.as_json)
+app.remove("Remove a webhook; its jobs stay.", WebhookOperations.remove)
 
 
 @app.command("send", ports=[WEBUI_PORT])
@@ -191,16 +151,11 @@ def send_delivery(
         with at.store.view() as tx:
             webhook = tx.webhooks.get(path)
         secret = open_keys(at.loaded.settings, read_environment()).reveal(webhook.secret).get_secret_value()
-        sent = _read(body) if body is not None else data.encode()
+        sent = bytes_of(body) if body is not None else data.encode()
         address = url or home(at.loaded.settings.webui)
         taken = send(address, webhook, secret, delivery_id or f"msg_{ULID()}", sent)
     came = "came before, and made" if taken.duplicate else "made"
     write(taken, [f"the delivery {came} {taken.job_id}; `maestro jobs show {taken.job_id}` shows it"], given.as_json)
-
-
-def _switch(given: Given, path: str, *, enabled: bool) -> WebhookView:
-    with opened(given) as at:
-        return _control(at).change(path, WebhookChange(enabled=enabled), ACTOR)
 
 
 def _secret(variable: str | None, reference: str | None) -> str:
@@ -213,10 +168,3 @@ def _secret(variable: str | None, reference: str | None) -> str:
     if not secret:
         raise ConfigurationError(f"the environment variable {variable} is not set; set it, or name another")
     return secret
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return sys.stdin.buffer.read() if file == STANDARD_INPUT else file.read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror}; name another file") from None

@@ -16,14 +16,15 @@ from maestro.bootstrap.account_control import StoreAccountControl
 from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
+from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.schedule_control import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.skill_control import StoreSkillControl
 from maestro.bootstrap.skill_folder import SkillFolder
-from maestro.bootstrap.webhook_control import StoreWebhookControl, open_hooks
 from maestro.metrics.process import ProcessMetrics
+from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import Settings
 from temporal.control import TemporalJobControl
 from tests.support.job_rows import JobRows
@@ -64,7 +65,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         conversations=StoreConversationControl(rows.store, NO_FOLDER),
         settings=StoreSettingsControl(rows.store, live),
         schedules=open_schedules(rows.store, live),
-        webhooks=StoreWebhookControl(rows.store, keys),
+        webhooks=WebhookOperations(rows.store, keys.keep),
         hooks=open_hooks(rows.store, keys, live),
         skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(SIGNING_KEY, password, viewer_password=VIEWER_PASSWORD if password else ""),

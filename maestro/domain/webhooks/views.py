@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.values import View
-from maestro.domain.webhooks.edits import NewWebhook, Rotation, WebhookChange
 from maestro.domain.webhooks.webhook import SignatureScheme, Webhook
 
 REFERENCES = ("env:", "file:")
@@ -61,26 +59,6 @@ class Taken(View):
 
     job_id: str
     duplicate: bool
-
-
-class WebhookControl(Protocol):
-    """What an operator does with webhooks; ``actor`` is who the audit log says it was."""
-
-    def add(self, new: NewWebhook, actor: str) -> MadeWebhook:
-        """Make a webhook.
-
-        Raises ``Conflict`` for a path that is taken and for an archived agent, ``NotFound`` for an unknown one, and
-        ``InvalidEdit`` or ``ConfigurationError`` for a secret that can be none.
-        """
-        ...
-
-    def change(self, path: str, change: WebhookChange, actor: str) -> WebhookView:
-        """Change a webhook; raises as ``add`` does."""
-        ...
-
-    def rotate(self, path: str, rotation: Rotation, actor: str) -> MadeWebhook:
-        """Give a webhook another secret; from now on nothing that is signed with the old one is taken."""
-        ...
 
 
 def webhook_view(webhook: Webhook, agent: Agent) -> WebhookView:

@@ -32,6 +32,8 @@ DECLARATIONS = {
     "ContextVar": "a context variable has to be a module's, and holds nothing by itself",
     "APIRouter": "a table of routes, filled by decorators while the module is read",
     "Commands": "a table of commands, filled by decorators while the module is read",
+    "OperationAPIRouter": "an APIRouter that is filled from operations",
+    "OperationCommands": "Commands that are filled from operations",
     "Typer": "the same, of a library",
     "RetryPolicy": "a value of temporalio that is not declared frozen",
     "SearchAttributeKey": "a value of temporalio: a name with its type",
