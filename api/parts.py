@@ -18,6 +18,7 @@ from maestro.domain.schedules.views import ScheduleControl
 from maestro.domain.skills.views import SkillControl
 from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
+from maestro.operations.clients import ClientOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.store.store import Clock, Store, utc_now
 from maestro.tools.outside import OutsideTools
@@ -92,3 +93,8 @@ class ApiParts:
     chat: AgentChat | None = None
     redact: Callable[[], Redact] = lambda: as_it_is
     budgets: Callable[[], DailyBudgets] = DailyBudgets
+
+    @property
+    def clients(self) -> ClientOperations:
+        """Return the operations on clients."""
+        return ClientOperations(self.store)

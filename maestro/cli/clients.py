@@ -6,17 +6,13 @@ from typing import Annotated
 
 import typer
 
-from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, opened
-from maestro.cli.options import Given
-from maestro.cli.output import write
+from maestro.cli.field_options import FieldOptions
+from maestro.cli.operation_commands import OperationCommands
 from maestro.cli.table import lines
 from maestro.domain.clients.edits import ClientChange, NewClient
-from maestro.domain.clients.views import ClientPage, ClientView, client_page
-from maestro.domain.reading import read
-from maestro.domain.values import Value
+from maestro.domain.clients.views import ClientPage, ClientView
+from maestro.operations.clients import ClientOperations
 
-MOST = 10_000
 NOTHING = "There are no clients."
 COLUMNS = ("name", "slug", "plan", "weight", "a day", "spent today", "from")
 
@@ -28,11 +24,10 @@ configuration, or are made here; this works whether Maestro runs or not.
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name or the slug of the client.")]
 NewName = Annotated[str, typer.Argument(metavar="NAME", help="A name of your choice, unique.")]
-app = Commands(HELP)
 
 
 @dataclass(frozen=True)
-class ClientOptions:
+class ClientOptions(FieldOptions):
     """The options that describe a client; None where not given."""
 
     slug: Annotated[str | None, typer.Option(help="A second, shorter name, unique; '' for none.")] = None
@@ -44,63 +39,19 @@ class ClientOptions:
         None
     )
 
-    def fields(self) -> dict[str, object]:
-        """Return the fields that were given."""
-        return {name: value for name, value in vars(self).items() if value is not None}
 
+@dataclass(frozen=True)
+class ClientEdits(ClientOptions):
+    """The options that change a client."""
 
-class Removed(Value):
-    """The client that is gone."""
-
-    name: str
-
-
-@app.command("list")
-def list_clients(given: Given) -> None:
-    """List the clients by name, with what was spent for them today."""
-    with opened(given) as at, at.store.view() as tx:
-        page = client_page(tx.budgets.clients(), tx.budgets.client_levels(), None, MOST)
-    write(page, _listing(page), given.as_json)
-
-
-@app.command()
-def add(given: Given, name: NewName, options: ClientOptions) -> None:
-    """Add a client, whom agents and channels may name."""
-    with opened(given) as at:
-        new = read(NewClient, {"name": name, **options.fields()})
-        with at.store.begin() as tx:
-            client = tx.budgets.client_view(tx.clients.create(new, ACTOR))
-    write(client, [f"{client.name} can be named by agents and channels"], given.as_json)
-
-
-@app.command()
-def edit(
-    given: Given,
-    name: Name,
-    options: ClientOptions,
     no_budget: Annotated[
         bool, typer.Option("--no-daily-budget", help="Let budgets.clientDayUsd hold for it again.")
-    ] = False,
-) -> None:
-    """Change a client that was made here or on the API."""
-    fields = options.fields()
-    if no_budget:
-        fields["daily_budget_usd"] = None
-    with opened(given) as at:
-        change = read(ClientChange, fields)
-        with at.store.begin() as tx:
-            client = tx.budgets.client_view(tx.clients.change(tx.clients.get(name), change, ACTOR))
-    write(client, [f"{client.name} is changed"], given.as_json)
+    ] = False
 
-
-@app.command()
-def remove(given: Given, name: Name) -> None:
-    """Remove a client of whom nothing speaks."""
-    with opened(given) as at, at.store.begin() as tx:
-        client = tx.clients.get(name)
-        gone = Removed(name=client.name)
-        tx.clients.remove(client, ACTOR)
-    write(gone, [f"{gone.name} is gone"], given.as_json)
+    def fields(self) -> dict[str, object]:
+        """Return the fields that are to be changed."""
+        fields = super().fields()
+        return {**fields, "daily_budget_usd": None} if fields.pop("no_budget") else fields
 
 
 def _listing(page: ClientPage) -> Iterator[str]:
@@ -114,3 +65,16 @@ def _row(client: ClientView) -> tuple[str, ...]:
     budget = "-" if client.daily_budget_usd is None else f"{client.daily_budget_usd:.2f}"
     origin = "configuration" if client.configured else "made here"
     return client.name, client.slug or "-", client.plan, f"{client.weight:g}", budget, f"{client.spent_usd:.2f}", origin
+
+
+app = OperationCommands(HELP, lambda at: ClientOperations(at.store), field="name", ref=Name, new_ref=NewName)
+app.list("List the clients by name, with what was spent for them today.", ClientOperations.list, _listing, paged=False)
+app.add(
+    "Add a client, whom agents and channels may name.",
+    ClientOperations.add,
+    NewClient,
+    ClientOptions,
+    " can be named by agents and channels",
+)
+app.edit("Change a client that was made here or on the API.", ClientOperations.change, ClientChange, ClientEdits)
+app.remove("Remove a client of whom nothing speaks.", ClientOperations.remove, ClientOperations.show)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from pydantic import BaseModel, JsonValue, RootModel
 
 from maestro.cli.commands import Commands
+from maestro.cli.field_options import FieldOptions
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
@@ -17,6 +18,7 @@ from maestro.operations.inputs import LIMIT
 Operations = TypeVar("Operations")
 Page = TypeVar("Page", bound=BaseModel)
 View = TypeVar("View", bound=BaseModel)
+New = TypeVar("New", bound=BaseModel)
 Change = TypeVar("Change", bound=BaseModel)
 Texts = Callable[[View], Iterable[str]] | str
 """What a person reads of a view: its lines, or what follows its name in one line."""
@@ -30,14 +32,22 @@ class OperationCommands(Commands, Generic[Operations]):
     """The commands of a noun, most of them generated; they are in the help in the order in which they are added.
 
     ``open_operations`` makes its operations, ``field`` is the field of a view that names one of it, and ``ref`` the
-    argument that does so on the command line.
+    argument that does so on the command line, ``new_ref`` that of ``add``.
     """
 
-    def __init__(self, about: str, open_operations: Callable[[Opened], Operations], field: str, ref: object) -> None:
+    def __init__(
+        self,
+        about: str,
+        open_operations: Callable[[Opened], Operations],
+        field: str,
+        ref: object,
+        new_ref: object = None,
+    ) -> None:
         super().__init__(about)
         self._open = open_operations
         self._field = field
         self._ref = _parameter("ref", ref)
+        self._new_ref = _parameter("ref", new_ref)
 
     def list(
         self,
@@ -67,6 +77,23 @@ class OperationCommands(Commands, Generic[Operations]):
 
         self._add(name, about, run, self._ref)
 
+    def add(
+        self,
+        about: str,
+        operation: Callable[[Operations, New, str], View],
+        new: type[New],
+        options: type[FieldOptions],
+        texts: Texts[View],
+    ) -> None:
+        """Add ``add``: the argument names the new one, and the options are its other fields."""
+
+        def run(given: Given, ref: str, options: FieldOptions) -> None:
+            with opened(given) as at:
+                view = operation(self._open(at), read(new, {self._field: ref, **options.fields()}), ACTOR)
+            write(view, self._lines(view, texts), given.as_json)
+
+        self._add("add", about, run, self._new_ref, _parameter("options", options))
+
     def change(
         self,
         name: str,
@@ -83,25 +110,32 @@ class OperationCommands(Commands, Generic[Operations]):
         about: str,
         operation: Callable[[Operations, str, Change, str], View],
         change: type[Change],
-        options: type[Any],
+        options: type[FieldOptions],
         texts: Texts[View] = " is changed",
     ) -> None:
         """Add ``edit``; the ``fields()`` of the options are what is given of the change."""
 
-        def run(given: Given, ref: str, options: Any) -> None:
+        def run(given: Given, ref: str, options: FieldOptions) -> None:
             with opened(given) as at:
                 view = operation(self._open(at), ref, read(change, options.fields()), ACTOR)
             write(view, self._lines(view, texts), given.as_json)
 
         self._add("edit", about, run, self._ref, _parameter("options", options))
 
-    def remove(self, about: str, operation: Callable[[Operations, str, str], None]) -> None:
-        """Add ``remove``."""
+    def remove(
+        self,
+        about: str,
+        operation: Callable[[Operations, str, str], None],
+        show: Callable[[Operations, str], View] | None = None,
+    ) -> None:
+        """Add ``remove``; ``show`` is needed where one has several names, to write the one that its view has."""
 
         def run(given: Given, ref: str) -> None:
             with opened(given) as at:
-                operation(self._open(at), ref, ACTOR)
-            write(Removal({self._field: ref}), [f"{ref} is gone"], given.as_json)
+                operations = self._open(at)
+                name = getattr(show(operations, ref), self._field) if show is not None else ref
+                operation(operations, name, ACTOR)
+            write(Removal({self._field: name}), [f"{name} is gone"], given.as_json)
 
         self._add("remove", about, run, self._ref)
 

@@ -1,0 +1,38 @@
+"""What an operator does with clients."""
+
+from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.clients.views import ClientPage, ClientView, client_page
+from maestro.operations.inputs import LIMIT, Limit
+from maestro.store.store import Store
+
+
+class ClientOperations:
+    """The operations on clients; each raises ``NotFound`` for an unknown name."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def list(self, limit: Limit = LIMIT, cursor: str | None = None) -> ClientPage:
+        """List the clients by name; the cursor is the last name of the page before."""
+        with self._store.view() as tx:
+            return client_page(tx.budgets.clients(), tx.budgets.client_levels(), cursor, limit)
+
+    def show(self, name: str) -> ClientView:
+        """Return a client by its name or its slug."""
+        with self._store.view() as tx:
+            return tx.budgets.client_view(tx.clients.get(name))
+
+    def add(self, new: NewClient, actor: str) -> ClientView:
+        """Make a client, whom agents and channels may name; 409 when its name or slug is taken."""
+        with self._store.begin() as tx:
+            return tx.budgets.client_view(tx.clients.create(new, actor))
+
+    def change(self, name: str, change: ClientChange, actor: str) -> ClientView:
+        """Change the fields that are given; 409 for a client of the configuration."""
+        with self._store.begin() as tx:
+            return tx.budgets.client_view(tx.clients.change(tx.clients.get(name), change, actor))
+
+    def remove(self, name: str, actor: str) -> None:
+        """Remove a client; 409 for one of the configuration, and while agents, channels or usage speak of it."""
+        with self._store.begin() as tx:
+            tx.clients.remove(tx.clients.get(name), actor)
