@@ -15,10 +15,10 @@ from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.views import ScheduleControl
-from maestro.domain.skills.views import SkillControl
 from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
 from maestro.operations.clients import ClientOperations
+from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.store.store import Clock, Store, utc_now
 from maestro.tools.outside import OutsideTools
@@ -73,7 +73,7 @@ class ApiParts:
     batches: BatchControl
     accounts: AccountControl
     connectors: ConnectorControl
-    skills: SkillControl
+    skills: SkillOperations
     settings: SettingsControl
     conversations: ConversationControl
     schedules: ScheduleControl

@@ -1,6 +1,5 @@
 """The pages of skills: the list with what is wrong with files, a message tried, and one read, changed and switched."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated
@@ -9,16 +8,18 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.errors import status_of
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
+from api.parts import ApiParts
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import Conflict, MaestroError
 from maestro.domain.reading import read
 from maestro.domain.skills.skill import SkillRow
 from maestro.domain.skills.trial import SkillTrial, TrialWish
-from maestro.domain.skills.views import SkillChange, skill_detail, skill_page
+from maestro.domain.skills.views import SkillChange, SkillDetail, skill_page
 
 PAGE = "/skills"
 HERE = "skills"
@@ -95,11 +96,9 @@ def ask(request: Request) -> HTMLResponse:
 @router.post("")
 def add(request: Request, parts: Parts, text: Text = "") -> Response:
     """Put a skill into the folder, and lead to its page; what cannot be is said above the form."""
-    try:
-        made = parts.skills.add(_as_typed(text), OPERATOR)
-    except MaestroError as error:
-        return _form(request, text, error)
-    return lead_back(f"{PAGE}/{made.slug}", done="added")
+    return submit(
+        lambda: parts.skills.add(_as_typed(text), OPERATOR), _added, lambda error: _form(request, text, error)
+    )
 
 
 @router.get("/{slug}")
@@ -111,41 +110,45 @@ def show_one(request: Request, slug: str, done: str = "") -> HTMLResponse:
 @router.post("/{slug}")
 def change(request: Request, parts: Parts, slug: str, text: Text = "") -> Response:
     """Write the file of a skill anew; one that comes with Maestro gets one of the operator's own in its place."""
-    try:
-        made = parts.skills.add(_as_typed(text), OPERATOR, replace=True)
-    except MaestroError as error:
-        return _one(request, slug, error, text=text)
-    return lead_back(f"{PAGE}/{made.slug}", done="added")
+    return submit(
+        lambda: parts.skills.add(_as_typed(text), OPERATOR, replace=True),
+        _added,
+        lambda error: _one(request, slug, error, text=text),
+    )
 
 
 @router.post("/{slug}/enable")
 def enable(request: Request, parts: Parts, slug: str) -> Response:
     """Let messages bring in a skill."""
-    return _done(request, slug, lambda: parts.skills.change(slug, SkillChange(enabled=True), OPERATOR), "enabled")
+    return _switch(request, parts, slug, enabled=True)
 
 
 @router.post("/{slug}/disable")
 def disable(request: Request, parts: Parts, slug: str) -> Response:
     """Let no message bring in a skill."""
-    return _done(request, slug, lambda: parts.skills.change(slug, SkillChange(enabled=False), OPERATOR), "disabled")
+    return _switch(request, parts, slug, enabled=False)
 
 
 @router.post("/{slug}/remove")
 def remove(request: Request, parts: Parts, slug: str) -> Response:
     """Delete the file of an own skill, and lead back to the list."""
-    try:
-        parts.skills.remove(slug, OPERATOR)
-    except MaestroError as error:
-        return _one(request, slug, error)
-    return lead_back(PAGE, done="removed")
+    return submit(
+        lambda: parts.skills.remove(slug, OPERATOR),
+        lambda _: lead_back(PAGE, done="removed"),
+        lambda error: _one(request, slug, error),
+    )
 
 
-def _done(request: Request, slug: str, wish: Callable[[], object], word: str) -> Response:
-    try:
-        wish()
-    except MaestroError as error:
-        return _one(request, slug, error)
-    return lead_back(f"{PAGE}/{slug}", done=word)
+def _switch(request: Request, parts: ApiParts, slug: str, *, enabled: bool) -> Response:
+    return submit(
+        lambda: parts.skills.change(slug, SkillChange(enabled=enabled), OPERATOR),
+        lambda _: lead_back(f"{PAGE}/{slug}", done="enabled" if enabled else "disabled"),
+        lambda error: _one(request, slug, error),
+    )
+
+
+def _added(skill: SkillDetail) -> Response:
+    return lead_back(f"{PAGE}/{skill.slug}", done="added")
 
 
 def _as_typed(text: str) -> bytes:
@@ -200,8 +203,7 @@ def _one(
 ) -> HTMLResponse:
     parts = parts_of(request)
     try:
-        with parts.store.view() as tx:
-            skill = skill_detail(tx.skills.get(slug), tx.skills.problems())
+        skill = parts.skills.show(slug)
     except MaestroError as error:
         return refused(request, HERE, error)
     file, unread = (text, "") if text else _file(request, slug)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from api.guards import OPERATOR, PasswordRoute
+from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.parts import ApiParts
 from api.routes.surroundings import Parts
 
@@ -29,11 +29,15 @@ class OperationAPIRouter(APIRouter):
     def serve(
         self, method: str, path: str, operation: Callable[..., Any], name: str, status: HTTPStatus | None = None
     ) -> None:
-        """Answer a method of a path with an operation: 201 for what is added, 204 for what returns nothing."""
+        """Answer a method of a path with an operation: 201 for what is added, 204 for what returns nothing.
+
+        A viewer may use every operation without an ``actor``, because it changes nothing.
+        """
         endpoint = _endpoint(self._operations, operation, method)
         endpoint.__name__ = name
         found = status or _status(method, path, signature(operation).return_annotation)
-        self.add_api_route(path, endpoint, methods=[method], status_code=found)
+        extra = FOR_VIEWERS if method != "GET" and ACTOR not in signature(operation).parameters else None
+        self.add_api_route(path, endpoint, methods=[method], status_code=found, openapi_extra=extra)
 
 
 def _endpoint(operations: Callable[[ApiParts], Any], operation: Callable[..., Any], method: str) -> Callable[..., Any]:

@@ -20,8 +20,6 @@ from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.schedule_control import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.bootstrap.storage import signing_key
 from maestro.bootstrap.tools import names_of
 from maestro.chat import ChatService
@@ -30,6 +28,8 @@ from maestro.domain.jobs.replay import JobControl
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.importing import collector_off
+from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 from maestro.settings import Settings, read_environment
@@ -103,7 +103,7 @@ def api_parts(
         webhooks=WebhookOperations(store, keys.keep),
         hooks=open_hooks(store, keys, live),
         settings=StoreSettingsControl(store, live),
-        skills=StoreSkillControl(store, SkillFolder(settings.skills.folder), names_of(live)),
+        skills=SkillOperations(store, SkillFolder(settings.skills.folder), names_of(live)),
         guard=GuardSettings(
             signing_key=signing_key(settings),
             password=webui.password.get_secret_value(),

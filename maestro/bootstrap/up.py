@@ -32,13 +32,13 @@ from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.process import Process
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.schedules import build_keeper
-from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services, end, first_of
 from maestro.bootstrap.tools import build_tools
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.redaction import TextKind
 from maestro.llm.litellm_library import Library
+from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
 from maestro.store.store import Store
 from maestro.tools.registry import Tools
@@ -122,7 +122,7 @@ class Up(Process):
             await server.stop()
 
     async def _run(self, store: Store, models: Models, endpoint: Endpoint, stop: asyncio.Event) -> None:
-        skills = await load_skills(self.settings, store)
+        skills = await load_skills(store, self.settings.skills.folder, self.settings.skills.look_seconds)
         dispatcher = self.build_dispatcher(store)
         engine = Engine(endpoint, self.say)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)

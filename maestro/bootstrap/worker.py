@@ -11,11 +11,11 @@ from maestro.bootstrap.models import Models, begin_library, build_models
 from maestro.bootstrap.process import SeparateProcess
 from maestro.bootstrap.readiness import EngineHealth, own_workers
 from maestro.bootstrap.schedules import build_keeper
-from maestro.bootstrap.skill_folder import load_skills
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
 from maestro.llm.litellm_library import Library
+from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
 from maestro.store.store import Store
 from temporal.dispatcher import Dispatcher
@@ -41,7 +41,7 @@ class Worker(SeparateProcess):
     async def work(self, store: Store, stop: asyncio.Event) -> None:
         """Poll the queues of workflows and of model calls, start jobs, and compare open ones with Temporal."""
         models = await asyncio.to_thread(self.build_models, store)
-        skills = await load_skills(self.settings, store)
+        skills = await load_skills(store, self.settings.skills.folder, self.settings.skills.look_seconds)
         dispatcher = Dispatcher(store, queues(self.settings), self.live.of(pace), self.say)
         engine = Engine(endpoint_of(self.settings), self.say)
         reconciler = Reconciler(store, lambda: self.live.current().jobs.reconcile_seconds, dispatcher.wake)

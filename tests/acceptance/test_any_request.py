@@ -16,8 +16,8 @@ from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response
 
 from api.parts import AgentChat
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder
+from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillOperations
 from tests.support.api_client import BASIC, app_of
 from tests.support.every_change import EXAMPLES, Example, stage
 from tests.support.job_rows import JobRows
@@ -80,7 +80,7 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 @pytest.fixture
 def app(rows: JobRows, tmp_path: Path) -> FastAPI:
     """Build everything that an API can have; jobs are begun by a dispatcher that is elsewhere."""
-    skills = StoreSkillControl(rows.store, SkillFolder(tmp_path / "skills"))
+    skills = SkillOperations(rows.store, SkillFolder(tmp_path / "skills"))
     return app_of(rows, chat=AgentChat(chat_of(rows.store)), skills=skills)
 
 

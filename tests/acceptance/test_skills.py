@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.domain.skills.views import SkillChange
+from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillOperations
 from tests.support.instance import Instance, running_instance
 from tests.support.skill_texts import skill_text, write_skill
 
@@ -71,7 +71,7 @@ async def test_an_own_skill_is_used_as_its_file_is_now(maestro: Instance, own: P
         await maestro.until("SELECT problem FROM skill_problems WHERE source = ?", str(path))
         await client.ask("fourth, how do I make tea?")
         with maestro.operator() as operator:
-            StoreSkillControl(operator.store, SkillFolder(own)).change("tea", SkillChange(enabled=False), "operator")
+            SkillOperations(operator.store, SkillFolder(own)).change("tea", SkillChange(enabled=False), "operator")
         await client.ask("fifth, how do I make tea?")
     told = [seen_by_model(maestro, f"{number}, how do I") for number in ("first", "second", "third", "fourth", "fifth")]
     assert ["Boil water first." in system for system in told] == [False, True, False, False, False]

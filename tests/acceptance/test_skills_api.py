@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder, SkillLoader
+from maestro.operations.skill_folder import SkillFolder, SkillLoader
+from maestro.operations.skills import SkillOperations
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.skill_texts import skill_text, write_skill
@@ -41,7 +41,7 @@ def loader(rows: JobRows, own: Path) -> SkillLoader:
 @pytest.fixture
 async def http(rows: JobRows, own: Path, loader: SkillLoader) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the API as the operator."""
-    control = StoreSkillControl(rows.store, SkillFolder(own))
+    control = SkillOperations(rows.store, SkillFolder(own))
     async with client(app_of(rows, skills=control), auth=BASIC) as http:
         yield http
 

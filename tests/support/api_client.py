@@ -21,9 +21,9 @@ from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.schedule_control import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.metrics.process import ProcessMetrics
+from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import Settings
 from temporal.control import TemporalJobControl
@@ -67,7 +67,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         schedules=open_schedules(rows.store, live),
         webhooks=WebhookOperations(rows.store, keys.keep),
         hooks=open_hooks(rows.store, keys, live),
-        skills=StoreSkillControl(rows.store, SkillFolder(NO_FOLDER)),
+        skills=SkillOperations(rows.store, SkillFolder(NO_FOLDER)),
         guard=GuardSettings(SIGNING_KEY, password, viewer_password=VIEWER_PASSWORD if password else ""),
         health=FixedHealth(store="ok", temporal="ok", worker="ok"),
         version="1.2.3",

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from maestro.bootstrap.skill_folder import SHIPPED
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.skills.files import SkillFile, read_skill
 from maestro.domain.skills.skill import Skill, choose
+from maestro.operations.skill_folder import SHIPPED
 
 FILES: tuple[SkillFile, ...] = tuple(read_skill(path.read_bytes()) for path in sorted(SHIPPED.glob("*.md")))
 BY_SLUG = {file.slug: file for file in FILES}

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from maestro.bootstrap.checks.subject import Subject, fine, note
-from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.skills.library import Library, arrange
+from maestro.operations.skill_folder import SkillFolder
 from maestro.settings import Settings
 
 CHECK = "skills"

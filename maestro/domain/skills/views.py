@@ -3,10 +3,8 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
 
 from maestro.domain.skills.skill import SkillProblem, SkillRow
-from maestro.domain.skills.trial import SkillTrial, TrialWish
 from maestro.domain.values import View
 
 
@@ -61,33 +59,6 @@ class SkillChange(View):
     """What is to be changed of a skill; what is null stays."""
 
     enabled: bool | None = None
-
-
-class SkillControl(Protocol):
-    """What an operator does with skills; ``actor`` is who the audit log says it was."""
-
-    def add(self, data: bytes, actor: str, *, replace: bool = False) -> SkillDetail:
-        """Put a skill into the folder; raises ``InvalidSkill``, and ``Conflict`` for a slug or a file that is there.
-
-        With ``replace``, an own skill of the same slug gets this text instead.
-        """
-        ...
-
-    def text(self, slug: str) -> str:
-        """Return the file of a skill as it stands there; raises ``NotFound``, and ``Conflict`` if it cannot be read."""
-        ...
-
-    def trial(self, wish: TrialWish) -> SkillTrial:
-        """Say which skills a message would bring in; raises ``NotFound`` for an unknown agent."""
-        ...
-
-    def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
-        """Change a skill; raises ``NotFound``."""
-        ...
-
-    def remove(self, slug: str, actor: str) -> None:
-        """Take an own skill out of the folder; raises ``NotFound``, and ``Conflict`` for one that was shipped."""
-        ...
 
 
 def skill_view(row: SkillRow, problems: Sequence[SkillProblem]) -> SkillView:

@@ -9,10 +9,10 @@ import pytest
 
 from api.guards import Guard
 from api.parts import AgentChat
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Ending, JobKind, JobStatus
+from maestro.operations.skill_folder import SkillFolder
+from maestro.operations.skills import SkillOperations
 from tests.support.api_client import BASIC, OTHER_ADDRESS, app_of, client
 from tests.support.every_change import EXAMPLES, address, stage
 from tests.support.job_rows import JobRows
@@ -39,7 +39,7 @@ LED = {"POST /queue/{job_id}/replay": "job_id", "POST /queue/replay": "batch_id"
 @pytest.fixture
 async def http(rows: JobRows, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to everything that an API can have as the operator, from another machine."""
-    skills = StoreSkillControl(rows.store, SkillFolder(tmp_path / "skills"))
+    skills = SkillOperations(rows.store, SkillFolder(tmp_path / "skills"))
     app = app_of(rows, chat=AgentChat(chat_of(rows.store)), skills=skills)
     async with client(app, OTHER_ADDRESS, auth=BASIC) as http:
         yield http

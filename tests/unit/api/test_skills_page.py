@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.skill_control import StoreSkillControl
-from maestro.bootstrap.skill_folder import SkillFolder, SkillLoader
 from maestro.bootstrap.tools import names_of
+from maestro.operations.skill_folder import SkillFolder, SkillLoader
+from maestro.operations.skills import SkillOperations
 from maestro.settings import Settings
 from tests.support.api_client import BASIC, VIEWER, app_of, client
 from tests.support.job_rows import JobRows
@@ -46,7 +46,7 @@ async def http(rows: JobRows, own: Path) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to the dashboard as the operator."""
     SkillLoader(rows.store, SkillFolder(own), seconds=1).look()
     tools = names_of(LiveSettings.unchanging(Settings()))
-    control = StoreSkillControl(rows.store, SkillFolder(own), tools)
+    control = SkillOperations(rows.store, SkillFolder(own), tools)
     async with client(app_of(rows, skills=control), auth=BASIC) as http:
         yield http
 
@@ -152,7 +152,7 @@ async def test_a_skill_is_switched(rows: JobRows, http: httpx.AsyncClient) -> No
 
 async def test_a_viewer_tries_and_changes_nothing(rows: JobRows, own: Path) -> None:
     SkillLoader(rows.store, SkillFolder(own), seconds=1).look()
-    control = StoreSkillControl(rows.store, SkillFolder(own))
+    control = SkillOperations(rows.store, SkillFolder(own))
     async with client(app_of(rows, skills=control), auth=VIEWER) as viewer:
         assert ">yes<" in (await viewer.post(f"{PAGE}/try", data={"message": "tea"})).text
         page = (await viewer.get(f"{PAGE}/tea")).text

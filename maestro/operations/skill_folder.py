@@ -13,7 +13,6 @@ from maestro.domain.errors import ConfigurationError, Conflict, StoreBusy
 from maestro.domain.skills.files import MAX_BYTES
 from maestro.domain.skills.library import FoundFile, arrange
 from maestro.domain.texts import storable
-from maestro.settings import Settings
 from maestro.store.store import Store
 
 SHIPPED = Path(maestro.__file__).parent / "skills"
@@ -156,9 +155,9 @@ class SkillLoader:
         return fresh
 
 
-async def load_skills(settings: Settings, store: Store) -> SkillLoader:
+async def load_skills(store: Store, folder: Path, look_seconds: float) -> SkillLoader:
     """Enter the skills before the first message asks for one, and return what keeps them as their files are."""
-    loader = SkillLoader(store, SkillFolder(settings.skills.folder), settings.skills.look_seconds)
+    loader = SkillLoader(store, SkillFolder(folder), look_seconds)
     await asyncio.to_thread(loader.look)
     return loader
 

@@ -1,19 +1,24 @@
-"""Adds, changes and removes skills for operators: the file and the store together."""
+"""What an operator does with skills: the file and the store together."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Annotated
 
-from maestro.bootstrap.skill_folder import ENDING, SkillFolder
+from pydantic import Field
+
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.skills.files import read_skill
 from maestro.domain.skills.library import FoundFile
 from maestro.domain.skills.skill import SkillRow
 from maestro.domain.skills.trial import SkillTrial, TrialWish, try_message
-from maestro.domain.skills.views import SkillChange, SkillDetail, skill_detail
+from maestro.domain.skills.views import SkillChange, SkillDetail, SkillPage, skill_detail, skill_page
+from maestro.operations.inputs import LIMIT, Limit
+from maestro.operations.skill_folder import ENDING, SkillFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
+SkillCursor = Annotated[str | None, Field(pattern=r"^[a-z0-9-]{1,63}$")]
 Names = Callable[[Agent], frozenset[str]]
 
 
@@ -22,8 +27,8 @@ def listed_tools(agent: Agent) -> frozenset[str]:
     return frozenset(agent.tool_names or ())
 
 
-class StoreSkillControl:
-    """Changes skills in the store, and their files in the folder; a ``SkillControl``.
+class SkillOperations:
+    """The operations on skills; each raises ``NotFound`` for an unknown slug.
 
     The file comes last in each transaction. If the process ends right after it, the store learns of the file by itself.
     ``tools`` names those that an agent may call.
@@ -34,14 +39,24 @@ class StoreSkillControl:
         self._folder = folder
         self._tools = tools
 
+    def list(self, limit: Limit = LIMIT, cursor: SkillCursor = None) -> SkillPage:
+        """List the skills by slug, and what is wrong with files of skills."""
+        with self._store.view() as tx:
+            return skill_page(tx.skills.all(), tx.skills.problems(), cursor, limit)
+
+    def show(self, slug: str) -> SkillDetail:
+        """Return a skill with what it tells the model."""
+        with self._store.view() as tx:
+            return _detail(tx, tx.skills.get(slug))
+
     def text(self, slug: str) -> str:
-        """Return the file of a skill as it stands there; raises ``NotFound``, and ``Conflict`` if it cannot be read."""
+        """Return the file of a skill as it stands there; raises ``Conflict`` if it cannot be read."""
         with self._store.view() as tx:
             source = tx.skills.get(slug).source
         return self._folder.text(source)
 
     def trial(self, wish: TrialWish) -> SkillTrial:
-        """Say which skills a message would bring in; raises ``NotFound`` for an unknown agent."""
+        """Tell which skills a message would bring in, the best first, and why not; nothing is sent or paid."""
         with self._store.view() as tx:
             if not wish.agent:
                 return try_message(tx.skills.all(), wish.message, None, None)
@@ -64,7 +79,7 @@ class StoreSkillControl:
             return _detail(tx, row)
 
     def change(self, slug: str, change: SkillChange, actor: str) -> SkillDetail:
-        """Change a skill; raises ``NotFound``."""
+        """Enable or disable a skill, from the next message on."""
         with self._store.begin() as tx:
             row = tx.skills.get(slug)
             if change.enabled is not None and change.enabled is not row.enabled:
@@ -73,10 +88,7 @@ class StoreSkillControl:
             return _detail(tx, row)
 
     def remove(self, slug: str, actor: str) -> None:
-        """Take an own skill out of the folder; raises ``NotFound``, and ``Conflict`` for one that was shipped.
-
-        One that came with Maestro under the same slug is there again.
-        """
+        """Delete the file of an own skill; 409 for one that comes with Maestro, which can be disabled."""
         with self._store.begin() as tx:
             row = tx.skills.get(slug)
             if row.shipped:
