@@ -10,13 +10,13 @@ from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.batch_views import BatchControl
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
-from maestro.domain.llm.account_views import AccountControl
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.views import ScheduleControl
 from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
+from maestro.operations.accounts import AccountOperations
 from maestro.operations.clients import ClientOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -71,7 +71,7 @@ class ApiParts:
     store: Store
     control: JobControl
     batches: BatchControl
-    accounts: AccountControl
+    accounts: AccountOperations
     connectors: ConnectorControl
     skills: SkillOperations
     settings: SettingsControl

@@ -8,12 +8,12 @@ from starlette.responses import HTMLResponse, Response
 from api.dashboard.accounts_sheet import PAGE, Shown, TypedAccount, TypedClient, done, sheet, typed_connector
 from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
+from api.parts import ApiParts
 from api.routes.surroundings import Parts
 from maestro.domain.errors import MaestroError
-from maestro.domain.llm.account_views import AccountChange, NewAccount, account_view
+from maestro.domain.llm.account_views import AccountChange, NewAccount
 from maestro.domain.llm.accounts import AccountStatus
 from maestro.domain.reading import read
-from maestro.store.store import Store
 
 router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PAGE)
 
@@ -76,20 +76,18 @@ def _opened(parts: Parts, edit: str, connector: str, client: str) -> Shown:
         platform, _, account = connector.partition("/")
         return Shown("connector", editing=True, connector=typed_connector(parts.connectors.show(platform, account)))
     if client:
-        return Shown("client", editing=True, client=_typed_client(parts.store, client))
-    return Shown("account", editing=True, account=_typed(parts.store, edit)) if edit else Shown()
+        return Shown("client", editing=True, client=_typed_client(parts, client))
+    return Shown("account", editing=True, account=_typed(parts, edit)) if edit else Shown()
 
 
-def _typed(store: Store, name: str) -> TypedAccount:
-    with store.view() as tx:
-        view = account_view(tx.accounts.get(name), {})
+def _typed(parts: ApiParts, name: str) -> TypedAccount:
+    view = parts.accounts.show(name)
     known = view.model_dump(by_alias=False, include=set(TypedAccount.model_fields) - {"models"})
     return TypedAccount(**{name: str(value) for name, value in known.items()}, models=" ".join(view.models))
 
 
-def _typed_client(store: Store, name: str) -> TypedClient:
-    with store.view() as tx:
-        view = tx.budgets.client_view(tx.clients.get(name))
+def _typed_client(parts: ApiParts, name: str) -> TypedClient:
+    view = parts.clients.show(name)
     budget = "" if view.daily_budget_usd is None else f"{view.daily_budget_usd:g}"
     return TypedClient(
         name=view.name, slug=view.slug, plan=view.plan, daily_budget_usd=budget, weight=f"{view.weight:g}"

@@ -9,7 +9,7 @@ from starlette.types import ASGIApp
 
 from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
 from maestro.bootstrap.access import outside_rules, pairing_rules
-from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.account_rules import account_columns
 from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.budgets import daily_budgets
@@ -28,6 +28,7 @@ from maestro.domain.jobs.replay import JobControl
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.importing import collector_off
+from maestro.operations.accounts import AccountOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -96,7 +97,7 @@ def api_parts(
         store=store,
         control=control,
         batches=StoreBatchControl(store),
-        accounts=StoreAccountControl(store, keys.keep),
+        accounts=AccountOperations(store, keys.keep, account_columns),
         connectors=StoreConnectorControl(store, keys),
         conversations=StoreConversationControl(store, settings.data_dir),
         schedules=open_schedules(store, live),

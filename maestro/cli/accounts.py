@@ -1,36 +1,24 @@
 """``maestro accounts``: who answers for the agents, how each account does, and which keys are used."""
 
-import contextlib
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from pydantic import SecretStr
 
-from maestro.bootstrap.account_control import StoreAccountControl
-from maestro.bootstrap.keys import open_keys
+from maestro.bootstrap.account_rules import account_columns
+from maestro.bootstrap.keys import encryption
 from maestro.cli.account_texts import listing, portrait
-from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, opened
+from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.operation_commands import OperationCommands
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.llm.account_views import (
-    REFERENCES,
-    AccountChange,
-    AccountControl,
-    NewAccount,
-    account_page,
-    account_view,
-)
+from maestro.domain.llm.account_views import REFERENCES, AccountChange, NewAccount
 from maestro.domain.llm.accounts import AccountStatus, AccountType
-from maestro.domain.values import Value
+from maestro.operations.accounts import AccountOperations
 from maestro.settings import read_environment
-from maestro.store.store import Store
 
-MOST = 10_000
 KEYLESS = ("ollama",)
 """Providers that are usually asked without a key."""
 
@@ -73,43 +61,19 @@ KeyRef = Annotated[
 ]
 PerMinute = Annotated[int, typer.Option(min=0, help="What it may take a minute; 0: no limit of ours.")]
 
-app = Commands(HELP)
+
+def _operations(at: Opened) -> AccountOperations:
+    return AccountOperations(at.store, encryption(at.loaded.settings), account_columns)
 
 
-class Removed(Value):
-    """The account that is gone."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Desk:
-    """The store, and what changes accounts in it."""
-
-    store: Store
-    control: AccountControl
-
-
-@contextlib.contextmanager
-def _desk(given: Given) -> Iterator[Desk]:
-    with opened(given) as at:
-        yield Desk(at.store, StoreAccountControl(at.store, open_keys(at.loaded.settings, {}).keep))
-
-
-@app.command("list")
-def list_accounts(given: Given) -> None:
-    """List the accounts, those asked first at the head."""
-    with opened(given) as at, at.store.view() as tx:
-        page = account_page(tx.accounts.all(), tx.accounts.limits(), None, MOST)
-    write(page, listing(page.items), given.as_json)
-
-
-@app.command()
-def show(given: Given, name: AccountName) -> None:
-    """Show an account: its limits, its spend and what went wrong last."""
-    with opened(given) as at, at.store.view() as tx:
-        account = account_view(tx.accounts.get(name), tx.accounts.limits())
-    write(account, portrait(account), given.as_json)
+app = OperationCommands(HELP, _operations, field="name", ref=AccountName)
+app.list(
+    "List the accounts, those asked first at the head.",
+    AccountOperations.list,
+    lambda page: listing(page.items),
+    paged=False,
+)
+app.one("show", "Show an account: its limits, its spend and what went wrong last.", AccountOperations.show, portrait)
 
 
 @app.command()
@@ -143,8 +107,8 @@ def add(
         tokens_per_minute=tokens_per_minute,
         concurrency=concurrency,
     )
-    with _desk(given) as desk:
-        account = desk.control.add(_with_key(new, key_env, key_ref), ACTOR)
+    with opened(given) as at:
+        account = _operations(at).add(_with_key(new, key_env, key_ref), ACTOR)
     said = f"{account.name} is asked for {account.provider}/{account.model} from the next call on"
     write(account, [said], given.as_json)
 
@@ -157,26 +121,20 @@ def enable(
     key_env: KeyEnv = None,
 ) -> None:
     """Let an account be asked again, with another key if need be; its limits end."""
-    with _desk(given) as desk:
+    with opened(given) as at:
         key = SecretStr(_key(key_env)) if new_key or key_env else None
-        account = desk.control.change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
+        account = _operations(at).change(name, AccountChange(status=AccountStatus.ACTIVE, api_key=key), ACTOR)
     write(account, [f"{account.name} is asked again"], given.as_json)
 
 
-@app.command()
-def disable(given: Given, name: AccountName) -> None:
-    """Let an account be asked no more, until it is enabled; calls under way go on."""
-    with _desk(given) as desk:
-        account = desk.control.change(name, AccountChange(status=AccountStatus.DISABLED), ACTOR)
-    write(account, [f"{account.name} is asked no more"], given.as_json)
-
-
-@app.command()
-def remove(given: Given, name: AccountName) -> None:
-    """Remove an account that was added here or on the API, with its key."""
-    with _desk(given) as desk:
-        desk.control.remove(name, ACTOR)
-    write(Removed(name=name), [f"{name} is gone"], given.as_json)
+app.change(
+    "disable",
+    "Let an account be asked no more, until it is enabled; calls under way go on.",
+    AccountOperations.change,
+    AccountChange(status=AccountStatus.DISABLED),
+    " is asked no more",
+)
+app.remove("Remove an account that was added here or on the API, with its key.", AccountOperations.remove)
 
 
 def _with_key(new: NewAccount, variable: str | None, reference: str | None) -> NewAccount:

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
-from maestro.bootstrap.account_control import StoreAccountControl
+from maestro.bootstrap.account_rules import account_columns
 from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.conversation_control import StoreConversationControl
@@ -22,6 +22,7 @@ from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.schedule_control import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.metrics.process import ProcessMetrics
+from maestro.operations.accounts import AccountOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -60,7 +61,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         store=rows.store,
         control=control,
         batches=StoreBatchControl(rows.store),
-        accounts=StoreAccountControl(rows.store, keys.keep),
+        accounts=AccountOperations(rows.store, keys.keep, account_columns),
         connectors=StoreConnectorControl(rows.store, keys),
         conversations=StoreConversationControl(rows.store, NO_FOLDER),
         settings=StoreSettingsControl(rows.store, live),

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Protocol
 
 from pydantic import SecretStr
 
@@ -102,22 +101,6 @@ class AccountChange(View):
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrency: int | None = None
-
-
-class AccountControl(Protocol):
-    """What an operator does with accounts; ``actor`` is who the audit log says it was."""
-
-    def add(self, new: NewAccount, actor: str) -> AccountView:
-        """Make an account; raises ``ConfigurationError`` for what cannot be, ``Conflict`` for a name that is taken."""
-        ...
-
-    def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
-        """Change an account; of one that the API did not make, only the status. Raises as ``add`` does."""
-        ...
-
-    def remove(self, name: str, actor: str) -> None:
-        """Remove an account that the API made; raises ``Conflict`` for any other."""
-        ...
 
 
 def account_view(account: ModelAccount, limited: Mapping[AccountModel, datetime]) -> AccountView:

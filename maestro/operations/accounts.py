@@ -1,0 +1,103 @@
+"""What an operator does with accounts at providers of models."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr
+
+from maestro.domain.errors import ConfigurationError
+from maestro.domain.llm.account_views import (
+    AccountChange,
+    AccountPage,
+    AccountView,
+    NewAccount,
+    account_page,
+    account_view,
+)
+from maestro.domain.llm.accounts import DEMO, AccountSource, KeptKey, ModelAccount
+from maestro.operations.inputs import LIMIT, EncryptSecret, Limit
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+AccountCursor = Annotated[str | None, Field(pattern=r"^\d{1,9}\.\d{1,18}$")]
+AccountColumns = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Return the columns of fields that keep the rules of the configuration; raises ``ConfigurationError``."""
+
+DESCRIBED = set(NewAccount.model_fields) - {"api_key"}
+_KEY = re.compile(r"[!-~]*|file:[^\0-\x1f]*")
+
+
+class AccountOperations:
+    """The operations on accounts; each raises ``NotFound`` for an unknown name."""
+
+    def __init__(self, store: Store, encrypt: EncryptSecret, columns: AccountColumns) -> None:
+        self._store = store
+        self._encrypt = encrypt
+        self._columns = columns
+
+    def list(self, limit: Limit = LIMIT, cursor: AccountCursor = None) -> AccountPage:
+        """List the accounts, those asked first at the head, with their state, limits, spend and last error."""
+        with self._store.view() as tx:
+            return account_page(tx.accounts.all(), tx.accounts.limits(), cursor, limit)
+
+    def show(self, name: str) -> AccountView:
+        """Return an account."""
+        with self._store.view() as tx:
+            return _view(tx, tx.accounts.get(name))
+
+    def add(self, new: NewAccount, actor: str) -> AccountView:
+        """Make an account, which is asked from the next call on; its key is stored encrypted and never returned."""
+        columns = self._columns(new.model_dump(by_alias=False))
+        if columns["provider"] == DEMO:
+            raise ConfigurationError("provider: the demo model answers by itself while there is no account")
+        secret = self._secret(new.api_key)
+        with self._store.begin() as tx:
+            row = ModelAccount(**columns, **secret, source=AccountSource.API, created_at=tx.now, updated_at=tx.now)
+            tx.accounts.add(row)
+            tx.audit.add(actor, "account.add", new.name)
+            return _view(tx, row)
+
+    def change(self, name: str, change: AccountChange, actor: str) -> AccountView:
+        """Change an account; of one from configuration or environment only the status, 409 for more."""
+        given = change.model_dump(by_alias=False, exclude_none=True)
+        columns = {column: value for column, value in given.items() if column != "api_key"}
+        if change.api_key is not None:
+            columns |= self._secret(change.api_key)
+        with self._store.begin() as tx:
+            row = tx.accounts.get(name)
+            if row.source is AccountSource.API and set(given) - {"status"}:
+                checked = self._columns(_changed(row, given))
+                columns |= {column: checked[column] for column in set(given) & set(checked)}
+            if columns:
+                row = tx.accounts.change(name, columns)
+                tx.audit.add(actor, "account.change", name, ", ".join(sorted(given)))
+            return _view(tx, row)
+
+    def remove(self, name: str, actor: str) -> None:
+        """Remove an account that was made here; 409 for one from configuration or environment."""
+        with self._store.begin() as tx:
+            tx.accounts.remove(name)
+            tx.audit.add(actor, "account.remove", name)
+
+    def _secret(self, api_key: SecretStr) -> Mapping[str, Any]:
+        """Return the columns of a key; the errors never quote it."""
+        key = api_key.get_secret_value().strip()
+        if not _KEY.fullmatch(key):
+            raise ConfigurationError("apiKey: expected the key itself, without blanks, or env:NAME, or file:PATH")
+        stored = self._encrypt(key) if key else KeptKey("")
+        return {"secret": stored.secret, "last4": stored.last4}
+
+
+def _changed(row: ModelAccount, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of an account after a change; the key itself matters only as being there."""
+    if "base_url" in given and given["base_url"] != row.base_url and row.secret and "api_key" not in given:
+        raise ConfigurationError(
+            "baseUrl: give the apiKey again with another address, so that no key goes where it was not meant for"
+        )
+    before = {**row.model_dump(include=DESCRIBED), "models": row.models.split(), "api_key": row.secret}
+    return {**before, **{name: value for name, value in given.items() if name != "status"}}
+
+
+def _view(tx: Transaction, row: ModelAccount) -> AccountView:
+    return account_view(row, tx.accounts.limits())
