@@ -13,11 +13,11 @@ from maestro.domain.live import SettingsControl
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
-from maestro.domain.schedules.views import ScheduleControl
 from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.clients import ClientOperations
+from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.store.store import Clock, Store, utc_now
@@ -76,7 +76,7 @@ class ApiParts:
     skills: SkillOperations
     settings: SettingsControl
     conversations: ConversationControl
-    schedules: ScheduleControl
+    schedules: ScheduleOperations
     webhooks: WebhookOperations
     hooks: Hooks
     guard: GuardSettings

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import submit
 from api.dashboard.moments import whole
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
@@ -59,19 +60,18 @@ def begin(
 ) -> Response:
     """Begin the runs, and lead back to the list."""
     typed = Typed(start.strip(), end.strip())
-    try:
-        parts.schedules.backfill(ref, typed.wish(preview=False), OPERATOR)
-    except MaestroError as error:
-        return _page(request, ref, typed, error)
-    return lead_back(PAGE, done="backfilled")
+    return submit(
+        lambda: parts.schedules.backfill(ref, typed.wish(preview=False), OPERATOR),
+        lambda _: lead_back(PAGE, done="backfilled"),
+        lambda error: _page(request, ref, typed, error),
+    )
 
 
 def _page(
     request: Request, ref: str, typed: Typed, problem: MaestroError | None = None, found: BackfillView | None = None
 ) -> HTMLResponse:
     try:
-        with parts_of(request).store.view() as tx:
-            one = tx.schedules.view(tx.schedules.get(ref))
+        one = parts_of(request).schedules.show(ref)
     except MaestroError as error:
         return refused(request, HERE, error)
     return render(

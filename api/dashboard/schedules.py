@@ -1,16 +1,16 @@
 """The page of heartbeats and crons: planned, changed, paused, begun and removed, with plain forms."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Form, Query, Request
-from pydantic import BaseModel
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
-from api.dashboard.pages import render
+from api.dashboard.forms import TextForm, submit
+from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
 from api.errors import status_of
 from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
@@ -21,8 +21,7 @@ from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.reading import read
 from maestro.domain.schedules.edits import NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
-from maestro.domain.schedules.views import PreviewView, ScheduleFilter, ScheduleState, ScheduleView
-from maestro.store.transaction import Transaction
+from maestro.domain.schedules.views import PreviewView, ScheduleFilter, SchedulePage, ScheduleState, ScheduleView
 
 PAGE = "/schedules"
 TITLE = "Schedules – Maestro"
@@ -37,7 +36,7 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 Ref = Annotated[str, Form()]
 
 
-class Typed(BaseModel):
+class Typed(TextForm):
     """What stands in the form; what is wrong with it is said by the rules of what it becomes."""
 
     ref: str = ""
@@ -56,10 +55,7 @@ class Typed(BaseModel):
 
     def fields(self, *left_out: str) -> dict[str, object]:
         """Return what was typed, without the blanks around it; raises ``InvalidEdit`` for a script that is no JSON."""
-        found: dict[str, object] = {
-            name: text.strip() for name, text in self.model_dump(exclude={"ref", *left_out}).items()
-        }
-        return {**found, "script": _script(self.script)}
+        return {**super().fields("ref", *left_out), "script": _script(self.script)}
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,7 @@ def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTML
     if not edit:
         return _page(request, _Shown(said=DONE.get(done, "")))
     try:
-        with parts.store.view() as tx:
-            schedule = tx.schedules.view(tx.schedules.get(edit))
+        schedule = parts.schedules.show(edit)
     except MaestroError as error:
         return refused(request, "schedules", error)
     return _page(request, _Shown(_typed(schedule), open=True))
@@ -97,12 +92,7 @@ def show(request: Request, parts: Parts, edit: str = "", done: str = "") -> HTML
 @router.post("")
 def plan(request: Request, parts: Parts, typed: Annotated[Typed, Form()]) -> Response:
     """Plan something, and lead back to the list; what cannot be planned is said on the page."""
-
-    def wish() -> None:
-        new = read(NewScheduleOfKind, typed.fields())
-        parts.schedules.add(new.kind, new, OPERATOR)
-
-    return _done(request, wish, typed)
+    return _done(request, lambda: parts.schedules.add(read(NewScheduleOfKind, typed.fields()), OPERATOR), typed)
 
 
 @router.post("/change")
@@ -148,7 +138,7 @@ def resume(request: Request, parts: Parts, ref: Ref) -> Response:
 @router.post("/remove")
 def remove(request: Request, parts: Parts, ref: Ref) -> Response:
     """Remove a schedule, and lead back to the list."""
-    return _done(request, lambda: _remove(parts, ref))
+    return _done(request, lambda: parts.schedules.remove(ref, OPERATOR))
 
 
 def _times(parts: ApiParts, typed: Typed) -> _Times:
@@ -159,29 +149,25 @@ def _times(parts: ApiParts, typed: Typed) -> _Times:
         return _Times(problem=str(error))
 
 
-def _remove(parts: ApiParts, ref: str) -> None:
-    with parts.store.begin() as tx:
-        tx.schedules.remove(tx.schedules.get(ref), OPERATOR)
-
-
-def _done(request: Request, wish: Callable[[], object], typed: Typed | None = None) -> Response:
-    try:
-        wish()
-    except MaestroError as error:
-        return _page(request, _Shown(typed or Typed(), str(error), open=typed is not None), status_of(error))
-    return RedirectResponse(PAGE, HTTPStatus.SEE_OTHER)
+def _done(request: Request, operation: Callable[[], object], typed: Typed | None = None) -> Response:
+    return submit(
+        operation,
+        lambda _: lead_back(PAGE),
+        lambda error: _page(request, _Shown(typed or Typed(), str(error), open=typed is not None), status_of(error)),
+    )
 
 
 def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -> HTMLResponse:
     given = request.query_params if request.method == "GET" else {}
     wanted = {name: given.get(name, "") for name in FILTERS}
     cursor = given.get("cursor") or None
-    with parts_of(request).store.view() as tx:
+    parts = parts_of(request)
+    with parts.store.view() as tx:
         agents = [one for one in tx.agents.all() if one.status is not AgentStatus.ARCHIVED]
-        try:
-            found = _found(tx, wanted, cursor)
-        except InvalidEdit as error:
-            found, shown, status = (), _Shown(problem=str(error)), status_of(error)
+    try:
+        page = parts.schedules.page(_filter(wanted), SHOWN, cursor)
+    except InvalidEdit as error:
+        page, shown, status = SchedulePage(items=(), next=None), _Shown(problem=str(error)), status_of(error)
     return render(
         request,
         "schedules.html",
@@ -190,8 +176,8 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
         title=TITLE,
         agents=agents,
         slugs=[one.slug for one in agents],
-        schedules=found[:SHOWN],
-        following=found[SHOWN - 1].ref if len(found) > SHOWN else None,
+        schedules=page.items,
+        following=page.next,
         first=cursor is None,
         wanted=wanted,
         filtered=any(wanted.values()),
@@ -201,9 +187,8 @@ def _page(request: Request, shown: _Shown, status: HTTPStatus = HTTPStatus.OK) -
     )
 
 
-def _found(tx: Transaction, wanted: Mapping[str, str], cursor: str | None) -> Sequence[ScheduleView]:
-    chosen = read(ScheduleFilter, {name: text for name, text in wanted.items() if text})
-    return tx.schedules.page(chosen, cursor, SHOWN + 1)
+def _filter(wanted: Mapping[str, str]) -> ScheduleFilter:
+    return read(ScheduleFilter, {name: text for name, text in wanted.items() if text})
 
 
 def _typed(schedule: ScheduleView) -> Typed:

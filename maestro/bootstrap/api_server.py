@@ -18,7 +18,7 @@ from maestro.bootstrap.endpoints import connection_limits, temporal_ui_url
 from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import open_keys
 from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.schedule_control import open_schedules
+from maestro.bootstrap.schedule_rules import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.bootstrap.storage import signing_key
 from maestro.bootstrap.tools import names_of

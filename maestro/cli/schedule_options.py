@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from maestro.cli.field_options import FieldOptions
 from maestro.cli.given_files import text_of
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.texts import read_zone
@@ -20,7 +21,7 @@ JITTER_HELP = "Begin up to so many seconds later than planned."
 
 
 @dataclass(frozen=True)
-class ScheduleOptions:
+class ScheduleOptions(FieldOptions):
     """The options that describe a schedule; None where not given."""
 
     agent: Annotated[str | None, typer.Option(metavar="SLUG", help="Who does it.")] = None
@@ -42,18 +43,22 @@ class ScheduleOptions:
     jitter_seconds: Annotated[int | None, typer.Option("--jitter", metavar="SECONDS", help=JITTER_HELP)] = None
 
     def fields(self) -> dict[str, object]:
-        """Return the fields that were given.
+        """Return the fields that were given; raises ``InvalidEdit`` for a script that is none."""
+        given = super().fields()
+        file = given.pop("script_file", None)
+        return {**given, "script": _script(file)} if isinstance(file, Path) else given
 
-        Raises ``ConfigurationError`` for a file that cannot be read, and ``InvalidEdit`` for a script that is none.
-        """
-        given = {name: value for name, value in vars(self).items() if value is not None}
-        if self.prompt is not None and self.prompt_file is not None:
-            raise typer.BadParameter("give --prompt or --prompt-file, not both")
-        if given.pop("prompt_file", None) is not None and self.prompt_file is not None:
-            given["prompt"] = text_of(self.prompt_file)
-        if given.pop("script_file", None) is not None and self.script_file is not None:
-            given["script"] = _script(self.script_file)
-        return given
+
+@dataclass(frozen=True)
+class ScheduleEdits(ScheduleOptions):
+    """The options that change a schedule."""
+
+    no_script: Annotated[bool, typer.Option("--no-script", help="Ask the model, with the prompt, again.")] = False
+
+    def fields(self) -> dict[str, object]:
+        """Return the fields that are to be changed."""
+        given = super().fields()
+        return {**given, "script": None} if given.pop("no_script") else given
 
 
 class Span(Value):

@@ -5,28 +5,24 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.schedule_control import open_schedules
+from maestro.bootstrap.schedule_rules import open_schedules
 from maestro.cli import schedule_texts
-from maestro.cli.commands import Commands
 from maestro.cli.configured import configured
 from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.operation_commands import OperationCommands
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.pages import Limit, TextCursor
-from maestro.cli.schedule_options import JITTER_HELP, WHEN_HELP, ZONE_HELP, Ref, ScheduleOptions, span
+from maestro.cli.schedule_options import JITTER_HELP, WHEN_HELP, ZONE_HELP, Ref, ScheduleEdits, ScheduleOptions, span
 from maestro.domain.reading import read
-from maestro.domain.schedules.edits import BackfillWish, NewSchedule, PreviewWish, ScheduleChange, ScheduleKind
+from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange, ScheduleKind
 from maestro.domain.schedules.views import (
-    ScheduleControl,
     ScheduleFilter,
     ScheduleState,
-    ScheduleView,
     preview_view,
-    schedule_page,
 )
-from maestro.domain.values import Value
-
-LIMIT = 100
+from maestro.operations.inputs import LIMIT
+from maestro.operations.schedules import ScheduleOperations
 
 HELP = """List, show, add, edit, pause, run and remove heartbeats and crons.
 
@@ -35,17 +31,12 @@ at set times, or once. All of this works whether Maestro runs or not; a running 
 docs/howto/schedule-work.md shows how.
 """
 
-app = Commands(HELP)
 
-
-class Removed(Value):
-    """The schedule that is gone."""
-
-    ref: str
-
-
-def _control(at: Opened) -> ScheduleControl:
+def _operations(at: Opened) -> ScheduleOperations:
     return open_schedules(at.store, at.live)
+
+
+app = OperationCommands(HELP, _operations, field="ref", ref=Ref)
 
 
 @app.command("list")
@@ -59,17 +50,17 @@ def list_schedules(
 ) -> None:
     """List heartbeats and crons, with their next and last runs."""
     wanted = ScheduleFilter(kind=kind, agent=agent, state=state)
-    with opened(given) as at, at.store.view() as tx:
-        page = schedule_page(tx.schedules.page(wanted, cursor, limit + 1), limit)
+    with opened(given) as at:
+        page = _operations(at).page(wanted, limit, cursor)
     write(page, schedule_texts.listing(page, datetime.now(UTC)), given.as_json)
 
 
-@app.command()
-def show(given: Given, ref: Ref) -> None:
-    """Show a schedule: what is done when, its next five times, and what came of it."""
-    with opened(given) as at, at.store.view() as tx:
-        schedule = tx.schedules.view(tx.schedules.get(ref))
-    write(schedule, schedule_texts.portrait(schedule), given.as_json)
+app.one(
+    "show",
+    "Show a schedule: what is done when, its next five times, and what came of it.",
+    ScheduleOperations.show,
+    schedule_texts.portrait,
+)
 
 
 @app.command()
@@ -80,45 +71,38 @@ def add(
 ) -> None:
     """Plan something, and show when it comes; --agent, --when, --channel and --prompt are needed."""
     with opened(given) as at:
-        new = read(NewSchedule, {"platform": "web", **options.fields()})
-        schedule = _control(at).add(kind, new, ACTOR)
+        new = read(NewScheduleOfKind, {"platform": "web", **options.fields(), "kind": kind})
+        schedule = _operations(at).add(new, ACTOR)
     write(schedule, schedule_texts.planned(schedule), given.as_json)
 
 
-@app.command()
-def edit(
-    given: Given,
-    ref: Ref,
-    options: ScheduleOptions,
-    no_script: Annotated[bool, typer.Option("--no-script", help="Ask the model, with the prompt, again.")] = False,
-) -> None:
-    """Change a schedule; another --when counts from now."""
-    with opened(given) as at:
-        fields = {**options.fields(), **({"script": None} if no_script else {})}
-        schedule = _control(at).change(ref, read(ScheduleChange, fields), ACTOR)
-    write(schedule, schedule_texts.changed(schedule), given.as_json)
-
-
-@app.command()
-def pause(given: Given, ref: Ref) -> None:
-    """Let a schedule rest until it is resumed."""
-    schedule = _switch(given, ref, enabled=False)
-    write(schedule, [f"{schedule.ref} is paused"], given.as_json)
-
-
-@app.command()
-def resume(given: Given, ref: Ref) -> None:
-    """Let a schedule run again, whoever paused it; what was to run once is planned again."""
-    schedule = _switch(given, ref, enabled=True)
-    write(schedule, schedule_texts.changed(schedule), given.as_json)
-
-
-@app.command()
-def run(given: Given, ref: Ref) -> None:
-    """Begin a run now, beside the schedule and also while it is paused, and print its job's id."""
-    with opened(given) as at:
-        begun = _control(at).run_now(ref, ACTOR)
-    write(begun, [begun.job_id], given.as_json)
+app.edit(
+    "Change a schedule; another --when counts from now.",
+    ScheduleOperations.change,
+    ScheduleChange,
+    ScheduleEdits,
+    schedule_texts.changed,
+)
+app.change(
+    "pause",
+    "Let a schedule rest until it is resumed.",
+    ScheduleOperations.change,
+    ScheduleChange(enabled=False),
+    " is paused",
+)
+app.change(
+    "resume",
+    "Let a schedule run again, whoever paused it; what was to run once is planned again.",
+    ScheduleOperations.change,
+    ScheduleChange(enabled=True),
+    schedule_texts.changed,
+)
+app.one(
+    "run",
+    "Begin a run now, beside the schedule and also while it is paused, and print its job's id.",
+    lambda schedules, ref: schedules.run_now(ref, ACTOR),
+    lambda begun: [begun.job_id],
+)
 
 
 @app.command()
@@ -134,7 +118,7 @@ def backfill(
     with opened(given) as at:
         with at.store.view() as tx:
             ends = stretch.within(tx.schedules.get(ref).zone)
-        found = _control(at).backfill(ref, read(BackfillWish, {**ends, "preview": preview_only}), ACTOR)
+        found = _operations(at).backfill(ref, read(BackfillWish, {**ends, "preview": preview_only}), ACTOR)
     write(found, schedule_texts.backfilled(found), given.as_json)
 
 
@@ -155,14 +139,4 @@ def preview(
     write(found, schedule_texts.preview(found), given.as_json)
 
 
-@app.command()
-def remove(given: Given, ref: Ref) -> None:
-    """Remove a schedule; its jobs stay, and one that runs goes on."""
-    with opened(given) as at, at.store.begin() as tx:
-        tx.schedules.remove(tx.schedules.get(ref), ACTOR)
-    write(Removed(ref=ref), [f"{ref} is gone"], given.as_json)
-
-
-def _switch(given: Given, ref: str, *, enabled: bool) -> ScheduleView:
-    with opened(given) as at:
-        return _control(at).change(ref, ScheduleChange(enabled=enabled), ACTOR)
+app.remove("Remove a schedule; its jobs stay, and one that runs goes on.", ScheduleOperations.remove)

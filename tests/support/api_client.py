@@ -19,7 +19,7 @@ from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
-from maestro.bootstrap.schedule_control import open_schedules
+from maestro.bootstrap.schedule_rules import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from maestro.domain.agents.agent import Agent, AgentStatus
@@ -12,10 +11,7 @@ from maestro.domain.errors import InvalidEdit
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.schedules.cron_times import CronTimes
 from maestro.domain.schedules.edits import (
-    BackfillWish,
-    NewSchedule,
     PreviewWish,
-    ScheduleChange,
     ScheduleKind,
 )
 from maestro.domain.schedules.schedule import Planned
@@ -139,34 +135,6 @@ class Plan:
     planned: Planned
     agent: Agent
     last: Job | None
-
-
-class ScheduleControl(Protocol):
-    """What an operator does with schedules; ``actor`` is who the audit log says it was."""
-
-    def add(self, kind: ScheduleKind, new: NewSchedule, actor: str) -> ScheduleView:
-        """Plan something.
-
-        Raises ``InvalidEdit`` for what breaks a rule, ``NotFound`` for an unknown agent, and ``Conflict`` for an
-        archived one and for a name that is taken.
-        """
-        ...
-
-    def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
-        """Change what is planned; raises as ``add`` does."""
-        ...
-
-    def preview(self, wish: PreviewWish) -> PreviewView:
-        """Return when a schedule would come; raises ``InvalidEdit`` for what is none."""
-        ...
-
-    def run_now(self, ref: str, actor: str) -> StartedRun:
-        """Begin a run beside the schedule; raises ``Conflict`` while another is open, and when the agent is paused."""
-        ...
-
-    def backfill(self, ref: str, wish: BackfillWish, actor: str) -> BackfillView:
-        """Make up for times that passed, at most 100; raises ``InvalidEdit`` for more, and as ``run_now`` does."""
-        ...
 
 
 def state_of(planned: Planned, agent: Agent) -> ScheduleState:

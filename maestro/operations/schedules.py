@@ -1,0 +1,92 @@
+"""What an operator does with schedules."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from pydantic import Field
+
+from maestro.domain.schedules.edits import BackfillWish, NewScheduleOfKind, PreviewWish, ScheduleChange
+from maestro.domain.schedules.views import (
+    BackfillView,
+    PreviewView,
+    ScheduleFilter,
+    SchedulePage,
+    ScheduleView,
+    StartedRun,
+    preview_view,
+    schedule_page,
+)
+from maestro.operations.inputs import LIMIT
+from maestro.store.store import Store
+
+
+class ScheduleQuery(ScheduleFilter):
+    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=1000)
+    cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class PlanningRules:
+    """The shortest interval that may be written, and the queue that the ids of runs begin with."""
+
+    shortest: timedelta
+    main_queue: str
+
+
+class ScheduleOperations:
+    """The operations on schedules, in the store, where Temporal follows them; ``NotFound`` for an unknown ref."""
+
+    def __init__(self, store: Store, rules: Callable[[], PlanningRules]) -> None:
+        self._store = store
+        self._rules = rules
+
+    def list(self, query: ScheduleQuery) -> SchedulePage:
+        """List heartbeats and crons with their next and last runs, heartbeats first, the oldest first."""
+        return self.page(query, query.limit, query.cursor)
+
+    def page(self, wanted: ScheduleFilter, limit: int, cursor: str | None) -> SchedulePage:
+        """Return a page of any length of the schedules that a filter admits."""
+        with self._store.view() as tx:
+            return schedule_page(tx.schedules.page(wanted, cursor, limit + 1), limit)
+
+    def show(self, ref: str) -> ScheduleView:
+        """Return a heartbeat or a cron by its ref, such as cron-3."""
+        with self._store.view() as tx:
+            return tx.schedules.view(tx.schedules.get(ref))
+
+    def add(self, new: NewScheduleOfKind, actor: str) -> ScheduleView:
+        """Plan something; 409 when the agent has something planned under that name. It runs from its next time on."""
+        with self._store.begin() as tx:
+            return tx.schedules.view(tx.schedules.add(new.kind.table, new, actor, self._rules().shortest))
+
+    def change(self, ref: str, change: ScheduleChange, actor: str) -> ScheduleView:
+        """Change the fields that are given; ``enabled`` pauses it, and lets it run again whatever paused it."""
+        with self._store.begin() as tx:
+            planned = tx.schedules.change(tx.schedules.get(ref), change, actor, self._rules().shortest)
+            return tx.schedules.view(planned)
+
+    def remove(self, ref: str, actor: str) -> None:
+        """Remove a heartbeat or a cron; its jobs stay."""
+        with self._store.begin() as tx:
+            tx.schedules.remove(tx.schedules.get(ref), actor)
+
+    def preview(self, wish: PreviewWish) -> PreviewView:
+        """Return the next five times of a schedule in its time zone, without planning anything."""
+        with self._store.view() as tx:
+            now = tx.now
+        return preview_view(wish, now, self._rules().shortest)
+
+    def run_now(self, ref: str, actor: str) -> StartedRun:
+        """Begin a run now, of a paused one too; 409 while another run is open, and when the agent is not active."""
+        with self._store.begin() as tx:
+            return StartedRun(job_id=tx.schedule_starts.run_now(tx.schedules.get(ref), actor))
+
+    def backfill(self, ref: str, wish: BackfillWish, actor: str) -> BackfillView:
+        """Begin a run for each time that had none, at most 100; raises ``InvalidEdit`` for more, and as ``run_now``."""
+        with self._store.begin() as tx:
+            planned = tx.schedules.get(ref)
+            prefix = f"{self._rules().main_queue}-{planned.ref}"
+            return tx.schedule_starts.backfill(planned, wish, prefix, actor)
