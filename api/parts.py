@@ -4,8 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from maestro.chat import ChatService
-from maestro.domain.bots.views import ConnectorControl
-from maestro.domain.conversations.views import ConversationControl
 from maestro.domain.health import Health, Metrics
 from maestro.domain.jobs.batch_views import BatchControl
 from maestro.domain.jobs.replay import JobControl
@@ -17,6 +15,8 @@ from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.clients import ClientOperations
+from maestro.operations.connectors import ConnectorOperations
+from maestro.operations.conversations import ConversationOperations
 from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -72,10 +72,10 @@ class ApiParts:
     control: JobControl
     batches: BatchControl
     accounts: AccountOperations
-    connectors: ConnectorControl
+    connectors: ConnectorOperations
     skills: SkillOperations
     settings: SettingsControl
-    conversations: ConversationControl
+    conversations: ConversationOperations
     schedules: ScheduleOperations
     webhooks: WebhookOperations
     hooks: Hooks

@@ -10,6 +10,7 @@ from fastapi import Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.errors import status_of
 from api.routes.surroundings import parts_of
@@ -17,7 +18,6 @@ from connectors.platforms import platform, platforms
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.bots.views import ConnectorView, DisabledChannelView, disabled_page
 from maestro.domain.clients.views import ClientView, client_view
-from maestro.domain.errors import MaestroError
 from maestro.domain.llm.account_views import AccountView, account_view
 from maestro.domain.llm.usage import UsageBy
 from maestro.domain.llm.usage_views import MOST, UsageQuery
@@ -116,13 +116,13 @@ def sheet(request: Request, shown: Shown, status: HTTPStatus = HTTPStatus.OK) ->
     )
 
 
-def done(request: Request, shown: Shown, word: str, wish: Callable[[], object]) -> Response:
+def done(request: Request, shown: Shown, word: str, operation: Callable[[], object]) -> Response:
     """Do what was asked for, and lead back to the page; what cannot be is said on it, with what was typed."""
-    try:
-        wish()
-    except MaestroError as error:
-        return sheet(request, replace(shown, problem=str(error)), status_of(error))
-    return lead_back(PAGE, done=word)
+    return submit(
+        operation,
+        lambda _: lead_back(PAGE, done=word),
+        lambda error: sheet(request, replace(shown, problem=str(error)), status_of(error)),
+    )
 
 
 def typed_connector(view: ConnectorView) -> TypedConnector:

@@ -12,7 +12,6 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
 from maestro.domain.bots.views import ConnectorChange, NewConnector
 from maestro.domain.errors import InvalidEdit
-from maestro.domain.messages import Address
 from maestro.domain.reading import read
 
 SECRET = "secret_"  # noqa: S105 - how the fields of secrets begin
@@ -70,8 +69,9 @@ def remove(request: Request, parts: Parts, platform: Word, account: Word) -> Res
 @router.post("/open-channel")
 def open_channel(request: Request, parts: Parts, platform: Word, account: Word, channel: Word) -> Response:
     """Send to a channel again that its platform had closed."""
-    place = {"platform": platform, "account": account, "channel": channel}
-    return done(request, Shown(), "opened", lambda: parts.connectors.enable_channel(read(Address, place), OPERATOR))
+    return done(
+        request, Shown(), "opened", lambda: parts.connectors.enable_channel(platform, account, channel, OPERATOR)
+    )
 
 
 def _switch(request: Request, parts: Parts, which: tuple[str, str], *, enabled: bool) -> Response:

@@ -10,6 +10,7 @@ from pydantic import Field
 from starlette.responses import HTMLResponse, Response
 
 from api.dashboard.conversations import PAGE
+from api.dashboard.forms import submit
 from api.dashboard.job import Text, beginning
 from api.dashboard.pages import lead_back, render
 from api.dashboard.refusals import refused
@@ -64,11 +65,11 @@ def show(request: Request, conversation_id: Number, done: str = "") -> Response:
 @router.post("/{conversation_id}/close")
 def close(request: Request, parts: Parts, conversation_id: Number) -> Response:
     """End a conversation, and lead back to it."""
-    try:
-        parts.conversations.close(conversation_id, OPERATOR)
-    except MaestroError as error:
-        return _page(request, conversation_id, error)
-    return lead_back(f"{PAGE}/{conversation_id}", done="closed")
+    return submit(
+        lambda: parts.conversations.close(conversation_id, OPERATOR),
+        lambda _: lead_back(f"{PAGE}/{conversation_id}", done="closed"),
+        lambda error: _page(request, conversation_id, error),
+    )
 
 
 @router.get("/{conversation_id}/delete")
@@ -80,11 +81,11 @@ def ask_to_delete(request: Request, conversation_id: Number) -> HTMLResponse:
 @router.post("/{conversation_id}/delete")
 def delete(request: Request, parts: Parts, conversation_id: Number, facts: Annotated[bool, Form()] = False) -> Response:
     """Delete a conversation, and lead back to the list; why one cannot be deleted is said where it was asked for."""
-    try:
-        parts.conversations.delete(conversation_id, OPERATOR, facts=facts)
-    except MaestroError as error:
-        return _doomed(request, conversation_id, error)
-    return lead_back(PAGE, done="deleted")
+    return submit(
+        lambda: parts.conversations.delete(conversation_id, OPERATOR, facts),
+        lambda _: lead_back(PAGE, done="deleted"),
+        lambda error: _doomed(request, conversation_id, error),
+    )
 
 
 def _page(
@@ -161,8 +162,7 @@ def _found(tx: Transaction, number: int, look: Look) -> Mapping[str, object]:
 
 def _doomed(request: Request, conversation_id: int, problem: MaestroError | None = None) -> HTMLResponse:
     try:
-        with parts_of(request).store.view() as tx:
-            one = conversation_detail(tx.conversation_lists.record(conversation_id))
+        one = parts_of(request).conversations.show(conversation_id)
     except MaestroError as error:
         return refused(request, HERE, error)
     return render(

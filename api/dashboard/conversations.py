@@ -10,12 +10,12 @@ from api.dashboard.pages import render
 from api.errors import status_of
 from api.guards import PasswordRoute
 from api.live import unchanged
-from api.routes.conversations import ConversationQuery
 from api.routes.surroundings import Parts
 from maestro.domain.conversations.conversation import ConversationStatus
-from maestro.domain.conversations.views import ConversationPage, conversation_view
+from maestro.domain.conversations.views import ConversationPage
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.reading import read
+from maestro.operations.conversations import ConversationQuery
 from maestro.store.transaction import Transaction
 
 PAGE = "/conversations"
@@ -38,22 +38,16 @@ def show(request: Request, parts: Parts, done: str = "") -> Response:
     cursor = request.query_params.get("cursor", "")
     with parts.store.view() as tx:
         values = {**_choices(tx), "typed": typed, "said": DONE.get(done, ""), "first": not cursor}
-        try:
-            shown = _found(tx, _wanted(typed, cursor))
-        except InvalidEdit as error:
-            return _page(request, {**values, "shown": NOTHING, "problem": str(error)}, status_of(error))
+    try:
+        shown = parts.conversations.list(_wanted(typed, cursor))
+    except InvalidEdit as error:
+        return _page(request, {**values, "shown": NOTHING, "problem": str(error)}, status_of(error))
     return _page(request, {**values, "shown": shown, "problem": ""})
 
 
 def _wanted(typed: Mapping[str, str], cursor: str) -> ConversationQuery:
     """Return what the form asks for; a field that is left empty asks for nothing."""
     return read(ConversationQuery, {name: text for name, text in {**typed, "cursor": cursor}.items() if text})
-
-
-def _found(tx: Transaction, wanted: ConversationQuery) -> ConversationPage:
-    found, following = tx.conversation_lists.page(wanted, wanted.after, wanted.limit)
-    after = following.encode() if following is not None else None
-    return ConversationPage(items=tuple(map(conversation_view, found)), next=after)
 
 
 def _choices(tx: Transaction) -> dict[str, object]:

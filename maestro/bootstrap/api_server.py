@@ -11,9 +11,7 @@ from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
 from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_rules import account_columns
 from maestro.bootstrap.batch_control import StoreBatchControl
-from maestro.bootstrap.bot_control import StoreConnectorControl
 from maestro.bootstrap.budgets import daily_budgets
-from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.endpoints import connection_limits, temporal_ui_url
 from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import open_keys
@@ -29,6 +27,8 @@ from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.importing import collector_off
 from maestro.operations.accounts import AccountOperations
+from maestro.operations.connectors import ConnectorOperations
+from maestro.operations.conversations import ConversationOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -98,8 +98,8 @@ def api_parts(
         control=control,
         batches=StoreBatchControl(store),
         accounts=AccountOperations(store, keys.keep, account_columns),
-        connectors=StoreConnectorControl(store, keys),
-        conversations=StoreConversationControl(store, settings.data_dir),
+        connectors=ConnectorOperations(store, keys.keep),
+        conversations=ConversationOperations(store, settings.data_dir),
         schedules=open_schedules(store, live),
         webhooks=WebhookOperations(store, keys.keep),
         hooks=open_hooks(store, keys, live),

@@ -12,7 +12,6 @@ from functools import partial
 from typing import ClassVar
 
 from maestro.bootstrap.chat_session import join_session
-from maestro.bootstrap.conversation_control import remove_discarded
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.log_lines import log_lines
@@ -20,6 +19,7 @@ from maestro.bootstrap.logs import configure_logs, set_level
 from maestro.bootstrap.migration import migrate
 from maestro.bootstrap.storage import open_store, sweep
 from maestro.domain.errors import ConfigurationError
+from maestro.operations.conversations import remove_discarded
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.store.store import Store

@@ -1,29 +1,25 @@
 """``maestro connectors``: our accounts on platforms, how each does, and which secrets they use."""
 
-import contextlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
 
 from connectors.platforms import platform as described
-from maestro.bootstrap.bot_control import StoreConnectorControl
-from maestro.bootstrap.keys import open_keys
-from maestro.cli.commands import Commands
+from maestro.bootstrap.keys import encryption
 from maestro.cli.connector_texts import closed, listing, portrait
-from maestro.cli.opened import ACTOR, opened
+from maestro.cli.opened import ACTOR, Opened, opened
+from maestro.cli.operation_commands import OperationCommands, Removal
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.domain.bots.views import ConnectorChange, ConnectorControl, NewConnector, disabled_page
+from maestro.domain.bots.views import ConnectorChange, ConnectorView, NewConnector
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.messages import DEFAULT_ACCOUNT, Address
-from maestro.domain.values import Value
+from maestro.domain.messages import DEFAULT_ACCOUNT
+from maestro.operations.connectors import ConnectorOperations
 from maestro.settings import read_environment
-from maestro.store.store import Store
 
 HELP = """List, show, add, change, enable, disable and remove connectors of platforms.
 
@@ -56,43 +52,32 @@ SecretVars = Annotated[
     typer.Option("--secret-env", metavar="NAME=VARIABLE", help="Take a secret from a variable, now; repeatable."),
 ]
 
-app = Commands(HELP)
+
+def _operations(at: Opened) -> ConnectorOperations:
+    return ConnectorOperations(at.store, encryption(at.loaded.settings))
 
 
-class Gone(Value):
-    """The connector, or the channel's bar, that is gone."""
-
-    name: str
+def _changed(change: ConnectorChange) -> Callable[[ConnectorOperations, str], ConnectorView]:
+    return lambda connectors, place: connectors.change(*_named(place), change, ACTOR)
 
 
-@dataclass(frozen=True)
-class Desk:
-    """The store, and what changes connectors in it."""
-
-    store: Store
-    control: ConnectorControl
+def _texts(sentence: str) -> Callable[[ConnectorView], Sequence[str]]:
+    return lambda view: [f"{view.platform}/{view.account} {sentence}"]
 
 
-@contextlib.contextmanager
-def _desk(given: Given) -> Iterator[Desk]:
-    with opened(given) as at:
-        yield Desk(at.store, StoreConnectorControl(at.store, open_keys(at.loaded.settings, {})))
-
-
-@app.command("list")
-def list_connectors(given: Given) -> None:
-    """List the connectors, with their state and last event."""
-    with _desk(given) as desk:
-        page = desk.control.list()
-    write(page, listing(page.items), given.as_json)
-
-
-@app.command()
-def show(given: Given, place: Place) -> None:
-    """Show a connector: what was set, how it does and what went wrong last."""
-    with _desk(given) as desk:
-        connector = desk.control.show(*_named(place))
-    write(connector, portrait(connector), given.as_json)
+app = OperationCommands(HELP, _operations, field="name", ref=Place)
+app.list(
+    "List the connectors, with their state and last event.",
+    lambda connectors, *_: connectors.list(),
+    lambda page: listing(page.items),
+    paged=False,
+)
+app.one(
+    "show",
+    "Show a connector: what was set, how it does and what went wrong last.",
+    lambda connectors, place: connectors.show(*_named(place)),
+    portrait,
+)
 
 
 @app.command()
@@ -107,7 +92,7 @@ def add(
     """Add a connector; its secrets are asked for one after another, unless some are given."""
     platform, account = _named(place)
     wanted, given_secrets = described(platform).secrets, _secrets(secret_refs, secret_vars)
-    with _desk(given) as desk:  # nobody should type a secret to hear then that the configuration is wrong
+    with opened(given) as at:  # nobody should type a secret to hear then that the configuration is wrong
         new = NewConnector(
             platform=platform,
             account=account,
@@ -115,7 +100,7 @@ def add(
             secrets=given_secrets or _typed(wanted),
             options=_options(options, platform),
         )
-        connector = desk.control.add(new, ACTOR)
+        connector = _operations(at).add(new, ACTOR)
     write(connector, [f"{platform}/{account} is connected as soon as Maestro runs"], given.as_json)
 
 
@@ -132,35 +117,39 @@ def set_(
     secrets = _secrets(secret_refs, secret_vars)
     chosen = _options(options, _named(place)[0])
     change = ConnectorChange(agent=agent, secrets=secrets or None, options=chosen or None)
-    _change(given, place, change, "is changed")
+    with opened(given) as at:
+        connector = _changed(change)(_operations(at), place)
+    write(connector, _texts("is changed")(connector), given.as_json)
 
 
-@app.command()
-def enable(given: Given, place: Place) -> None:
-    """Connect it again."""
-    _change(given, place, ConnectorChange(enabled=True), "is connected as soon as Maestro runs")
-
-
-@app.command()
-def disable(given: Given, place: Place) -> None:
-    """Disconnect it, until it is enabled."""
-    _change(given, place, ConnectorChange(enabled=False), "is disconnected")
+app.one(
+    "enable",
+    "Connect it again.",
+    _changed(ConnectorChange(enabled=True)),
+    _texts("is connected as soon as Maestro runs"),
+)
+app.one(
+    "disable",
+    "Disconnect it, until it is enabled.",
+    _changed(ConnectorChange(enabled=False)),
+    _texts("is disconnected"),
+)
 
 
 @app.command()
 def remove(given: Given, place: Place) -> None:
     """Remove a connector that was added here or on the API, with its secrets."""
     platform, account = _named(place)
-    with _desk(given) as desk:
-        desk.control.remove(platform, account, ACTOR)
-    write(Gone(name=f"{platform}/{account}"), [f"{platform}/{account} is gone"], given.as_json)
+    with opened(given) as at:
+        _operations(at).remove(platform, account, ACTOR)
+    write(Removal({"name": f"{platform}/{account}"}), [f"{platform}/{account} is gone"], given.as_json)
 
 
 @app.command("closed-channels")
 def closed_channels(given: Given) -> None:
     """List the channels to which nothing is sent, because their platform refused it for good."""
-    with opened(given) as at, at.store.view() as tx:
-        page = disabled_page(tx.channels.disabled())
+    with opened(given) as at:
+        page = _operations(at).disabled_channels()
     write(page, closed(page.items), given.as_json)
 
 
@@ -169,17 +158,9 @@ def open_channel(
     given: Given, place: Place, channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="Its id.")]
 ) -> None:
     """Send to such a channel again."""
-    platform, account = _named(place)
-    with _desk(given) as desk:
-        desk.control.enable_channel(Address(platform=platform, account=account, channel=channel), ACTOR)
-    write(Gone(name=channel), [f"{channel} is sent to again"], given.as_json)
-
-
-def _change(given: Given, place: str, change: ConnectorChange, said: str) -> None:
-    platform, account = _named(place)
-    with _desk(given) as desk:
-        connector = desk.control.change(platform, account, change, ACTOR)
-    write(connector, [f"{platform}/{account} {said}"], given.as_json)
+    with opened(given) as at:
+        _operations(at).enable_channel(*_named(place), channel, ACTOR)
+    write(Removal({"name": channel}), [f"{channel} is sent to again"], given.as_json)
 
 
 def _named(place: str) -> tuple[str, str]:

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.cli.checked import fits, made, row_number
 from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, opened
+from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.pages import Limit, TextCursor, decoded, more
@@ -23,14 +22,11 @@ from maestro.domain.conversations.views import (
     Mark,
     SaidPage,
     SaidView,
-    conversation_detail,
-    conversation_view,
-    said_view,
 )
 from maestro.domain.values import Value
 from maestro.domain.words import SearchText
+from maestro.operations.conversations import LIMIT, ConversationOperations
 
-LIMIT = 50
 COLUMNS = ("id", "status", "agent", "channel", "with", "messages", "tokens", "last said")
 NOTHING = "There are no such conversations."
 NOTHING_SAID = "Nothing was said that contains this."
@@ -66,6 +62,10 @@ class Deleted(Value):
     facts: bool
 
 
+def _operations(at: Opened) -> ConversationOperations:
+    return ConversationOperations(at.store, at.loaded.settings.data_dir)
+
+
 @app.command("list")
 def list_conversations(
     given: Given,
@@ -81,9 +81,8 @@ def list_conversations(
     """List conversations, the one that was spoken in last first."""
     wanted = made(ConversationFilter, agent=agent, platform=platform, channel=channel, user=user, status=status, q=text)
     after = decoded(Mark.decode, cursor)
-    with opened(given) as found, found.store.view() as tx:
-        rows, following = tx.conversation_lists.page(wanted, after, limit)
-    page = ConversationPage(items=tuple(map(conversation_view, rows)), next=following.encode() if following else None)
+    with opened(given) as at:
+        page = _operations(at).page(wanted, limit, after)
     write(page, _listing(page), given.as_json)
 
 
@@ -95,10 +94,9 @@ def show(
     cursor: Annotated[int, typer.Option(min=0, help="Go on after the message with this number.")] = 0,
 ) -> None:
     """Show a conversation and what was said in it, oldest first."""
-    with opened(given) as found, found.store.view() as tx:
-        detail = conversation_detail(tx.conversation_lists.record(row_number(number, "conversation", "ID")))
-        said, following = tx.conversation_lists.said(detail.id, cursor, limit)
-    page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
+    with opened(given) as at:
+        detail = _operations(at).show(row_number(number, "conversation", "ID"))
+        page = _operations(at).messages(detail.id, limit, cursor)
     write(Shown(conversation=detail, messages=page), _portrait(detail, page), given.as_json)
 
 
@@ -113,19 +111,17 @@ def search(
 ) -> None:
     """Find what was said in any conversation, newest first."""
     wanted = fits(SearchText, text)
-    with opened(given) as found, found.store.view() as tx:
-        said, following = tx.conversation_lists.containing(wanted, cursor, limit)
-    page = SaidPage(items=tuple(map(said_view, said)), next=str(following) if following else None)
+    with opened(given) as at:
+        page = _operations(at).containing(wanted, limit, cursor)
     write(page, _found(page), given.as_json)
 
 
 @app.command()
 def close(given: Given, number: Number) -> None:
     """End a conversation, as /new does: the next message begins another, and nothing of this one is lost."""
-    with opened(given) as found:
-        control = StoreConversationControl(found.store, found.loaded.settings.data_dir)
+    with opened(given) as at:
         closed = row_number(number, "conversation", "ID")
-        control.close(closed, ACTOR)
+        _operations(at).close(closed, ACTOR)
     write(Closed(id=closed), [f"Conversation {closed} has ended."], given.as_json)
 
 
@@ -137,13 +133,12 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether it is meant.")] = False,
 ) -> None:
     """Delete a conversation with everything that was said in it; what it cost stays in the books."""
-    with opened(given) as found:
-        with found.store.view() as tx:
-            doomed = conversation_detail(tx.conversation_lists.record(row_number(number, "conversation", "ID")))
+    with opened(given) as at:
+        doomed = _operations(at).show(row_number(number, "conversation", "ID"))
         if not yes:
             count = doomed.message_count + doomed.archived_count
             typer.confirm(f"Delete conversation {doomed.id} with its {count} messages for good?", abort=True, err=True)
-        StoreConversationControl(found.store, found.loaded.settings.data_dir).delete(doomed.id, ACTOR, facts=facts)
+        _operations(at).delete(doomed.id, ACTOR, facts)
     write(Deleted(id=doomed.id, facts=facts), [f"Conversation {doomed.id} is deleted."], given.as_json)
 
 

@@ -5,11 +5,15 @@ from typing import Annotated
 
 from pydantic import Field
 
+from maestro.domain.columns import LARGEST
 from maestro.domain.llm.accounts import KeptKey
 
 LIMIT = 100
 Limit = Annotated[int, Field(ge=1, le=1000)]
 """The length of a page. REST holds its callers to it; a command may ask for more."""
+
+RowId = Annotated[int, Field(ge=1, le=LARGEST)]
+"""The number of a row."""
 
 EncryptSecret = Callable[[str], KeptKey]
 """Return what the store may hold of a secret or of a reference to one; raises ``ConfigurationError``."""

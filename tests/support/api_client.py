@@ -14,8 +14,6 @@ from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_rules import account_columns
 from maestro.bootstrap.batch_control import StoreBatchControl
-from maestro.bootstrap.bot_control import StoreConnectorControl
-from maestro.bootstrap.conversation_control import StoreConversationControl
 from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
@@ -23,6 +21,8 @@ from maestro.bootstrap.schedule_rules import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
+from maestro.operations.connectors import ConnectorOperations
+from maestro.operations.conversations import ConversationOperations
 from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -62,8 +62,8 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
         control=control,
         batches=StoreBatchControl(rows.store),
         accounts=AccountOperations(rows.store, keys.keep, account_columns),
-        connectors=StoreConnectorControl(rows.store, keys),
-        conversations=StoreConversationControl(rows.store, NO_FOLDER),
+        connectors=ConnectorOperations(rows.store, keys.keep),
+        conversations=ConversationOperations(rows.store, NO_FOLDER),
         settings=StoreSettingsControl(rows.store, live),
         schedules=open_schedules(rows.store, live),
         webhooks=WebhookOperations(rows.store, keys.keep),

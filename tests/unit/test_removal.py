@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from maestro.bootstrap.conversation_control import StoreConversationControl, remove_discarded
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import ConversationStatus
 from maestro.domain.deliveries import Delivery, JobFile, Purpose
@@ -23,6 +22,7 @@ from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.tools import ToolRun, ToolState
+from maestro.operations.conversations import ConversationOperations, remove_discarded
 from maestro.store.files import Files
 from temporal.control import TemporalJobControl
 from tests.support.api_client import no_temporal
@@ -42,8 +42,8 @@ def rows(tmp_path: Path) -> Iterator[JobRows]:
 
 
 @pytest.fixture
-def control(rows: JobRows, tmp_path: Path) -> StoreConversationControl:
-    return StoreConversationControl(rows.store, tmp_path)
+def control(rows: JobRows, tmp_path: Path) -> ConversationOperations:
+    return ConversationOperations(rows.store, tmp_path)
 
 
 def ended(rows: JobRows, job_id: str) -> int:
@@ -98,7 +98,7 @@ def readable(cell: object) -> bytes:
         return cell
 
 
-async def test_nothing_that_was_said_is_left(rows: JobRows, control: StoreConversationControl, tmp_path: Path) -> None:
+async def test_nothing_that_was_said_is_left(rows: JobRows, control: ConversationOperations, tmp_path: Path) -> None:
     _, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
         said = tx.conversations.all_of(conversation_id)
@@ -124,7 +124,7 @@ async def test_nothing_that_was_said_is_left(rows: JobRows, control: StoreConver
 
 
 async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
-    rows: JobRows, control: StoreConversationControl
+    rows: JobRows, control: ConversationOperations
 ) -> None:
     (first, conversation_id), (second, _) = await talk(rows), await talk(rows, "and the stork", "it has landed too")
     with rows.store.begin() as tx:
@@ -152,7 +152,7 @@ async def test_a_file_that_an_agent_sent_goes_unless_it_was_sent_elsewhere(
 
 
 async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
-    rows: JobRows, control: StoreConversationControl, tmp_path: Path
+    rows: JobRows, control: ConversationOperations, tmp_path: Path
 ) -> None:
     job_id, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
@@ -182,7 +182,7 @@ async def test_the_name_of_a_file_that_was_sent_goes_and_nobody_quotes_it(
     assert b"pelican" not in everything(tmp_path)
 
 
-async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: StoreConversationControl) -> None:
+async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: ConversationOperations) -> None:
     job_id, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
         ended = tx.jobs.status(job_id)
@@ -194,7 +194,7 @@ async def test_what_was_shown_of_an_answer_goes(rows: JobRows, control: StoreCon
         assert tx.drafts.find(job_id) is None
 
 
-async def test_what_the_books_need_stays(rows: JobRows, control: StoreConversationControl) -> None:
+async def test_what_the_books_need_stays(rows: JobRows, control: ConversationOperations) -> None:
     job_id, conversation_id = await talk(rows)
     before = used(rows)
     control.delete(conversation_id, "a test", facts=False)
@@ -208,7 +208,7 @@ async def test_what_the_books_need_stays(rows: JobRows, control: StoreConversati
         assert tx.deliveries.sent_since(record.listed.job.address, 0, 10) == []
 
 
-async def test_what_others_refer_to_stays(rows: JobRows, control: StoreConversationControl) -> None:
+async def test_what_others_refer_to_stays(rows: JobRows, control: ConversationOperations) -> None:
     _, gone = await talk(rows)
     other, kept = await talk(rows, "something else")
     before = Spoken(rows).messages(other)
@@ -219,7 +219,7 @@ async def test_what_others_refer_to_stays(rows: JobRows, control: StoreConversat
         assert len(tx.conversations.all_of(kept)) == 2
 
 
-async def test_a_number_is_never_given_again(rows: JobRows, control: StoreConversationControl) -> None:
+async def test_a_number_is_never_given_again(rows: JobRows, control: ConversationOperations) -> None:
     _, gone = await talk(rows)
     control.delete(gone, "a test", facts=False)
     _, later = await talk(rows)
@@ -228,13 +228,13 @@ async def test_a_number_is_never_given_again(rows: JobRows, control: StoreConver
         tx.conversation_lists.record(gone)
 
 
-async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: StoreConversationControl) -> None:
+async def test_an_open_job_keeps_its_conversation(rows: JobRows, control: ConversationOperations) -> None:
     job_id = await Spoken(rows).answered(SAID, ANSWERED)
     with pytest.raises(Conflict, match=f"job {job_id} of conversation 1 is still open"):
         control.delete(1, "a test", facts=False)
 
 
-async def test_there_is_nothing_left_to_answer(rows: JobRows, control: StoreConversationControl) -> None:
+async def test_there_is_nothing_left_to_answer(rows: JobRows, control: ConversationOperations) -> None:
     job_id, conversation_id = await talk(rows)
     control.delete(conversation_id, "a test", facts=False)
     jobs = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
@@ -268,7 +268,7 @@ async def test_a_text_that_somebody_uses_since_the_plan_stays(rows: JobRows) -> 
 
 @pytest.mark.parametrize("facts", [False, True])
 async def test_what_was_learned_goes_only_when_asked(
-    rows: JobRows, control: StoreConversationControl, facts: bool
+    rows: JobRows, control: ConversationOperations, facts: bool
 ) -> None:
     _, conversation_id = await talk(rows)
     with rows.store.begin() as tx:
@@ -304,7 +304,7 @@ def received(rows: JobRows, files: Files, job_id: str, content: bytes) -> Path:
 
 
 async def test_files_go_unless_somebody_else_sent_the_same(
-    rows: JobRows, control: StoreConversationControl, tmp_path: Path
+    rows: JobRows, control: ConversationOperations, tmp_path: Path
 ) -> None:
     files = Files(tmp_path / "media")
     (job_id, gone), (other, _) = await talk(rows), await talk(rows, "hello")
@@ -352,7 +352,7 @@ async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_pat
 
 
 async def test_the_other_conversation_of_a_place_keeps_its_states(
-    rows: JobRows, control: StoreConversationControl
+    rows: JobRows, control: ConversationOperations
 ) -> None:
     (_, first), (_, second) = await talk(rows), await talk(rows, "hello")
     with rows.store.begin() as tx:

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic import Field, SecretStr
 
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.llm.account_views import REFERENCES
-from maestro.domain.messages import DEFAULT_ACCOUNT, Address
+from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.values import View
 from maestro.domain.words import AccountName, OptionalSlug, Word
@@ -94,34 +94,6 @@ class DisabledChannelPage(View):
 
     items: tuple[DisabledChannelView, ...]
     next: str | None = None
-
-
-class ConnectorControl(Protocol):
-    """What an operator does with connectors; ``actor`` is who the audit log says it was."""
-
-    def list(self) -> ConnectorPage:
-        """Return all of them, the web connector among them."""
-        ...
-
-    def show(self, platform: str, account: str) -> ConnectorView:
-        """Return one; raises ``NotFound``."""
-        ...
-
-    def add(self, new: NewConnector, actor: str) -> ConnectorView:
-        """Add one, which is connected at once; raises ``ConfigurationError`` for what cannot be, ``Conflict``."""
-        ...
-
-    def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
-        """Change one; of one of the configuration only whether it is enabled, ``Conflict`` for more."""
-        ...
-
-    def remove(self, platform: str, account: str, actor: str) -> None:
-        """Remove one with its secrets; raises ``Conflict`` for one of the configuration."""
-        ...
-
-    def enable_channel(self, place: Address, actor: str) -> None:
-        """Send to a channel again; raises ``NotFound`` when it is not disabled."""
-        ...
 
 
 _SAID = ("state", "detail", "changed_at", "last_event_at", "lag_seconds", "last_error", "last_error_at")

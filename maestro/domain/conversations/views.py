@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 from maestro.domain.conversations.compaction import Compaction
 from maestro.domain.conversations.conversation import Conversation, ConversationStatus, Said
@@ -173,24 +172,6 @@ class Spoken:
     author: str
     archived: bool
     files: Sequence[MediaFile] = ()
-
-
-class ConversationControl(Protocol):
-    """What an operator does with conversations."""
-
-    def close(self, conversation_id: int, actor: str) -> None:
-        """End a conversation, so that the next message begins another; nothing of it is lost.
-
-        Raises ``NotFound``, and ``Conflict`` for one that has ended.
-        """
-        ...
-
-    def delete(self, conversation_id: int, actor: str, *, facts: bool) -> None:
-        """Delete a conversation with its files, with ``facts`` also what was learned in it.
-
-        Raises ``NotFound``, and ``Conflict`` while a job of it is open.
-        """
-        ...
 
 
 def conversation_view(listed: Listed) -> ConversationView:

@@ -109,7 +109,7 @@ def test_what_is_missing_is_told_before_anything_is_imported(name: str, secrets:
 
 def test_a_process_without_bots_imports_no_library_of_a_platform() -> None:
     look = (
-        "import sys, maestro.bootstrap.up, maestro.bootstrap.bot_control, connectors.platforms as p; "
+        "import sys, maestro.bootstrap.up, maestro.operations.connectors, connectors.platforms as p; "
         "[p.platform(name) for name in p.platforms()]; "
         "print([name for name in ('discord', 'slack_sdk', 'aiohttp') if name in sys.modules])"
     )

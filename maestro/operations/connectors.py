@@ -1,4 +1,4 @@
-"""Adds, changes and removes connectors for operators; what is set is checked before it is kept (decision 22)."""
+"""What an operator does with connectors, our accounts on platforms."""
 
 import json
 from collections.abc import Mapping
@@ -7,21 +7,24 @@ from typing import Any
 from pydantic import SecretStr
 
 from connectors.options import Instance
-from connectors.platforms import Platform, platform
-from maestro.bootstrap.keys import Keys
+from connectors.platforms import Platform
+from connectors.platforms import platform as described
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.views import (
     ConnectorChange,
     ConnectorPage,
     ConnectorView,
+    DisabledChannelPage,
     NewConnector,
     connector_page,
     connector_view,
+    disabled_page,
 )
 from maestro.domain.errors import ConfigurationError, Conflict, InvalidEdit, NotFound
 from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.messages import Address
 from maestro.domain.reading import read
+from maestro.operations.inputs import EncryptSecret
 from maestro.store.bots import WEB, set_secrets
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -30,43 +33,43 @@ WHERE = ("baseUrl", "gatewayUrl", "mediaHosts")
 """Options that say where a token is shown."""
 
 
-class StoreConnectorControl:
-    """Changes bots in the store, where the process that connects them sees it; a ``ConnectorControl``."""
+class ConnectorOperations:
+    """The operations on connectors; each raises ``NotFound`` for an unknown one."""
 
-    def __init__(self, store: Store, keys: Keys) -> None:
+    def __init__(self, store: Store, encrypt: EncryptSecret) -> None:
         self._store = store
-        self._keys = keys
+        self._encrypt = encrypt
 
     def list(self) -> ConnectorPage:
-        """Return all connectors."""
+        """List the connectors with their state, last event, lag and last error; no secret is ever returned."""
         with self._store.view() as tx:
             agents = {agent.id or 0: agent.slug for agent in tx.agents.all()}
             return connector_page(tx.bots.all(), agents, tx.people.connectors())
 
     def show(self, platform: str, account: str) -> ConnectorView:
-        """Return a connector; raises ``NotFound``."""
+        """Return a connector."""
         for item in self.list().items:
             if (item.platform, item.account) == (platform, account):
                 return item
         raise NotFound(f"there is no connector {platform}/{account}")
 
     def add(self, new: NewConnector, actor: str) -> ConnectorView:
-        """Add a connector; raises ``ConfigurationError`` for what cannot be, ``Conflict`` for a name that is taken."""
+        """Add a connector, which is connected at once; its secrets are stored encrypted, or as references."""
         if new.platform == WEB:
             raise ConfigurationError("platform: the web connector is there already; it is set in the section web")
         bot = BotInstance(platform=new.platform, account=new.account, enabled=new.enabled)
         set_secrets(bot, self._kept(new.secrets))
         bot.options = _written(new.options)
-        _check(platform(new.platform), bot)
+        _check(described(new.platform), bot)
         with self._store.begin() as tx:
             bot.agent_id = _agent(tx, new.agent)
             return _view(tx, tx.bots.add(bot, actor))
 
-    def change(self, platform_name: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
-        """Change a connector; of one of the configuration only whether it is enabled. Raises as ``add`` does."""
+    def change(self, platform: str, account: str, change: ConnectorChange, actor: str) -> ConnectorView:
+        """Change a connector; 409 for more than `enabled` of one from the configuration."""
         given = change.model_fields_set & {name for name, value in change if value is not None}
         with self._store.begin() as tx:
-            bot = tx.bots.get(platform_name, account)
+            bot = tx.bots.get(platform, account)
             if bot.configured and given - {"enabled"}:
                 raise Conflict(f"{bot.place} stands in the configuration; change it there, and restart Maestro")
             if given & {"secrets", "options"}:
@@ -78,12 +81,18 @@ class StoreConnectorControl:
             return _view(tx, tx.bots.put(bot, actor, "connector.change") if given else bot)
 
     def remove(self, platform: str, account: str, actor: str) -> None:
-        """Remove a connector, with its secrets."""
+        """Remove a connector, with its secrets; 409 for one from the configuration."""
         with self._store.begin() as tx:
             tx.bots.remove(tx.bots.get(platform, account), actor)
 
-    def enable_channel(self, place: Address, actor: str) -> None:
-        """Send to a channel again; raises ``NotFound`` when it is not disabled."""
+    def disabled_channels(self) -> DisabledChannelPage:
+        """List the channels to which nothing is sent, because their platform refused it for good."""
+        with self._store.view() as tx:
+            return disabled_page(tx.channels.disabled())
+
+    def enable_channel(self, platform: str, account: str, channel: str, actor: str) -> None:
+        """Send to a channel again; 404 when it is not disabled."""
+        place = read(Address, {"platform": platform, "account": account, "channel": channel})
         with self._store.begin() as tx:
             if not tx.channels.enable(place):
                 raise NotFound(f"the channel {place.outbound_lane} is not disabled")
@@ -99,27 +108,25 @@ class StoreConnectorControl:
             )
         set_secrets(bot, self._kept(change.secrets or {}))
         bot.options = _written(after)
-        _check(platform(bot.platform), bot)
+        _check(described(bot.platform), bot)
 
     def _kept(self, secrets: Mapping[str, SecretStr]) -> Mapping[str, KeptKey]:
         said = {name: secret.get_secret_value().strip() for name, secret in secrets.items()}
         if any(not text.isprintable() for text in said.values()):
             raise ConfigurationError("secrets: expected the secret itself, in one line, or env:NAME, or file:PATH")
-        return {name: self._keys.keep(text) if text else KeptKey("") for name, text in said.items()}
+        return {name: self._encrypt(text) if text else KeptKey("") for name, text in said.items()}
 
 
-def _check(described: Platform, bot: BotInstance) -> None:
+def _check(kind: Platform, bot: BotInstance) -> None:
     """Raise ``ConfigurationError`` for what cannot be; whether a reference can be read is for its process to find."""
-    unknown = sorted(set(bot.kept_secrets) - set(described.secrets))
+    unknown = sorted(set(bot.kept_secrets) - set(kind.secrets))
     if unknown:
-        raise ConfigurationError(
-            f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(described.secrets)}"
-        )
+        raise ConfigurationError(f"secrets: {bot.platform} has no {unknown[0]}; there are {', '.join(kind.secrets)}")
     try:
-        options = read(described.options, bot.chosen)
+        options = read(kind.options, bot.chosen)
     except InvalidEdit as error:
         raise ConfigurationError(f"options: {error}") from None
-    problem = described.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.kept_secrets}, options))
+    problem = kind.complete(Instance(bot.account, {name: SecretStr("set") for name in bot.kept_secrets}, options))
     if problem is not None:
         raise ConfigurationError(f"{bot.place}: {problem}")
 

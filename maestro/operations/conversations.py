@@ -1,0 +1,144 @@
+"""What an operator does with conversations."""
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from maestro.domain.columns import LARGEST
+from maestro.domain.conversations.views import (
+    ConversationDetail,
+    ConversationFilter,
+    ConversationPage,
+    Mark,
+    SaidPage,
+    conversation_detail,
+    conversation_view,
+    said_view,
+)
+from maestro.domain.values import Value
+from maestro.domain.words import SearchText
+from maestro.operations.inputs import RowId
+from maestro.store.store import Store
+
+MEDIA = "media"
+LIMIT = 50
+MOST = 200
+
+MessageLimit = Annotated[int, Field(ge=1, le=MOST)]
+AfterMessage = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+class ConversationQuery(ConversationFilter):
+    """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
+
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: str | None = None
+
+    @field_validator("cursor")
+    @classmethod
+    def _ours(cls, text: str | None) -> str | None:
+        if text is not None:
+            Mark.decode(text)
+        return text
+
+    @property
+    def after(self) -> Mark | None:
+        """Return where the page begins."""
+        return Mark.decode(self.cursor) if self.cursor is not None else None
+
+
+class SearchQuery(Value):
+    """A part of what was said, and a page of where, in one conversation if its number is given.
+
+    ``cursor`` is the ``next`` of the page before.
+    """
+
+    q: SearchText = Field(min_length=1)
+    conversation: int | None = Field(default=None, ge=1, le=LARGEST)
+    limit: int = Field(default=LIMIT, ge=1, le=MOST)
+    cursor: int | None = Field(default=None, ge=1, le=LARGEST)
+
+
+class ConversationOperations:
+    """The operations on conversations; each raises ``NotFound`` for an unknown number."""
+
+    def __init__(self, store: Store, data_dir: Path) -> None:
+        self._store = store
+        self._data_dir = data_dir
+
+    def list(self, query: ConversationQuery) -> ConversationPage:
+        """List conversations, the one that was spoken in last first; ``q`` also looks at what compactions took away."""
+        return self.page(query, query.limit, query.after)
+
+    def page(self, wanted: ConversationFilter, limit: int, after: Mark | None) -> ConversationPage:
+        """Return a page of any length of the conversations that a filter admits."""
+        with self._store.view() as tx:
+            found, following = tx.conversation_lists.page(wanted, after, limit)
+        return ConversationPage(
+            items=tuple(map(conversation_view, found)), next=following.encode() if following is not None else None
+        )
+
+    def search(self, query: SearchQuery) -> SaidPage:
+        """Return the messages that contain a text, newest first, of all conversations or of one.
+
+        Of all, one request reads 250,000 messages; ``next`` goes on with older ones, and may be there when none was
+        found.
+        """
+        return self.containing(query.q, query.limit, query.cursor, query.conversation)
+
+    def containing(self, text: str, limit: int, cursor: int | None, conversation: int | None = None) -> SaidPage:
+        """Return a page of any length of the messages that contain a text."""
+        with self._store.view() as tx:
+            found, following = tx.conversation_lists.containing(text, cursor, limit, conversation)
+        return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
+
+    def show(self, conversation_id: RowId) -> ConversationDetail:
+        """Return a conversation with its compactions; 404 says so when it was deleted."""
+        with self._store.view() as tx:
+            return conversation_detail(tx.conversation_lists.record(conversation_id))
+
+    def messages(self, conversation_id: RowId, limit: MessageLimit = LIMIT, cursor: AfterMessage = 0) -> SaidPage:
+        """List what was said in a conversation, oldest first, with what compactions took away from the models."""
+        with self._store.view() as tx:
+            found, following = tx.conversation_lists.said(conversation_id, cursor, limit)
+        return SaidPage(items=tuple(map(said_view, found)), next=str(following) if following is not None else None)
+
+    def close(self, conversation_id: RowId, actor: str) -> ConversationDetail:
+        """End a conversation as ``/new`` does: the next message begins another; 409 for one that has ended."""
+        with self._store.begin() as tx:
+            tx.conversations.close(conversation_id)
+            tx.audit.add(actor, "conversation.close", str(conversation_id))
+        return self.show(conversation_id)
+
+    def delete(self, conversation_id: RowId, actor: str, facts: bool = False) -> None:
+        """Delete a conversation with everything that was said in it, prompts and files too; 409 while a job is open.
+
+        With ``facts`` what was learned in it is forgotten too. Jobs and usage stay, without their texts.
+        """
+        with self._store.view() as tx:
+            plan = tx.removals.plan(conversation_id)
+        with self._store.begin() as tx:
+            tx.removals.carry_out(plan, actor, facts=facts)
+            tx.audit.add(actor, "conversation.delete", str(conversation_id), "with facts" if facts else "")
+        remove_discarded(self._store, self._data_dir)
+
+
+def remove_discarded(store: Store, data_dir: Path) -> None:
+    """Remove the files and folders that deletions left, also those of a process that died before it came to that."""
+    with store.view() as tx:
+        paths = tx.removals.discarded()
+    for path in paths:
+        _remove(store, data_dir, path)
+
+
+def _remove(store: Store, data_dir: Path, path: str) -> None:
+    """Remove a file unless the same one was sent again; nobody can send it while it is looked at."""
+    place = data_dir / path
+    if not path.startswith(f"{MEDIA}/"):
+        shutil.rmtree(place, ignore_errors=True)
+    with store.begin() as tx:
+        if path.startswith(f"{MEDIA}/") and not tx.removals.wanted_again(place.name):
+            place.unlink(missing_ok=True)
+        tx.removals.done_with(path)
