@@ -1,4 +1,7 @@
-"""Acts on the tags of a final answer, one by one, in the transaction that records it (design invariant 10)."""
+"""Acts on the tags of a final answer, one by one, in the transaction that records it.
+
+See docs/invariants.md: only the final answer acts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -148,7 +151,10 @@ class Acting:
         return refusal(task, target, by) or self._not_for(target)
 
     def _not_for(self, target: Agent | None) -> str | None:
-        """Return why the person who asked may not talk to this agent, and so may not have it work (decision 3)."""
+        """Return why the person who asked may not talk to this agent, and so may not have it work.
+
+        See docs/decisions.md: access.
+        """
         if target is None:
             return None
         if self._person is None:  # who set a schedule up is not asked for each of its runs: what is for all, is for it
@@ -186,7 +192,10 @@ def _is_told(tag: Tag, outcome: Performed) -> bool:
 
 
 def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:
-    """Return the job of a task: it has no place in a lane, and is never sooner than what led to it (decision 1)."""
+    """Return the job of a task: it has no place in a lane, and is never sooner than what led to it.
+
+    See docs/decisions.md: priorities.
+    """
     return Job(
         id=f"{JobKind.DELEGATION}-{ULID()}",
         kind=JobKind.DELEGATION,

@@ -1,4 +1,4 @@
-"""Steps 9 to 11 of a message: the model's answer, which is recorded and sent with it (specification 003, 10 to 13)."""
+"""The model's answer, which is recorded and sent with it."""
 
 import asyncio
 import time

@@ -1,4 +1,7 @@
-"""What needs a person, a tool call or a directive: it is asked once, and what came of it is read (decision 16)."""
+"""What needs a person, a tool call or a directive: it is asked once, and what came of it is read.
+
+See docs/decisions.md: questions.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

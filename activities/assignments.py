@@ -19,7 +19,7 @@ EVER = sys.maxsize
 def assigned(tx: Transaction, job: Job) -> Utterance:
     """Return the task of a delegate, which knows nothing else of the conversation, or of a job without a person.
 
-    Decisions 13 and 14.
+    See docs/decisions.md: delegation, schedules.
     """
     if job.parent_id is None:
         planned = tx.schedule_runs.find(job.schedule)

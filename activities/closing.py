@@ -1,4 +1,4 @@
-"""Step 12 of a message: the failure path; the reason is kept, the person hears once, the lane goes on."""
+"""The failure path; the reason is kept, the person hears once, the lane goes on."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,10 @@ from maestro.store.transaction import Transaction
 
 
 class ClosingActivities:
-    """Ends jobs that did not end with an answer (design invariant 9, decision 20)."""
+    """Ends jobs that did not end with an answer.
+
+    See docs/invariants.md: no silent end; docs/decisions.md: failure notice.
+    """
 
     def __init__(
         self, store: Store, typing: Typing, released: Callable[[], None], rules: Callable[[], ScheduleRules]

@@ -1,4 +1,7 @@
-"""Messages of one person that are answered together, in the turn of the job that begins (decision 15)."""
+"""Messages of one person that are answered together, in the turn of the job that begins.
+
+See docs/decisions.md: busy agents.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Step 7 of a message: a conversation too long for its model gives up its older part, facts first."""
+"""A conversation too long for its model gives up its older part, facts first."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -79,7 +79,7 @@ class CompactionRules:
 
 
 class CompactionActivities:
-    """Keeps facts and a summary of what no longer fits (specification 003, step 5)."""
+    """Keeps facts and a summary of what no longer fits."""
 
     def __init__(self, store: Store, llm: LLMClient, rules: Callable[[], CompactionRules]) -> None:
         self._store = store
@@ -178,7 +178,10 @@ def _begun(about: _About, job: Job, read: Sequence[tuple[Message, str]], budget:
 
 
 def _held(about: _About, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
-    """Return which job holds an answer about just this part, by purpose (design invariant 5)."""
+    """Return which job holds an answer about just this part, by purpose.
+
+    See docs/invariants.md: no answer bought twice.
+    """
     newest = (about.tx.calls.newest_answer(job.conversation_id, purpose) for purpose in INSTRUCTIONS)
     return {call.purpose: call.job_id for call in newest if call is not None and about.part(call, part)}
 

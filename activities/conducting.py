@@ -1,4 +1,4 @@
-"""What a conductor's tags do: each wish is done whole or leaves nothing behind (specification 003, 11)."""
+"""What a conductor's tags do: each wish is done whole or leaves nothing behind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,8 @@ from maestro.store.transaction import Transaction
 def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     """Do what one of a conductor's tags asks for, and say what came of it.
 
-    Only what a conductor writes is acted on, and only for an owner or a person whom the settings name (decision 3).
+    Only what a conductor writes is acted on, and only for an owner or a person whom the settings name
+    (docs/decisions.md: access).
     What cannot be done leaves nothing behind; a later tag of the same answer finds what an earlier one made.
     """
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)

@@ -1,4 +1,4 @@
-"""Step 8 of a message: the prompt, stored as references."""
+"""The prompt, stored as references."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class Nature(NamedTuple):
 
 
 class ContextActivities:
-    """Builds what the model will see (specification 003, step 6)."""
+    """Builds what the model will see."""
 
     def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store

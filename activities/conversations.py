@@ -1,4 +1,4 @@
-"""Step 6 of a message: the conversation exists and holds the user's message once."""
+"""The conversation exists and holds the user's message once."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from maestro.store.transaction import Transaction
 
 
 class ConversationActivities:
-    """Records what the user said (specification 003, step 4); ``window`` says the tokens of a model's window."""
+    """Records what the user said; ``window`` says the tokens of a model's window."""
 
     def __init__(self, store: Store, window: Callable[[str], int]) -> None:
         self._store = store

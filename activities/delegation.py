@@ -1,4 +1,7 @@
-"""Where a task that one agent gave to another begins: who works on it, and who hears the result (decision 13)."""
+"""Where a task that one agent gave to another begins: who works on it, and who hears the result.
+
+See docs/decisions.md: delegation.
+"""
 
 from temporalio import activity
 

@@ -1,4 +1,4 @@
-"""Step 11 of a message: chunks as rows, each sent once; with the last receipt the job is closed."""
+"""Chunks as rows, each sent once; with the last receipt the job is closed."""
 
 import asyncio
 from collections.abc import Callable
@@ -102,7 +102,7 @@ class Left:
 
 
 class DeliveryActivities:
-    """Sends what a job has to say (specification 003, step 13)."""
+    """Sends what a job has to say."""
 
     def __init__(
         self,
@@ -221,7 +221,7 @@ class DeliveryActivities:
             return Prepared(connector, first)
 
     def _redacted(self, step: DeliverStep) -> Words | None:
-        """Return what is to be sent without secrets, None where nobody looks for any (decision 21).
+        """Return what is to be sent without secrets, None where nobody looks for any (docs/decisions.md: redaction).
 
         A search may take long, so it holds no transaction.
         """

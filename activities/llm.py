@@ -1,4 +1,4 @@
-"""Step 9 of a message: one model call, the rounds of tool calls before it included."""
+"""One model call, the rounds of tool calls before it included."""
 
 import asyncio
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class ModelRules:
 
 
 class LLMActivities:
-    """Asks the model through the middleware chain (specification 003, step 10)."""
+    """Asks the model through the middleware chain."""
 
     def __init__(self, store: Store, llm: ReplayGuard, typing: Typing, rules: Callable[[], ModelRules]) -> None:
         self._store = store
@@ -72,9 +72,11 @@ class LLMActivities:
 
     @activity.defn
     async def call_model(self, step: ModelStep) -> ModelOutcome:
-        """Return what the call took; its answer is in the store before this returns (design invariant 5).
+        """Return what the call took; its answer is in the store before this returns.
 
         The indicator is shown from routing on; after a restart of the process or a resume of the job, from here.
+
+        See docs/invariants.md: no answer bought twice.
         """
         await self.ready()
         request = await asyncio.to_thread(self._requested, step)

@@ -79,7 +79,10 @@ def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
 
 
 def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
-    """Return the same without a change anywhere: what was never recorded, or is archived, stays so (decision 25)."""
+    """Return the same without a change anywhere: what was never recorded, or is archived, stays so.
+
+    See docs/decisions.md: what-if.
+    """
     recorded = {row.id: tx.conversations.recorded(row.id) for row in asked}
     last = recorded[asked[-1].id]
     found = last.conversation_id if last is not None else _conversation(tx, job, asked[-1])

@@ -1,4 +1,4 @@
-"""Step 5 of a message: the files it refers to are fetched, looked at and kept."""
+"""The files that a message refers to: they are fetched, looked at and kept."""
 
 import asyncio
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Wanted:
 
 
 class MediaActivities:
-    """Fetches through the connector that took the message (specification 003, steps 1 and 7)."""
+    """Fetches through the connector that took the message."""
 
     def __init__(self, store: Store, files: Files, connectors: Connectors) -> None:
         self._store = store

@@ -1,4 +1,7 @@
-"""Where the agent of a job remembers what it learns, for every step that reads or writes its memory (decision 6)."""
+"""Where the agent of a job remembers what it learns, for every step that reads or writes its memory.
+
+See docs/decisions.md: memory scope.
+"""
 
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.conversations.conversation import conversation_key

@@ -1,4 +1,4 @@
-"""Steps 4 to 8 of a message, up to its prompt: done together where nothing else comes between (specification 003)."""
+"""The steps of a message up to its prompt: they are done together where nothing else comes between."""
 
 import time
 from collections.abc import Callable

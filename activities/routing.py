@@ -1,4 +1,4 @@
-"""Step 4 of a message: who answers, or why nobody does; typing begins."""
+"""Who answers, or why nobody does; typing begins."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class RoutingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def choose_agent(self, ref: StepRef) -> RouteOutcome:
-        """Return who answers this message; nobody closes the job as dropped (specification 003, step 2)."""
+        """Return who answers this message; nobody closes the job as dropped."""
         with self._store.begin() as tx:
             job = tx.jobs.read(ref.job_id)
             outcome = self._decide(tx, job)
@@ -133,7 +133,7 @@ class TypingActivities:
 
     @activity.defn(no_thread_cancel_exception=True)
     def show_typing(self, ref: StepRef) -> None:
-        """Start the indicator from the process that holds the connector (specification 003, step 3)."""
+        """Start the indicator from the process that holds the connector."""
         with self._store.view() as tx:
             job = tx.jobs.read(ref.job_id)
             asked = [row.message_id for row in tx.merges.asked(job)]

@@ -1,4 +1,4 @@
-"""Where a time of a schedule becomes a job, and where a job without a person begins (decision 14)."""
+"""Where a time of a schedule becomes a job, and where a job without a person begins (docs/decisions.md: schedules)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

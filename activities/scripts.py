@@ -1,4 +1,4 @@
-"""A heartbeat without a model: fetch, fill in, compare (specification 003, scheduled tasks)."""
+"""A heartbeat without a model: fetch, fill in, compare."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Steps 11 and 12 of a message: the final answer is recorded, with everything it asks for, in one transaction."""
+"""The final answer is recorded, with everything it asks for, in one transaction."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from maestro.store.transaction import Transaction
 
 
 class TagActivities:
-    """Acts on the model's final answer, and on nothing else (design invariant 10)."""
+    """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts)."""
 
     def __init__(self, store: Store, rules: Callable[[], ActingRules], asked: Callable[[], None]) -> None:
         """``asked`` is called when a question waits to be said."""
@@ -83,7 +83,7 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
 
 
 def _without_secrets(tag: Tag, redact: Redact) -> Tag:
-    """Return a tag without secrets in what it wants remembered (decision 21)."""
+    """Return a tag without secrets in what it wants remembered (docs/decisions.md: redaction)."""
     if tag.name is TagName.MEMORY:
         return replace(tag, body=redact(tag.body))
     return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag

@@ -1,4 +1,4 @@
-"""Step 9 of a message: one tool call, whose effect happens once."""
+"""One tool call, whose effect happens once."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ class Begun:
 
 
 class ToolActivities:
-    """Makes the calls that a model asked for (specification 003, step 10)."""
+    """Makes the calls that a model asked for."""
 
     def __init__(
         self,

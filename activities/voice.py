@@ -1,4 +1,4 @@
-"""Step 5 of a message, continued: what was said in its voice messages becomes text."""
+"""What was said in the voice messages of a message becomes text."""
 
 import asyncio
 from datetime import datetime
@@ -20,7 +20,7 @@ from maestro.store.store import Store
 
 
 class VoiceActivities:
-    """Has voices transcribed, each once (specification 003, step 1)."""
+    """Has voices transcribed, each once."""
 
     def __init__(self, store: Store, files: Files, transcriber: Transcriber, watch: StopWatch) -> None:
         self._store = store
@@ -30,7 +30,10 @@ class VoiceActivities:
 
     @activity.defn
     async def transcribe(self, ref: StepRef) -> VoiceOutcome:
-        """Listen to every voice nobody has heard; each transcript is committed when it is there (invariant 5)."""
+        """Listen to every voice nobody has heard; each transcript is committed when it is there.
+
+        See docs/invariants.md: no answer bought twice.
+        """
         voices = await asyncio.to_thread(self._unheard, ref)
         heard = 0
         for voice in voices:

@@ -18,7 +18,10 @@ from maestro.store.transaction import Transaction
 
 
 class WaitingActivities:
-    """Parks jobs (design invariant 7, decisions 9 and 16); a run of a schedule is skipped if another comes first."""
+    """Parks jobs; a run of a schedule is skipped if another comes first.
+
+    See docs/invariants.md: lanes; docs/decisions.md: retry, questions.
+    """
 
     def __init__(self, store: Store, typing: Typing, released: Callable[[], None]) -> None:
         self._store = store
@@ -62,7 +65,10 @@ def _tell(tx: Transaction, job: Job, wait: Wait) -> None:
 
 
 def _is_news(tx: Transaction, job: Job) -> bool:
-    """Say whether the person does not know yet: one notice for all that wait in a channel (decision 9)."""
+    """Say whether the person does not know yet: one notice for all that wait in a channel.
+
+    See docs/decisions.md: retry.
+    """
     if job.inbox_id is None or job.told_to_wait or job.what_if:
         return False
     lane = tx.delegations.lane_of(job)

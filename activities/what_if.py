@@ -1,4 +1,7 @@
-"""What a job would answer now: nothing is written, sent or acted on but what it took to find out (decision 25)."""
+"""What a job would answer now: nothing is written, sent or acted on but what it took to find out.
+
+See docs/decisions.md: what-if.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,7 @@
-"""Who may use a route: each declares exactly one guard, as the class of its router's routes (decision 24)."""
+"""Who may use a route: each declares exactly one guard, as the class of its router's routes.
+
+See docs/decisions.md: route guards.
+"""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""The door for agents outside: an MCP server at ``/mcp``, which knows them by their tokens (contract, MCP)."""
+"""The door for agents outside: an MCP server at ``/mcp``, which knows them by their tokens."""
 
 import asyncio
 import json

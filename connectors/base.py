@@ -83,7 +83,7 @@ class Connector(Protocol):
 
         With a ``filename`` the content, or what is at its ``path``, goes as a file of this name. Who presses a button
         says what ``ConnectorContext.pressed`` returns. It never tries twice by itself, unless the platform surely did
-        not take it (design invariant 6). Mentions and previews of links are off.
+        not take it (docs/invariants.md: one layer retries). Mentions and previews of links are off.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What to do about a chunk that was handed over without a word back (design section 1: nothing is answered twice)."""
+"""What to do about a chunk that was handed over without a word back (docs/adr/0022)."""
 
 import asyncio
 from datetime import datetime

@@ -19,7 +19,7 @@ from maestro.domain.messages import (
 
 
 class Role(StrEnum):
-    """What a person on the web connector is allowed to be (decision 19)."""
+    """What a person on the web connector is allowed to be (docs/decisions.md: web identity)."""
 
     OWNER = "owner"
     USER = "user"
@@ -73,7 +73,7 @@ class ConnectorContext(Protocol):
     """All a connector may ask of Maestro; every method is safe to call from the event loop."""
 
     async def accept(self, message: IncomingMessage) -> Accepted:
-        """Commit the message; only then may the platform be acknowledged (design invariant 2).
+        """Commit the message; only then may the platform be acknowledged (docs/invariants.md: durable before ack).
 
         A message with ``edit_of`` changes the text of that one while nobody works on it. Control words such as
         ``/stop`` are messages like others. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a
@@ -143,7 +143,10 @@ class ConnectorContext(Protocol):
         ...
 
     async def open_channel(self, address: Address, user_id: str) -> bool:
-        """Give the channel to this user if nobody has it; false when it is somebody else's (decision 19)."""
+        """Give the channel to this user if nobody has it; false when it is somebody else's.
+
+        See docs/decisions.md: web identity.
+        """
         ...
 
     async def redeem(self, ticket: str) -> Identity | None:

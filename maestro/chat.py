@@ -1,4 +1,4 @@
-"""The #maestro chat as everybody uses it: posts are scanned and cut before they are kept (specification 002, 4)."""
+"""The #maestro chat as everybody uses it: posts are scanned and cut before they are kept."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -66,7 +66,10 @@ class ChatService:
             tx.chat.mark_read(slug, pointer)
 
     def get_new_outside(self, slug: str) -> Unread:
-        """Return what an agent outside has not read; asking again says it has read what it got before (decision 11)."""
+        """Return what an agent outside has not read; asking again says it has read what it got before.
+
+        See docs/decisions.md: agent chat.
+        """
         with self._store.begin() as tx:
             return tx.chat.offer(slug)
 

@@ -1,4 +1,4 @@
-"""What operators do with jobs: resume, restart, cancel (design invariant 4)."""
+"""What operators do with jobs: resume, restart, cancel (docs/invariants.md: resume)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

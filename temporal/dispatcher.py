@@ -1,4 +1,4 @@
-"""Starts a workflow for every job whose turn it is (design section 4, row 3), and ends the waits of stopped ones."""
+"""Starts a workflow for every job whose turn it is (docs/invariants.md: lanes), and ends the waits of stopped ones."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -192,7 +192,10 @@ class Dispatcher:
         return None
 
     async def _interrupt(self, client: Client, stopped: frozenset[str]) -> None:
-        """End the waits of jobs that a person stopped; one inside a step notices by itself (decision 16)."""
+        """End the waits of jobs that a person stopped; one inside a step notices by itself.
+
+        See docs/decisions.md: control words.
+        """
         fresh, self._interrupted = stopped - self._interrupted, set(stopped)
         await asyncio.gather(*(self._cancel(client, job_id) for job_id in fresh))
 

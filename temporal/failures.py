@@ -1,7 +1,7 @@
 """The one door to a workflow history for anything that went wrong: a type and a fixed sentence, nothing else.
 
 Chained exceptions, stack traces and the input values in validation errors would otherwise carry what people said into
-the history (design invariant 1).
+the history (docs/invariants.md: by reference).
 """
 
 import asyncio

@@ -124,7 +124,7 @@ class Journal:
                 return self._begun(function, ref, scope)()
             try:
                 return self._run_alone(function, ref, scope)
-            # Design invariant 1: whatever a step raises, its row says so; the history gets a type and a fixed sentence.
+            # The row has what a step raised; the history, its type and a sentence (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise self.failed(ref, error) from None
 
@@ -147,7 +147,7 @@ class Journal:
                 if isinstance(own, OwnAttempt):
                     scope.enter_context(acting_for(own))
                 yield own if isinstance(own, str) else None
-            # The same sentence of the design as above.
+            # The row says what a step raised, as above (docs/invariants.md: by reference).
             except Exception as error:  # noqa: BLE001 - see above
                 raise await asyncio.to_thread(self.failed, ref, error) from None
 
@@ -176,7 +176,8 @@ class Journal:
         """Return what the finished step returned, or the attempt that begins now.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
-        in it too often (decision 9). Raises ``LaneTaken`` while another job of its lane runs, and ``StepTaken`` when
+        in it too often
+        (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of its lane runs, and ``StepTaken`` when
         Temporal has given the step to another process, or the job to another run, since it gave it to this one.
         """
         tried = self._tried()
@@ -215,7 +216,8 @@ class Journal:
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
 
-        What has failed often enough waits where there is something to wait for instead (decision 9). Raises
+        What has failed often enough waits where there is something to wait for instead
+        (docs/decisions.md: retry). Raises
         ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a crash.
         """
         own = own_attempt_at(ref)
@@ -305,7 +307,7 @@ def _take_lane(tx: Transaction, job_id: str) -> None:
     """Let a job run whose workflow begins.
 
     Between its claim and here another one may have come back from a wait into an earlier position, or the other way
-    round: the one that begins first runs (design invariant 7).
+    round: the one that begins first runs (docs/invariants.md: lanes).
     """
     if not tx.jobs.started(job_id):
         raise LaneTaken(f"another job of the lane of {job_id} runs")

@@ -1,4 +1,7 @@
-"""The task queues: one for everything beside an embedded server, three kinds on a cluster (design section 4)."""
+"""The task queues: one for everything beside an embedded server, three kinds on a cluster.
+
+See docs/architecture.md: processes and queues.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,7 @@
-"""Compares the open jobs of the store with Temporal, because the store is the truth (design invariant 8)."""
+"""Compares the open jobs of the store with Temporal, because the store is the truth.
+
+See docs/invariants.md: store is the truth.
+"""
 
 import asyncio
 import math

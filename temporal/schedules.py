@@ -1,4 +1,7 @@
-"""The Temporal Schedule of a heartbeat or a cron: what it is told, and how it is told so (decision 14, ADR 17)."""
+"""The Temporal Schedule of a heartbeat or a cron: what it is told, and how it is told so.
+
+See docs/decisions.md: schedules; ADR 17.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -98,7 +98,8 @@ def build_worker(client: Client, parts: WorkerParts, executors: Executors) -> Wo
         graceful_shutdown_timeout=parts.drain,
         # Else the SDK derives one from the code of every loaded module, which holds the event loop for a second.
         build_id=release(),
-        # A fault in workflow code must end the job with its reason instead of hanging it (design invariant 9).
+        # A fault in workflow code must end the job with its reason instead of hanging it
+        # (docs/invariants.md: no silent end).
         workflow_failure_exception_types=[Exception],
     )
 

@@ -1,4 +1,4 @@
-"""The flow of work that no person began: a heartbeat, a cron, a webhook (specification 003, scheduled tasks)."""
+"""The flow of work that no person began: a heartbeat, a cron, a webhook."""
 
 from temporalio import workflow
 

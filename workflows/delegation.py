@@ -1,4 +1,7 @@
-"""The flow of a task that one agent gave to another, and of what the first one says to the result (decision 13)."""
+"""The flow of a task that one agent gave to another, and of what the first one says to the result.
+
+See docs/decisions.md: delegation.
+"""
 
 from temporalio import workflow
 

@@ -1,4 +1,4 @@
-"""The tail that every kind of job shares: context, model, answer, delivery, and the failure path (design section 4)."""
+"""The tail that every kind of job shares: context, model, answer, delivery, and the failure path."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -85,7 +85,7 @@ class JobRun:
                 await flow
             except Suspended as waiting:
                 await _to_completion(self._park(waiting.steps))
-        # Design invariant 9: a message never ends silently, not even by a fault in this very code.
+        # A fault in this very code must not end a message silently (docs/invariants.md: no silent end).
         except (Exception, asyncio.CancelledError) as error:
             await _to_completion(self._fail(error))
             self._story.publish(str(self._status))
@@ -112,7 +112,10 @@ class JobRun:
         await self._optional(VoiceActivities.transcribe, "voice", terms, "Transcribe the voice messages")
 
     async def compact(self) -> None:
-        """Make the conversation shorter; what fails is put off until the next message (decision 5)."""
+        """Make the conversation shorter; what fails is put off until the next message.
+
+        See docs/decisions.md: compaction.
+        """
         await self._optional(
             CompactionActivities.compact_conversation,
             "compaction",
@@ -209,7 +212,10 @@ class JobRun:
         await self._deliver(Purpose.ANSWER, "Send the answer", closes=True)
 
     def goes_as(self, precedence: Precedence | None) -> None:
-        """Have the steps from here on done as soon as this says: it is known now whose work it is (decision 1)."""
+        """Have the steps from here on done as soon as this says: it is known now whose work it is.
+
+        See docs/decisions.md: priorities.
+        """
         self._queued.precedence = precedence
 
     def tell_nobody(self) -> None:

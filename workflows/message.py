@@ -1,4 +1,4 @@
-"""The flow of one incoming message, step by step as the specification lists it (003)."""
+"""The flow of one incoming message, step by step."""
 
 from temporalio import workflow
 

@@ -1,4 +1,4 @@
-"""Asking the model until it answers: one activity per model call, one per tool call (specification 003, step 10)."""
+"""Asking the model until it answers: one activity per model call, one per tool call."""
 
 import asyncio
 import itertools

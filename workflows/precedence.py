@@ -1,4 +1,4 @@
-"""How soon Temporal has work done: its own priorities and fairness (decision 1)."""
+"""How soon Temporal has work done: its own priorities and fairness (docs/decisions.md: priorities)."""
 
 from temporalio import workflow
 from temporalio.common import Priority

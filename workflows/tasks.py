@@ -1,4 +1,7 @@
-"""Begins the tasks that an answer gives to other agents, as children that outlive it (decision 13)."""
+"""Begins the tasks that an answer gives to other agents, as children that outlive it.
+
+See docs/decisions.md: delegation.
+"""
 
 from temporalio import workflow
 from temporalio.common import SearchAttributePair, TypedSearchAttributes

@@ -1,4 +1,4 @@
-"""The flow of a what-if: an answer that is paid for and shown, and nothing else (decision 25)."""
+"""The flow of a what-if: an answer that is paid for and shown, and nothing else (docs/decisions.md: what-if)."""
 
 from temporalio import workflow
 

@@ -1,4 +1,4 @@
-"""The page of the #maestro chat (specification 002, 10)."""
+"""The page of the #maestro chat."""
 
 import zlib
 from datetime import datetime

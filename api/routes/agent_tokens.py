@@ -1,4 +1,4 @@
-"""The tokens by which agents outside are known (decision 24, contract MCP)."""
+"""The tokens by which agents outside are known (docs/decisions.md: route guards)."""
 
 from http import HTTPStatus
 from typing import Annotated

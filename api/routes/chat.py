@@ -1,4 +1,4 @@
-"""The #maestro chat for people: what was posted, and a post of their own (specification 002, 10)."""
+"""The #maestro chat for people: what was posted, and a post of their own."""
 
 from collections.abc import Sequence
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Who wishes to be let in, who is known, and what was dropped at the door (decision 3)."""
+"""Who wishes to be let in, who is known, and what was dropped at the door (docs/decisions.md: access)."""
 
 from http import HTTPStatus
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Questions of agents to people: the list, and an operator's answer (decision 16)."""
+"""Questions of agents to people: the list, and an operator's answer (docs/decisions.md: questions)."""
 
 from typing import Annotated, Self
 

@@ -1,4 +1,4 @@
-"""Skills: which there are, what is wrong with their files, how an operator changes them (specification 003, step 9)."""
+"""Skills: which there are, what is wrong with their files, how an operator changes them."""
 
 from http import HTTPStatus
 from typing import Annotated

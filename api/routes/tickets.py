@@ -1,4 +1,7 @@
-"""Tickets with which a page of the dashboard may speak on the web connector as the operator (decision 19)."""
+"""Tickets with which a page of the dashboard may speak on the web connector as the operator.
+
+See docs/decisions.md: web identity.
+"""
 
 import secrets
 from datetime import timedelta

@@ -55,7 +55,7 @@ class Cursors:
             await asyncio.sleep(WRITE_SECONDS)
             try:
                 await self.write()
-            # Design section 5, no silent end: a store that is busy or broken now is tried again in a second.
+            # A store that is busy or broken now is tried again in a second (docs/invariants.md: no silent end).
             except Exception as error:  # noqa: BLE001 - see above
                 log.warning("discord.cursors_not_written", error=type(error).__name__)
 

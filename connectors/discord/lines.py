@@ -50,7 +50,7 @@ async def insist(work: Callable[[], Awaitable[object]]) -> None:
     for pause in chain(PAUSES, repeat(PAUSES[-1])):
         try:
             await work()
-        # Design section 5, no silent end: what a broken store keeps us from now is done when it works again.
+        # What a broken store prevents now is done when it works again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             log.warning("discord.later", error=type(error).__name__, seconds=pause)
             await asyncio.sleep(pause)
@@ -122,7 +122,7 @@ class Lines:
             else:
                 await line.waiting.popleft()()
             line.failures = 0
-        # Design section 5, no silent end: what cannot be taken in now, a full inbox or a broken store, is read again.
+        # What a full inbox or a broken store refuses now is read again (docs/invariants.md: no silent end).
         except Exception as error:  # noqa: BLE001 - see above
             line.fall_behind()
             pause = PAUSES[min(line.failures, len(PAUSES) - 1)]

@@ -33,7 +33,7 @@ def client(token: str, base_url: str = "") -> AsyncWebClient:
     """Return a client that never tries twice by itself.
 
     The library's own handlers post a message again after a cut connection, and so twice; waiting for a rate limit is
-    the caller's business, who may have better to do (design invariant 6).
+    the caller's business, who may have better to do (docs/invariants.md: one layer retries).
     """
     made = AsyncWebClient(token, base_url=base_url or BASE_URL, timeout=CALL_SECONDS, retry_handlers=[], logger=quiet())
     if URL(made.base_url).host in LOCAL_NAMES:

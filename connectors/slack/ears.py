@@ -65,7 +65,8 @@ class Ears:
             log.warning("slack.not_taken", error=type(error).__name__, reason=str(error))
             return None
         except Exception:
-            # An error of ours costs no message: it is not acknowledged, so Slack sends it again (design invariant 2).
+            # An error of ours costs no message: it is not acknowledged, so Slack sends it again
+            # (docs/invariants.md: durable before ack).
             log.exception("slack.not_taken")
             return None
         return ""

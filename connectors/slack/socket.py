@@ -117,7 +117,7 @@ class Socket:
             await self._watcher.connected()
 
     async def _asked(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
-        """Take in what came and acknowledge it: only what is in the inbox (design invariant 2)."""
+        """Take in what came and acknowledge it: only what is in the inbox (docs/invariants.md: durable before ack)."""
         said = await self._ears.hear(request.type, request.payload)
         if said is not None:
             payload = {"text": said} if said else None

@@ -17,7 +17,7 @@ MAX_BUTTONS = 25
 MAX_FILE_BYTES = 100 * 1000**2
 """Bytes of the largest file that is sent to a client, by an address to fetch it from."""
 DASHBOARD_CHANNEL = "dashboard-agent-"
-"""Channels under this prefix talk to one agent; they are the operator's alone (decision 2)."""
+"""Channels under this prefix talk to one agent; they are the operator's alone (docs/decisions.md: routing)."""
 
 MIB = 1024 * 1024
 
@@ -27,7 +27,8 @@ class WebConfig:
     """Structural settings of the web connector; sizes in bytes, times in seconds, origins as ``scheme://host[:port]``.
 
     ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the
-    person at this machine is then the owner (decision 19). ``allowed_hosts`` are further names in the Host header,
+    person at this machine is then the owner
+    (docs/decisions.md: web identity). ``allowed_hosts`` are further names in the Host header,
     beside localhost and ``host``. ``upload_dir`` is where files wait until they are kept; the system's folder if None.
     ``password_digest`` tells one ``webui.password`` from another, and ``owner_hours`` how long a login lasts.
     """

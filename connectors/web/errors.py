@@ -26,7 +26,7 @@ class Unauthorized(MaestroError):
 
 
 class ChannelTaken(Forbidden):
-    """The channel was opened by another user (decision 19)."""
+    """The channel was opened by another user (docs/decisions.md: web identity)."""
 
     public = "The channel belongs to somebody else."
 

@@ -1,4 +1,7 @@
-"""Who is who on the web connector: tickets, keys, resume tokens, and the local person (decision 19)."""
+"""Who is who on the web connector: tickets, keys, resume tokens, and the local person.
+
+See docs/decisions.md: web identity.
+"""
 
 import asyncio
 import base64

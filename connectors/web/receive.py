@@ -68,7 +68,7 @@ class Reception:
         return await self._context.accept(message)
 
     async def stop(self, guest: Guest, address: Address) -> Accepted:
-        """Ask the running job of this channel to stop (decision 16)."""
+        """Ask the running job of this channel to stop (docs/decisions.md: control words)."""
         return await self.take(guest, address, Said(client_id="", content=STOP))
 
     async def _own(self, guest: Guest, address: Address) -> None:

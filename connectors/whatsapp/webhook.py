@@ -69,7 +69,7 @@ class Webhook:
         return Response() if await self._taken(payload) else not_taken()
 
     async def _taken(self, payload: Mapping[str, Any]) -> bool:
-        """Tell whether all of a request is kept (design invariant 2)."""
+        """Tell whether all of a request is kept (docs/invariants.md: durable before ack)."""
         if self._inbound is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Who answers whom and how long, as the configuration says it (decisions 2 and 3)."""
+"""Who answers whom and how long, as the configuration says it (docs/decisions.md: routing, access)."""
 
 from datetime import timedelta
 

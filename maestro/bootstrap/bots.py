@@ -1,4 +1,4 @@
-"""Makes connectors of bots: of the configuration, and of rows that operators added (decision 22)."""
+"""Makes connectors of bots: of the configuration, and of rows that operators added."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from maestro.store.store import Store
 
 
 def build_chat(live: LiveSettings, store: Store, scanner: SecretScanner) -> ChatService | None:
-    """Return the chat; None where the configuration has none (specification 002, 2)."""
+    """Return the chat; None where the configuration has none."""
     return ChatService(store, scanner, live.of(chat_rules)) if live.start.chat.enabled else None
 
 

@@ -1,4 +1,4 @@
-"""The session of #maestro in the life of a process (decision 12)."""
+"""The session of #maestro in the life of a process (docs/decisions.md: chat sessions)."""
 
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -133,7 +133,7 @@ def stop_accepting(connectors: Sequence[Connector]) -> None:
 
 
 def web_config(settings: Settings) -> WebConfig:
-    """Return what the web connector is told (decision 19)."""
+    """Return what the web connector is told (docs/decisions.md: web identity)."""
     web, webui = settings.web, settings.webui
     alone = not web.api_key and not webui.password and is_loopback(web.host)
     return WebConfig(

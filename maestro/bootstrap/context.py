@@ -1,4 +1,4 @@
-"""What connectors may ask of Maestro, done with the store (design section 3)."""
+"""What connectors may ask of Maestro, done with the store (docs/architecture.md: who may import whom)."""
 
 import asyncio
 from collections.abc import Sequence

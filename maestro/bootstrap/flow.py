@@ -1,4 +1,7 @@
-"""The steps of the flow with what they need, and the workers that do them, each on its queue (design section 4)."""
+"""The steps of the flow with what they need, and the workers that do them, each on its queue.
+
+See docs/architecture.md: processes and queues.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -131,7 +134,10 @@ def connector_parts(flow: FlowParts, settings: Settings, connector: Connector) -
 
 
 def queues(settings: Settings) -> Queues:
-    """Return the names of the queues: one for everything beside an embedded server (design section 4)."""
+    """Return the names of the queues: one for everything beside an embedded server.
+
+    See docs/architecture.md: processes and queues.
+    """
     temporal = settings.temporal
     if temporal.embedded:
         return Queues(temporal.task_queue)
@@ -139,7 +145,7 @@ def queues(settings: Settings) -> Queues:
 
 
 def retry_rules(settings: Settings) -> RetryRules:
-    """Return how often a failed step is tried again (decision 9)."""
+    """Return how often a failed step is tried again (docs/decisions.md: retry)."""
     return RetryRules(
         provider_attempts=settings.jobs.max_attempts,
         provider_base=settings.jobs.backoff_base_minutes * 60,

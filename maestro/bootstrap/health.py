@@ -1,4 +1,4 @@
-"""The small port on which ``maestro worker`` and ``maestro connect`` say how they are (contract, Commands)."""
+"""The small port on which ``maestro worker`` and ``maestro connect`` say how they are."""
 
 import asyncio
 from collections.abc import Iterable
@@ -77,7 +77,10 @@ class HealthServer:
 
 
 class _KnownHostsOnly:
-    """ASGI middleware: a web page must not reach a loopback service by DNS rebinding (decision 19)."""
+    """ASGI middleware: a web page must not reach a loopback service by DNS rebinding.
+
+    See docs/decisions.md: exposed ports.
+    """
 
     def __init__(self, app: ASGIApp, hosts: KnownHosts) -> None:
         self._app = app
@@ -95,7 +98,7 @@ class _KnownHostsOnly:
 
 
 class _Problem(Value):
-    """What a failed request answers, as everywhere in Maestro (contract, REST)."""
+    """What a failed request answers, as everywhere in Maestro."""
 
     error: str
     message: str

@@ -1,4 +1,7 @@
-"""Keys of accounts in the store: encrypted under a key outside of it, or references (decision 22)."""
+"""Keys of accounts in the store: encrypted under a key outside of it, or references.
+
+See docs/decisions.md: secrets at rest.
+"""
 
 import hashlib
 import hmac

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class LiveSettings(CurrentSettings):
-    """Gives every part of a process the settings that hold now (design invariant 12).
+    """Gives every part of a process the settings that hold now (docs/invariants.md: live settings).
 
     To ask costs nothing: the store is read only while looking, which happens beside everything else. ``start`` is what
     Maestro was started with; only keys that need a restart may be read from it.

@@ -1,4 +1,4 @@
-"""Takes secrets out of lines of the log (decision 21)."""
+"""Takes secrets out of lines of the log (docs/decisions.md: redaction)."""
 
 import json
 import time

@@ -40,7 +40,7 @@ class Models:
     """Who answers: the end of the chain, the accounts, what is known of models, and a sentence for people.
 
     ``ready`` returns when a request can be sent at once. ``demo`` says that there was no account when the process
-    started (decision 23).
+    started (docs/decisions.md: demo model).
     """
 
     transport: LLMClient
@@ -109,7 +109,10 @@ def _demo_duration(settings: Settings) -> timedelta:
 
 
 def real_accounts(settings: Settings, found: tuple[AccountSettings, ...]) -> list[AccountSettings]:
-    """Return the accounts that a provider answers for; without any, the demo model answers (decision 23)."""
+    """Return the accounts that a provider answers for; without any, the demo model answers.
+
+    See docs/decisions.md: demo model.
+    """
     return [account for account in settings.llm.accounts or found if account.provider != DEMO]
 
 
@@ -178,7 +181,10 @@ def _row(settings: AccountSettings, source: AccountSource, keys: Keys, now: date
 
 
 def without_login(address: str) -> str:
-    """Return an address without the user and password in it, which nobody is shown (decision 22)."""
+    """Return an address without the user and password in it, which nobody is shown.
+
+    See docs/decisions.md: secrets at rest.
+    """
     return _LOGIN.sub("", address)
 
 
@@ -195,7 +201,7 @@ def _unknown_window(model: str) -> str:
 
 
 def _announcement(known: Sequence[ModelAccount]) -> str:
-    """Say who answers, before the first call that costs anything (decision 23)."""
+    """Say who answers, before the first call that costs anything (docs/decisions.md: demo model)."""
     if not known:
         return NO_ACCOUNT
     first = min(known, key=lambda account: (account.status is not AccountStatus.ACTIVE, account.priority))

@@ -12,7 +12,7 @@ from maestro.settings import Settings
 
 @dataclass(frozen=True)
 class Scope:
-    """The scanner of a process and what it is to look at now (decision 21)."""
+    """The scanner of a process and what it is to look at now (docs/decisions.md: redaction)."""
 
     scanner: SecretScanner
     live: LiveSettings

@@ -1,4 +1,4 @@
-"""Shows and changes the settings for operators, on the API and on the command line alike (contract, Configuration)."""
+"""Shows and changes the settings for operators, on the API and on the command line alike."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -99,7 +99,10 @@ def signing_key(settings: Settings) -> bytes:
 
 
 def encryption_key(settings: Settings) -> bytes:
-    """Return the key under which keys of accounts are encrypted (decision 22); made once, for its owner's eyes."""
+    """Return the key under which keys of accounts are encrypted; made once, for its owner's eyes.
+
+    See docs/decisions.md: secrets at rest.
+    """
     return _kept(settings, encryption_file(settings), Fernet.generate_key)
 
 

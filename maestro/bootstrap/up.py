@@ -1,4 +1,4 @@
-"""``maestro up``: everything in one process, on embedded defaults (contract, Commands)."""
+"""``maestro up``: everything in one process, on embedded defaults."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,7 @@
-"""``maestro worker``: workflows, local steps and model calls, beside other processes (design section 4)."""
+"""``maestro worker``: workflows, local steps and model calls, beside other processes.
+
+See docs/architecture.md: processes and queues.
+"""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""``maestro questions``: what agents ask people, and an operator's answers (decision 16)."""
+"""``maestro questions``: what agents ask people, and an operator's answers (docs/decisions.md: questions)."""
 
 from collections.abc import Iterator
 from datetime import datetime

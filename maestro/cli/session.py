@@ -1,4 +1,4 @@
-"""``maestro session``: which posts of #maestro agents see (decision 12)."""
+"""``maestro session``: which posts of #maestro agents see (docs/decisions.md: chat sessions)."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""Control words: what a person says to Maestro itself; they never wait in a lane (decision 16)."""
+"""Control words: what a person says to Maestro itself; they never wait in a lane (docs/decisions.md: control words)."""
 
 from dataclasses import dataclass
 from enum import StrEnum

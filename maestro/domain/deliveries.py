@@ -1,4 +1,4 @@
-"""Deliveries: every chunk that goes out is a row before it is sent (specification 003, step 13)."""
+"""Deliveries: every chunk that goes out is a row before it is sent."""
 
 import hashlib
 from collections.abc import Sequence
@@ -168,7 +168,7 @@ class JobFile(SQLModel, table=True):
 
 
 class OutboundLane(SQLModel, table=True):
-    """Who sends in a channel now: one job at a time, for all its chunks (design invariant 7)."""
+    """Who sends in a channel now: one job at a time, for all its chunks (docs/invariants.md: lanes)."""
 
     __tablename__ = "outbound_lanes"
 

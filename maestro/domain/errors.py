@@ -156,19 +156,19 @@ class Suspension(MaestroError):
 
 
 class WaitsForPerson(Suspension):
-    """A question or an approval is open (decision 16)."""
+    """A question or an approval is open (docs/decisions.md: questions)."""
 
     public = "The job waits for a person's answer."
 
 
 class Stopped(MaestroError):
-    """A person stopped the job (decision 16)."""
+    """A person stopped the job (docs/decisions.md: control words)."""
 
     public = "Stopped by a person."
 
 
 class Quarantined(MaestroError):
-    """The job crashed its process too often in one step (decision 9)."""
+    """The job crashed its process too often in one step (docs/decisions.md: retry)."""
 
     public = "Quarantined: one step crashed its process too often."
 

@@ -40,7 +40,7 @@ def is_address(host: str) -> bool:
 
 @dataclass(frozen=True)
 class KnownHosts:
-    """The names under which a port answers (decision 19).
+    """The names under which a port answers (docs/decisions.md: exposed ports).
 
     A name that an attacker's DNS points at this machine (DNS rebinding) is not among them. Where one of them is a
     wildcard address, plain addresses pass too: rebinding needs a name.

@@ -1,4 +1,4 @@
-"""The files that came with a message, fetched and kept, and how a model hears of them (specification 003, step 7)."""
+"""The files that came with a message, fetched and kept, and how a model hears of them."""
 
 from collections.abc import Collection, Sequence
 
@@ -72,7 +72,7 @@ def prompt_text(said: str, files: Sequence[MediaFile], shown: Collection[int] = 
 
 
 def spoken_text(said: str, files: Sequence[MediaFile]) -> str:
-    """Return a message with what was spoken in its files before what was written (specification 003, step 1).
+    """Return a message with what was spoken in its files before what was written.
 
     A transcript is one quoted line, so that nothing in it can pose as anything else; where there is none, the line
     says that there was a voice.

@@ -1,4 +1,4 @@
-"""The messages that come in and go out, and where they belong (specification 003, step 1)."""
+"""The messages that come in and go out, and where they belong."""
 
 from datetime import datetime
 from enum import StrEnum

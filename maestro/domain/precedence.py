@@ -1,4 +1,4 @@
-"""How soon work is done, and whose share of the room it takes (decision 1)."""
+"""How soon work is done, and whose share of the room it takes (docs/decisions.md: priorities)."""
 
 from hashlib import blake2b
 
@@ -9,7 +9,7 @@ CHANNEL_DIGEST_BYTES = 12
 
 
 class Priority:
-    """From 1, soonest, to 10 (decision 1)."""
+    """From 1, soonest, to 10 (docs/decisions.md: priorities)."""
 
     OWNER = 1
     CONDUCTOR = 3
@@ -19,7 +19,10 @@ class Priority:
 
 
 def priority_of(*, owner: bool, conductor: bool = False) -> int:
-    """Return how soon a message is answered, by who wrote it and, once that is known, who answers (decision 1)."""
+    """Return how soon a message is answered, by who wrote it and, once that is known, who answers.
+
+    See docs/decisions.md: priorities.
+    """
     return Priority.OWNER if owner else Priority.CONDUCTOR if conductor else Priority.MESSAGE
 
 

@@ -1,4 +1,7 @@
-"""Text from people and models inside the system message: data between marks, never a line of its own (decision 6)."""
+"""Text from people and models inside the system message: data between marks, never a line of its own.
+
+See docs/decisions.md: prompt layers.
+"""
 
 import json
 import re

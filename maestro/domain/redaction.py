@@ -1,4 +1,7 @@
-"""Takes secrets out of texts that are no posts: memory, results of tools, prompts, what goes out (decision 21)."""
+"""Takes secrets out of texts that are no posts: memory, results of tools, prompts, what goes out.
+
+See docs/decisions.md: redaction.
+"""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -29,7 +32,7 @@ def redactor(scanner: SecretScanner, rules: ScanRules) -> Redact:
     """Return what takes secrets out of a text.
 
     One that could not be scanned is kept as far as nothing was found in it, or gives way as a whole, as ``failMode``
-    says (specification 002, 8).
+    says.
     """
 
     def redact(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a search for secrets is asked and what it answers (specification 002, 8)."""
+"""What a search for secrets is asked and what it answers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -9,7 +9,7 @@ from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 from maestro.domain.columns import UtcDateTime, text_of
 
 SAME_FAILURES = 3
-"""How often in a row one call may fail in one way before it is not made again (specification of the chain)."""
+"""How often in a row one call may fail in one way before it is not made again."""
 
 INSIDE = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Accepts messages: the only way in (design section 4, row 2)."""
+"""Accepts messages: the only way in (docs/invariants.md: durable before ack)."""
 
 from maestro.intake.control import UNSAID
 from maestro.intake.door import AccountIntake, Intake, IntakeRules

@@ -88,7 +88,7 @@ def tell(tx: Transaction, job: Job, text: str) -> None:
 
 
 class Access:
-    """Decisions 2 and 3, over the store as it is now."""
+    """Routing and access, over the store as it is now (docs/decisions.md: routing, access)."""
 
     def __init__(self, access: AccessRules, routing: RoutingRules) -> None:
         self._access = access

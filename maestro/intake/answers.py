@@ -1,4 +1,4 @@
-"""Answers to open questions: they go to the job that waits and never into a lane (decision 16)."""
+"""Answers to open questions: they go to the job that waits and never into a lane (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What control words do (decision 16)."""
+"""What control words do (docs/decisions.md: control words)."""
 
 from collections.abc import Sequence
 

@@ -173,7 +173,7 @@ class Intake:
     def _unaddressed(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
         """Return why nobody answers an ordinary line in a group's channel that is no agent's own.
 
-        A busy server must not cost a workflow for each line (decision 2).
+        A busy server must not cost a workflow for each line (docs/decisions.md: routing).
         """
         message = arrival.message
         if meant is not None or message.is_direct or arrival.binding is not None:
@@ -226,7 +226,10 @@ class Intake:
         return control.obey(tx, arrival, meant) if isinstance(meant, ControlWord) else answers.take(tx, arrival, meant)
 
     def _keep(self, tx: Transaction, arrival: Arrival) -> Job:
-        """Give a message the last place in its lane; where the channel says so, it interrupts (decision 15)."""
+        """Give a message the last place in its lane; where the channel says so, it interrupts.
+
+        See docs/decisions.md: busy agents.
+        """
         job_id, told_to_wait = new_job_id(), False
         row = tx.inbox.add(arrival.message, job_id)
         if mode_of(arrival.binding, self._rules().busy) is BusyMode.INTERRUPT:

@@ -1,4 +1,4 @@
-"""People whom we do not know: they cost nothing, and become known by a code (decision 3)."""
+"""People whom we do not know: they cost nothing, and become known by a code (docs/decisions.md: access)."""
 
 import math
 import secrets

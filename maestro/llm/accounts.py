@@ -71,7 +71,7 @@ class Roster:
     def choose(
         self, wanted: Sequence[str], tried: Collection[AccountModel], underway: Mapping[int, int]
     ) -> Choice | None:
-        """Return whom to ask; the demo model while there is no account at all (decision 23)."""
+        """Return whom to ask; the demo model while there is no account at all (docs/decisions.md: demo model)."""
         accounts = self.usable if self.known else (_demo(self.now),)
         return choose(accounts, wanted, self.limited, self.unfit.union(tried), underway)
 

@@ -1,4 +1,4 @@
-"""Asks a subscription through the command ``claude`` (specification 003, step 10)."""
+"""Asks a subscription through the command ``claude``."""
 
 import asyncio
 import hashlib
@@ -22,7 +22,7 @@ from maestro.llm.protocols import Account
 
 CLAUDE = "claude"
 SECONDS = 180.0
-"""How long the command may take in all (specification 003, step 10)."""
+"""How long the command may take in all."""
 OUTPUT_BYTES = 8 * 1024 * 1024
 """More than any model writes in one answer."""
 LOGGED_CHARS = 2_000

@@ -1,4 +1,7 @@
-"""The built-in model that answers without any account, so that a fresh install talks back (decision 23)."""
+"""The built-in model that answers without any account, so that a fresh install talks back.
+
+See docs/decisions.md: demo model.
+"""
 
 import asyncio
 import re

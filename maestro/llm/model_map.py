@@ -37,7 +37,10 @@ class ConfiguredModel(Protocol):
 
 
 def model_table(configured: Iterable[ConfiguredModel] = ()) -> ModelTable:
-    """Return what is known of models: what people say, then our own table, then litellm's (decision 4)."""
+    """Return what is known of models: what people say, then our own table, then litellm's.
+
+    See docs/decisions.md: tokens.
+    """
     return ModelTable({model.name: _facts_of(model) for model in configured}, library_facts)
 
 

@@ -62,7 +62,7 @@ Keep = Callable[[Attempt], Awaitable[None]]
 
 
 class Transcriber:
-    """Asks one account after the other, as the failover of the chain does (decision 10)."""
+    """Asks one account after the other, as the failover of the chain does (docs/decisions.md: failover)."""
 
     def __init__(self, book: AccountBook, library: Library, terms: Callable[[], Terms | None]) -> None:
         """``terms`` are asked for at each recording; None while nobody is to transcribe."""

@@ -55,7 +55,10 @@ _OF_THE_PACKING = (b"content-encoding", b"content-length")
 
 
 class SecondRequestError(Exception):
-    """Something tried to send again within one call: repeating is the engine's business (design invariant 6)."""
+    """Something tried to send again within one call: repeating is the engine's business.
+
+    See docs/invariants.md: one layer retries.
+    """
 
 
 class OversizedBody(Exception):

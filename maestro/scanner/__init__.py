@@ -1,4 +1,4 @@
-"""Finds secrets in texts: keys, tokens, passwords, private keys (specification 002, 8)."""
+"""Finds secrets in texts: keys, tokens, passwords, private keys."""
 
 from maestro.domain.scanning import REDACTED, ScanResult, ScanRules, SecretScanner, Span
 

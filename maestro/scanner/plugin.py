@@ -1,4 +1,4 @@
-"""The base of our plugins for detect-secrets: they find places, not values (specification 002, 8)."""
+"""The base of our plugins for detect-secrets: they find places, not values."""
 
 from abc import abstractmethod
 from collections.abc import Generator, Iterator

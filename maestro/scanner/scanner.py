@@ -63,11 +63,11 @@ class GuardedScanner:
             return ScanResult(text)
         try:
             result = self._scanner.scan(text, rules)
-        except Exception as error:  # noqa: BLE001 - "scanner errors: fail-open, and log" (specification 002, 8)
+        except Exception as error:  # noqa: BLE001 - it must not stop a post (docs/decisions.md: agent chat)
             result = ScanResult(text, (), type(error).__name__)
         if not result.error:
             return result
-        # The name of the field is the specification's. The text is not told: nobody knows what is in it.
+        # Operators search the log for this field. The text is not told: nobody knows what is in it.
         log.error("scanner.failed", scannerError=True, problem=result.error, fail_mode=rules.fail_mode)
         self._failed()
         return result if rules.fail_mode == "open" else ScanResult(text, (Span(0, len(text)),), result.error)

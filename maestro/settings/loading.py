@@ -92,7 +92,10 @@ class Draft:
         self.origins.update({key.path: "file" for key in LEAVES if _lookup(tree, key.location) is not _ABSENT})
 
     def add_environment(self, environment: Mapping[str, str]) -> None:
-        """Lay the environment over the file, but for the password of the dashboard (decision 24)."""
+        """Lay the environment over the file, but for the password of the dashboard.
+
+        See docs/decisions.md: route guards.
+        """
         references = References(environment, Path())
         self._problems += unknown_variables(environment, self._referred)
         for location, (variable, text) in texts(environment, self._problems).items():

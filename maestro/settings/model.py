@@ -119,7 +119,7 @@ class TemporalSettings(Section):
 
     @property
     def heartbeat(self) -> timedelta:
-        """How long an activity may be silent before it counts as lost (decision 26)."""
+        """How long an activity may be silent before it counts as lost (docs/decisions.md: heartbeat timeout)."""
         if self.heartbeat_seconds:
             return timedelta(seconds=self.heartbeat_seconds)
         return HEARTBEAT_EMBEDDED if self.embedded else HEARTBEAT_REMOTE
@@ -170,7 +170,7 @@ class WebuiSettings(Section):
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        """Decision 19: what others can reach needs a password."""
+        """Other machines need a password (docs/decisions.md: exposed ports)."""
         if self.enabled and self.trusted_proxies and not self.password:
             raise ValueError(
                 "webui.trustedProxies: a proxy lets other machines in, so webui.password (or MAESTRO_WEBUI_PASSWORD) "
@@ -213,7 +213,7 @@ class WebSettings(Section):
 
     @model_validator(mode="after")
     def _guarded(self) -> Self:
-        """Decision 19: what others can reach needs a key."""
+        """Other machines need a key (docs/decisions.md: exposed ports)."""
         if self.enabled and not self.api_key and not is_loopback(self.host):
             raise ValueError(
                 'web.host lets other machines in, so web.apiKey must be set; or set web.host to "localhost"'

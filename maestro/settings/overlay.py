@@ -1,4 +1,4 @@
-"""What was set while Maestro runs, laid over what it was started with (design invariant 12)."""
+"""What was set while Maestro runs, laid over what it was started with (docs/invariants.md: live settings)."""
 
 import json
 from collections.abc import Iterable, Mapping

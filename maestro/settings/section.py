@@ -9,8 +9,8 @@ from maestro.domain.values import Value
 NO_SECRET = SecretStr("")
 
 LIVE: JsonDict = {"live": True}
-"""Marks a key that may be set while Maestro runs: whoever needs the value asks for it at each use (design invariant
-12). Every other key is read once, at the start."""
+"""Marks a key that may be set while Maestro runs: whoever needs the value asks for it at each use (docs/invariants.md:
+live settings). Every other key is read once, at the start."""
 
 
 class Section(Value):

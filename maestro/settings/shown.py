@@ -1,4 +1,7 @@
-"""The settings as operators see them: what holds, where it comes from, and never a secret (decision 22)."""
+"""The settings as operators see them: what holds, where it comes from, and never a secret.
+
+See docs/decisions.md: secrets at rest.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Accounts at model providers and their limits, where every worker sees them (decision 10)."""
+"""Accounts at model providers and their limits, where every worker sees them (docs/decisions.md: failover)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta

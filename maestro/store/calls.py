@@ -1,4 +1,7 @@
-"""Model calls: the request before it leaves, the answer before anybody acts on it (design invariant 5)."""
+"""Model calls: the request before it leaves, the answer before anybody acts on it.
+
+See docs/invariants.md: no answer bought twice.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

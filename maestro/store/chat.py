@@ -1,4 +1,4 @@
-"""The posts of #maestro: the session is added and filtered here, and nowhere else (specification 002, 9)."""
+"""The posts of #maestro: the session is added and filtered here, and nowhere else."""
 
 from collections.abc import Sequence
 from datetime import UTC

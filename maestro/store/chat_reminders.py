@@ -1,4 +1,4 @@
-"""Who is to be reminded that the chat is no place to ask (specification 002, 6)."""
+"""Who is to be reminded that the chat is no place to ask."""
 
 from sqlalchemy import bindparam
 from sqlmodel import col, delete, not_, or_, select

@@ -1,4 +1,4 @@
-"""The sessions of #maestro (decision 12)."""
+"""The sessions of #maestro (docs/decisions.md: chat sessions)."""
 
 from uuid import uuid4
 

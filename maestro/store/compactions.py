@@ -30,7 +30,10 @@ class Compactions(Repository):
         return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
 
     def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
-        """Move messages out of their conversation: people still find them, models do not (decision 18)."""
+        """Move messages out of their conversation: people still find them, models do not.
+
+        See docs/decisions.md: retention.
+        """
         its_own = col(Message.id).in_(ids), col(Message.conversation_id) == conversation_id
         going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
         self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))

@@ -1,4 +1,4 @@
-"""What operators look at: conversations, and what was said in them, compacted or not (decision 18)."""
+"""What operators look at: conversations, and what was said in them, compacted or not (docs/decisions.md: retention)."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace

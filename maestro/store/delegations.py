@@ -1,4 +1,7 @@
-"""Tasks that agents gave to other agents: jobs that hang on the job whose answer gave them (decision 13)."""
+"""Tasks that agents gave to other agents: jobs that hang on the job whose answer gave them.
+
+See docs/decisions.md: delegation.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -147,7 +150,10 @@ class Delegations(Repository):
             self._continue(delegator)
 
     def _continue(self, delegator: Job) -> None:
-        """Make the job in which the delegator goes on, in its old turn: it is next in its lane (invariant 7)."""
+        """Make the job in which the delegator goes on, in its old turn: it is next in its lane.
+
+        See docs/invariants.md: lanes.
+        """
         turn = delegator.turn
         job = Jobs(self._link, self._now).add(
             Job(

@@ -1,4 +1,4 @@
-"""Opens the database: one writing connection per process, many reading ones (design section 7)."""
+"""Opens the database: one writing connection per process, many reading ones (docs/invariants.md: transactions)."""
 
 import sqlite3
 from pathlib import Path

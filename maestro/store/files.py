@@ -1,4 +1,4 @@
-"""Files by the SHA-256 of their content, each kept once (design invariant 1: only references travel)."""
+"""Files by the SHA-256 of their content, each kept once (docs/invariants.md: by reference)."""
 
 import hashlib
 import os

@@ -115,7 +115,7 @@ class Memory(States):
         """Keep what the agent does not know yet, and return how many facts are new.
 
         A fact that says the same as one of its category that is known here, or everywhere, only makes that one surer
-        (decision 8).
+        (docs/decisions.md: duplicate facts).
         """
         new = 0
         keys = {

@@ -1,4 +1,7 @@
-"""Messages that are answered together: by the job that answers in the place of others (decision 15)."""
+"""Messages that are answered together: by the job that answers in the place of others.
+
+See docs/decisions.md: busy agents.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""The owners that were added while Maestro runs; those of the configuration are not here (decision 3)."""
+"""The owners that were added while Maestro runs; those of the configuration are not here.
+
+See docs/decisions.md: access.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who is known to us, and who wishes to be (decision 3)."""
+"""Who is known to us, and who wishes to be (docs/decisions.md: access)."""
 
 import hashlib
 from collections.abc import Sequence

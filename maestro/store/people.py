@@ -1,4 +1,7 @@
-"""Tickets, channels, uploads and connector states: who is who on the web connector (decision 19)."""
+"""Tickets, channels, uploads and connector states: who is who on the web connector.
+
+See docs/decisions.md: web identity.
+"""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Prompts as references, their parts kept once and compressed (decision 18)."""
+"""Prompts as references, their parts kept once and compressed (docs/decisions.md: retention)."""
 
 import hashlib
 import json

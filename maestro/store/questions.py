@@ -1,4 +1,4 @@
-"""Questions to people, and their answers (decision 16)."""
+"""Questions to people, and their answers (docs/decisions.md: questions)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Conversations that are deleted with everything that was said in them (decision 18)."""
+"""Conversations that are deleted with everything that was said in them (docs/decisions.md: retention)."""
 
 import re
 import zlib

@@ -1,4 +1,4 @@
-"""The journal of steps: what each job did, attempt by attempt (design invariant 3)."""
+"""The journal of steps: what each job did, attempt by attempt (docs/invariants.md: steps leave rows)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -131,8 +131,8 @@ async def _outcome(tool: Runs, arguments: Arguments, caller: Caller) -> Said:
         return Said(str(failure), failed=True)
     except (KeyboardInterrupt, GeneratorExit):
         raise
-    # Tools come from anybody; what one raises must neither cost the person the answer (specification 003, step 10) nor
-    # end the process, as SystemExit would.
+    # Anyone may add a tool: what one raises must neither cost the user the answer nor end the process, as SystemExit
+    # would.
     except BaseException as error:
         if isinstance(error, asyncio.CancelledError) and _told_to_end():
             raise

@@ -1,4 +1,4 @@
-"""The tool ``chat_get_new``: what others said in the channel #maestro (specification 002, 4)."""
+"""The tool ``chat_get_new``: what others said in the channel #maestro."""
 
 from maestro.domain.chat.message import Unread
 from maestro.domain.llm.prompts import ToolSpec
@@ -13,7 +13,10 @@ OUTSIDE_DESCRIPTION = (
 
 
 class ChatGetNew:
-    """Returns the unread posts; the cursor is moved by who asks the model, once it has answered (decision 11)."""
+    """Returns the unread posts; the cursor is moved by who asks the model, once it has answered.
+
+    See docs/decisions.md: agent chat.
+    """
 
     spec: ToolSpec = tool_spec(
         "chat_get_new",

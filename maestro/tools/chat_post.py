@@ -1,4 +1,4 @@
-"""The tool ``chat_post``: say something in the channel #maestro (specification 002, 4)."""
+"""The tool ``chat_post``: say something in the channel #maestro."""
 
 from maestro.chat import ChatService, Posted
 from maestro.domain.chat.message import author_of

@@ -1,4 +1,4 @@
-"""What agents outside may call over MCP: the chat, and a question to the operators (contract, MCP)."""
+"""What agents outside may call over MCP: the chat, and a question to the operators."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Accounts that come and go beside a running Maestro, whose next call they answer (decisions 22 and 23)."""
+"""Accounts that come and go beside a running Maestro, whose next call they answer (docs/decisions.md: demo model)."""
 
 from pathlib import Path
 

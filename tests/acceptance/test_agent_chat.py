@@ -1,4 +1,4 @@
-"""The ten acceptance criteria of specification 002, read literally and from outside, one test each."""
+"""The ten acceptance criteria of the agent chat, from outside, one test each (docs/decisions.md: agent chat)."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ WEB = {"apiKey": "the-key-of-the-web-connector", "dmPolicy": "open"}
 SUM = ("calculate", '{"expression": "2 + 3"}')
 READ = ("chat_get_new", "{}")
 
-# What the specification says word for word; the product's own constants would agree with themselves.
+# What agents and people read word for word; the product's own constants would agree with themselves.
 TRUNCATED = " … [truncated]"
 NOTE = " (Note: content redacted by scanner)"
 ADDENDUM = """\
@@ -437,7 +437,7 @@ async def every_endpoint_asks(maestro: Maestro, right: tuple[str, str]) -> None:
     async with httpx.AsyncClient(base_url=maestro.http.base_url, timeout=PATIENCE) as http:
         paths: Mapping[str, Any] = (await http.get("/api/openapi.json", auth=right)).json()["paths"]
         tried = [(method.upper(), path) for path, methods in paths.items() for method in methods]
-        # Deliveries of webhooks are let in by their signature (decision 24).
+        # Deliveries of webhooks are let in by their signature (docs/decisions.md: route guards).
         tried = [one for one in tried if one[1] not in ("/healthz", "/login", "/hooks/{path}")]
         pages = ["/", "/chat", "/maestro"]
         assert len(tried) > 20

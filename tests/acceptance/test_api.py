@@ -1,4 +1,4 @@
-"""The REST API and the pages as the contract promises them, for programs and for browsers."""
+"""The REST API and the pages, as programs and browsers use them."""
 
 import asyncio
 import hashlib
@@ -279,7 +279,7 @@ async def test_agents_and_their_channels(http: httpx.AsyncClient) -> None:
     assert (await http.get("/api/agents/nobody")).json()["error"] == "NotFound"
 
 
-# Tickets for the web connector (decision 19)
+# Tickets for the web connector (docs/decisions.md: web identity)
 
 
 async def test_a_ticket_lets_the_operator_in_once_for_a_minute(rows: JobRows, http: httpx.AsyncClient) -> None:

@@ -1,4 +1,4 @@
-"""Work that no person began: persona and memory, no conversation, silence, failure (specification 003, scheduled)."""
+"""Work that no person began: persona and memory, no conversation, silence, failure."""
 
 import contextlib
 import json

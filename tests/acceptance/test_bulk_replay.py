@@ -1,4 +1,4 @@
-"""Many jobs replayed at once, on a real Temporal server and a model that counts (specification 003, step 14)."""
+"""Many jobs replayed at once, on a real Temporal server and a model that counts."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

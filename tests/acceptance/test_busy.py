@@ -1,4 +1,7 @@
-"""Messages that come while their agent is busy: collected into one turn, or interrupting it (decision 15)."""
+"""Messages that come while their agent is busy: collected into one turn, or interrupting it.
+
+See docs/decisions.md: busy agents.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

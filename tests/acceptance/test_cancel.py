@@ -1,4 +1,4 @@
-"""Cancel really stops a job, whatever it is in the middle of (specification of the dashboard, Replay)."""
+"""Cancel really stops a job, whatever it is in the middle of."""
 
 from collections.abc import AsyncIterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""``maestro chat``: a person or a script talks to an agent from a terminal (contract, Commands)."""
+"""``maestro chat``: a person or a script talks to an agent from a terminal."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What agents hear of #maestro before each call, and what it leaves behind (specification 002, 5 and 6)."""
+"""What agents hear of #maestro before each call, and what it leaves behind."""
 
 from collections.abc import AsyncIterator
 

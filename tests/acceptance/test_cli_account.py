@@ -1,4 +1,4 @@
-"""A subscription answers through the command ``claude`` like any other account (003, step 10)."""
+"""A subscription answers through the command ``claude`` like any other account."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager

@@ -1,4 +1,4 @@
-"""A conversation that outgrows its model: facts, then a summary, then the older part goes (003, step 5)."""
+"""A conversation that outgrows its model: facts, then a summary, then the older part goes."""
 
 import json
 import re

@@ -1,4 +1,7 @@
-"""Connectors on the REST API: what is shown, what may be changed, and that no secret comes back (decision 22)."""
+"""Connectors on the REST API: what is shown, what may be changed, and that no secret comes back.
+
+See docs/decisions.md: secrets at rest.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta

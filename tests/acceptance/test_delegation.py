@@ -1,4 +1,4 @@
-"""Agents that give tasks to each other: own persona, same channel, no circles (specification 003, 11; decision 13)."""
+"""Agents that give tasks to each other: own persona, same channel, no circles (docs/decisions.md: delegation)."""
 
 from collections.abc import AsyncIterator
 

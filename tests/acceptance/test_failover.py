@@ -1,4 +1,7 @@
-"""Several accounts: a person sees an answer, not which provider failed before it (decisions 9 and 10)."""
+"""Several accounts: a person sees an answer, not which provider failed before it.
+
+See docs/decisions.md: retry, failover.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

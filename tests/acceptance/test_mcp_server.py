@@ -1,4 +1,4 @@
-"""Agents outside take part over MCP: the official client, real sockets, one token per agent (contract, MCP)."""
+"""Agents outside take part over MCP: the official client, real sockets, one token per agent."""
 
 import asyncio
 import json

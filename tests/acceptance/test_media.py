@@ -1,4 +1,4 @@
-"""Files that come with a message: fetched once, known by their bytes, shown or named to the model (003, step 7)."""
+"""Files that come with a message: fetched once, known by their bytes, shown or named to the model."""
 
 import base64
 from collections.abc import AsyncIterator

@@ -1,4 +1,7 @@
-"""What an agent remembers, and where: what it learned in one channel may stay there (decisions 6 and 8)."""
+"""What an agent remembers, and where: what it learned in one channel may stay there.
+
+See docs/decisions.md: memory scope, duplicate facts.
+"""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""The flow of a message as specification 003 tells it, from a client's socket to the model's and back."""
+"""The flow of a message, from a client's socket to the model's and back."""
 
 import asyncio
 import time

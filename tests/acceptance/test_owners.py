@@ -1,4 +1,7 @@
-"""An owner is named while Maestro runs, and the next message counts as theirs (decisions 1 and 3)."""
+"""An owner is named while Maestro runs, and the next message counts as theirs.
+
+See docs/decisions.md: priorities, access.
+"""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,7 @@
-"""People never wait for machines, and nobody waits for all of somebody else's messages (decision 1)."""
+"""People never wait for machines, and nobody waits for all of somebody else's messages.
+
+See docs/decisions.md: priorities.
+"""
 
 import asyncio
 from collections import Counter

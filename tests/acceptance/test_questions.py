@@ -1,4 +1,7 @@
-"""A job asks a person and waits outside its lane, days if need be; approvals are for the listed (decision 16)."""
+"""A job asks a person and waits outside its lane, days if need be; approvals are for the listed.
+
+See docs/decisions.md: questions.
+"""
 
 import asyncio
 import contextlib

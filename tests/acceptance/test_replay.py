@@ -1,4 +1,4 @@
-"""What an operator does with a job: resume, restart and cancel (specification 003, step 14; design invariant 4)."""
+"""What an operator does with a job: resume, restart and cancel (docs/invariants.md: resume)."""
 
 import asyncio
 import sys

@@ -1,4 +1,7 @@
-"""Who answers whom, through the real WebSocket: the rules, strangers, bots and haste (decisions 2, 3 and 17)."""
+"""Who answers whom, through the real WebSocket: the rules, strangers, bots and haste.
+
+See docs/decisions.md: routing, access, bots.
+"""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Heartbeats and crons on Temporal's schedules, in the whole system (decision 14, ADR 17)."""
+"""Heartbeats and crons on Temporal's schedules, in the whole system (docs/decisions.md: schedules; ADR 17)."""
 
 import asyncio
 import contextlib

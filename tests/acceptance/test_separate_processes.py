@@ -1,4 +1,7 @@
-"""Worker, API and connectors as processes of their own work together as one Maestro (design section 4)."""
+"""Worker, API and connectors as processes of their own work together as one Maestro.
+
+See docs/architecture.md: processes and queues.
+"""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A message brings in the skills it needs, and only they reach the model (specification 003, step 9)."""
+"""A message brings in the skills it needs, and only they reach the model."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Skills on the REST API: what is shown, and how one is added, switched and removed (specification 003, step 9)."""
+"""Skills on the REST API: what is shown, and how one is added, switched and removed."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a final answer may do by its tags, and what people see of them (specification 003, step 11; decision 7)."""
+"""What a final answer may do by its tags, and what people see of them (docs/decisions.md: tags)."""
 
 from collections.abc import AsyncIterator
 

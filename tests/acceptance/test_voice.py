@@ -1,4 +1,4 @@
-"""Voice messages become text that the model reads, are bought once, and never cost the answer (003, step 1)."""
+"""Voice messages become text that the model reads, are bought once, and never cost the answer."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

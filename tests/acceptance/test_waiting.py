@@ -1,4 +1,7 @@
-"""Every account is limited: one notice, the lane goes on, and the answer comes when one recovers (decision 9)."""
+"""Every account is limited: one notice, the lane goes on, and the answer comes when one recovers.
+
+See docs/decisions.md: retry.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator

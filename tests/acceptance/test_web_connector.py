@@ -1,4 +1,4 @@
-"""What the contract promises to clients of port 5070, over real sockets."""
+"""What clients of port 5070 rely on, over real sockets."""
 
 import asyncio
 import contextlib

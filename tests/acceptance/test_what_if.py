@@ -1,4 +1,4 @@
-"""What a job would answer now: paid and shown, and nothing else happens (decision 25)."""
+"""What a job would answer now: paid and shown, and nothing else happens (docs/decisions.md: what-if)."""
 
 import hashlib
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""The #maestro pane in a real browser: new posts appear, and what is being typed stays (specification 002, 10)."""
+"""The #maestro pane in a real browser: new posts appear, and what is being typed stays."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,7 @@
-"""The process dies while messages are collected into one turn, or while one interrupts another (decision 15)."""
+"""The process dies while messages are collected into one turn, or while one interrupts another.
+
+See docs/decisions.md: busy agents.
+"""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,7 @@
-"""What Temporal knows of a message: never what anybody said, and enough to follow every step (design invariant 1)."""
+"""What Temporal knows of a message: never what anybody said, and enough to follow every step.
+
+See docs/invariants.md: by reference.
+"""
 
 import asyncio
 import base64

@@ -1,4 +1,7 @@
-"""What people do to workflows behind Maestro's back: terminate, reset, delete the database (design invariants 4, 8)."""
+"""What people do to workflows behind Maestro's back: terminate, reset, delete the database.
+
+See docs/invariants.md: resume, store is the truth.
+"""
 
 import uuid
 from collections.abc import AsyncIterator

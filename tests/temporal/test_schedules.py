@@ -1,4 +1,7 @@
-"""Temporal's schedules follow the rows of heartbeats and crons, on a real server (decision 14, ADR 17)."""
+"""Temporal's schedules follow the rows of heartbeats and crons, on a real server.
+
+See docs/decisions.md: schedules; ADR 17.
+"""
 
 import asyncio
 import zlib

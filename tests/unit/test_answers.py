@@ -1,4 +1,4 @@
-"""Answers at the door: they go to the job that waits and never into a lane (decision 16)."""
+"""Answers at the door: they go to the job that waits and never into a lane (docs/decisions.md: control words)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

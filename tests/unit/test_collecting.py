@@ -1,4 +1,7 @@
-"""Collecting and interrupting over a real store: intake and the steps, as the flow calls them (decision 15)."""
+"""Collecting and interrupting over a real store: intake and the steps, as the flow calls them.
+
+See docs/decisions.md: busy agents.
+"""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field

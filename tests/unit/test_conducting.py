@@ -1,4 +1,4 @@
-"""What a conductor's tags do to a real store, and what people are told of it (specification 003, 11)."""
+"""What a conductor's tags do to a real store, and what people are told of it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What a platform says of a chunk by itself, before our receipt, in place of one, or long after (step 13)."""
+"""What a platform says of a chunk by itself, before our receipt, in place of one, or long after."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A chunk in doubt is looked for, sent under its key or left; what a platform closed stays closed (step 13)."""
+"""A chunk in doubt is looked for, sent under its key or left; what a platform closed stays closed."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,7 @@
-"""What ends at the door: lines for nobody, bots, haste, and control words of who may not talk (decisions 2, 3, 17)."""
+"""What ends at the door: lines for nobody, bots, haste, and control words of who may not talk.
+
+See docs/decisions.md: routing, access, bots.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

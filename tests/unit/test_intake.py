@@ -1,4 +1,7 @@
-"""What the intake takes in, obeys and refuses (design section 4, row 2; decisions 3 and 16)."""
+"""What the intake takes in, obeys and refuses.
+
+See docs/invariants.md: durable before ack; docs/decisions.md: access, control words.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""No part of any process keeps the value that a live key had at the start (design invariant 12).
+"""No part of any process keeps the value that a live key had at the start (docs/invariants.md: live settings).
 
 Every process is composed with settings in which the live keys are missing, and with live settings that answer only
 once it is composed. Whoever reads a live key from the wrong place, or too early, fails here, whatever the key.

@@ -1,4 +1,4 @@
-"""Lines of the log without secrets in them (decision 21)."""
+"""Lines of the log without secrets in them (docs/decisions.md: redaction)."""
 
 import json
 import logging

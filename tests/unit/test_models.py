@@ -39,7 +39,7 @@ ORDER = [
     "Growth",
     "Transport",
 ]
-"""As issue and specification write it, the outermost first."""
+"""The chain, the outermost first."""
 OF_THE_CHAT = ("ChatFeed",)
 """What is not there at all when the chat is turned off."""
 

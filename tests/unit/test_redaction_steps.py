@@ -1,4 +1,7 @@
-"""Secrets in what agents remember and in what models are asked, step by step over a store (decision 21)."""
+"""Secrets in what agents remember and in what models are asked, step by step over a store.
+
+See docs/decisions.md: redaction.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

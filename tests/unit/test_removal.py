@@ -1,4 +1,7 @@
-"""A deleted conversation leaves nothing that anybody said, and everything that the books need (decision 18)."""
+"""A deleted conversation leaves nothing that anybody said, and everything that the books need.
+
+See docs/decisions.md: retention.
+"""
 
 import sqlite3
 import zlib

@@ -1,4 +1,4 @@
-"""People whom nobody knows: they cost nothing, and are let in by a code (decision 3)."""
+"""People whom nobody knows: they cost nothing, and are let in by a code (docs/decisions.md: access)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

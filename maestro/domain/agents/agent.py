@@ -19,7 +19,7 @@ class AgentStatus(StrEnum):
 
 
 class Permission(StrEnum):
-    """What users may do in a bound channel (decision 3)."""
+    """What users may do in a bound channel (docs/decisions.md: access)."""
 
     FULL = "full"
     READ_ONLY = "read_only"
@@ -27,7 +27,10 @@ class Permission(StrEnum):
 
 
 class BusyMode(StrEnum):
-    """What becomes of a message that comes while an earlier one of its lane is not answered yet (decision 15)."""
+    """What becomes of a message that comes while an earlier one of its lane is not answered yet.
+
+    See docs/decisions.md: busy agents.
+    """
 
     QUEUE = "queue"
     COLLECT = "collect"
@@ -35,7 +38,10 @@ class BusyMode(StrEnum):
 
 
 class MemoryScope(StrEnum):
-    """Where an agent remembers what it learned: everywhere, or only in the channel it learned it in (decision 6)."""
+    """Where an agent remembers what it learned: everywhere, or only in the channel it learned it in.
+
+    See docs/decisions.md: memory scope.
+    """
 
     AGENT = "agent"
     CONVERSATION = "conversation"

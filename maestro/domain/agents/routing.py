@@ -1,4 +1,4 @@
-"""Who answers a message, or why nobody does (specification 003, step 2; decision 2)."""
+"""Who answers a message, or why nobody does (docs/decisions.md: routing)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

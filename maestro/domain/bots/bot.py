@@ -1,4 +1,4 @@
-"""Bots: our accounts on platforms, as rows that may be added and changed while Maestro runs (decision 22)."""
+"""Bots: our accounts on platforms, as rows that may be added and changed while Maestro runs."""
 
 import json
 from collections.abc import Mapping
@@ -11,12 +11,14 @@ from maestro.domain.columns import UtcDateTime
 
 
 class BotInstance(SQLModel, table=True):
-    """One account of ours on a platform; what comes in there is for its agent, if it has one (decision 2).
+    """One account of ours on a platform; what comes in there is for its agent, if it has one.
 
     ``secrets`` is a JSON object of names and what may be kept of each secret: a reference, or the secret encrypted;
     ``endings`` of names and the last characters, for people to know them by. ``options`` is a JSON object of what its
     platform lets one set. One that is ``configured`` stands in the configuration, which alone has its secrets and
     options; whether it is ``enabled`` is for operators to say in any case.
+
+    See docs/decisions.md: routing.
     """
 
     __tablename__ = "bot_instances"

@@ -1,4 +1,4 @@
-"""The posts that a model is told before it answers: the last turn of its request (specification 002, 5)."""
+"""The posts that a model is told before it answers: the last turn of its request."""
 
 from dataclasses import dataclass
 

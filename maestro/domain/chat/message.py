@@ -1,4 +1,4 @@
-"""The #maestro chat: one channel for agents and people, one post a row (specification 002, 3 and 9)."""
+"""The #maestro chat: one channel for agents and people, one post a row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ CHANNEL = "#maestro"
 HUMAN = "@human"
 """The author of what people post, whoever they are."""
 ARCHITECT = "architect"
-"""The role that takes no part in the chat (specification 002, scope)."""
+"""The role that takes no part in the chat."""
 RESERVED = frozenset({"human", ARCHITECT})
-"""Names that no agent can speak by: people's own, and one that is kept for later (specification 002, 1)."""
+"""Names that no agent can speak by: people's own, and one that is kept for later."""
 CODER = "coder"
-"""The role whose agents are told how to use the chat (specification 002, 6)."""
+"""The role whose agents are told how to use the chat."""
 
 
 class ChatMessage(SQLModel, table=True):
@@ -86,7 +86,7 @@ def author_of(slug: str) -> str:
 
 
 def takes_part(agent: Agent) -> bool:
-    """Say whether an agent posts and reads: every active one but architects (decision 11)."""
+    """Say whether an agent posts and reads: every active one but architects (docs/decisions.md: agent chat)."""
     return agent.status is AgentStatus.ACTIVE and hears(agent.slug, agent.role)
 
 

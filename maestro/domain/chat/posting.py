@@ -1,4 +1,4 @@
-"""How a post becomes what is stored: secrets out first, then cut to size (specification 002, 4 and 8; decision 11)."""
+"""How a post becomes what is stored: secrets out first, then cut to size (docs/decisions.md: agent chat)."""
 
 import unicodedata
 from dataclasses import dataclass

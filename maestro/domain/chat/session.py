@@ -1,4 +1,4 @@
-"""Sessions of the #maestro chat: who reads sees the posts of the open one only (decision 12)."""
+"""Sessions of the #maestro chat: who reads sees the posts of the open one only (docs/decisions.md: chat sessions)."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What is said of the chat in a system message, and which turns call for a reminder (specification 002, 6)."""
+"""What is said of the chat in a system message, and which turns call for a reminder."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What people are shown of an answer once its tags are acted on (specification 003, steps 11 and 12)."""
+"""What people are shown of an answer once its tags are acted on."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,10 @@ from maestro.domain.tags.actions import Action, is_news
 _DETAIL_CHARS = 300
 _MOST_NEWS = 10
 NOTED = "Noted."
-"""What is said of an answer that held nothing but tags: no message ends silently (design invariant 9)."""
+"""What is said of an answer that held nothing but tags: no message ends silently.
+
+See docs/invariants.md: no silent end.
+"""
 
 
 def shown(visible: str, told: Sequence[str], passed_on: Sequence[Handover]) -> str:

@@ -1,4 +1,4 @@
-"""What a conductor may be asked to do, and by whom (specification 003, 11; decisions 3 and 7)."""
+"""What a conductor may be asked to do, and by whom (docs/decisions.md: access, tags)."""
 
 from dataclasses import dataclass
 from datetime import timedelta

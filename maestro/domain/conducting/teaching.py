@@ -1,4 +1,4 @@
-"""What agents are taught about tags, and what the first conductor is told to be (decision 7)."""
+"""What agents are taught about tags, and what the first conductor is told to be (docs/decisions.md: tags)."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""What the tags of a conductor ask for, as values that keep the same rules as the API (specification 003, 11)."""
+"""What the tags of a conductor ask for, as values that keep the same rules as the API."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The prompt: layers in a cache-friendly order, each within its share of the budget (specification 003, step 6)."""
+"""The prompt: layers in a cache-friendly order, each within its share of the budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,13 +67,15 @@ class Composition:
 
 
 def compose(own: Persona, matter: Matter, knowledge: Knowledge, today: date, budget: int) -> Composition:
-    """Return the prompt: one leading system message, what was said before, and what is to be answered (decision 6).
+    """Return the prompt: one leading system message, what was said before, and what is to be answered.
 
     It takes no more than the budget, as long as what is never cut does: who the agent is, its own prompt and what it
     is told of the chat included, and ``SHORTEST_ASKED`` tokens of what is asked. The rest has its room in this order:
     sticky facts a quarter of what is left; what is asked all it needs, with its middle left out where it does not fit;
     skills a third, each whole or not at all; other facts a quarter; state a quarter; summaries a third, the newest one
     first; earlier messages the rest, the newest first.
+
+    See docs/decisions.md: prompt layers.
     """
     now = f"Today is {today.isoformat()}." + _person(matter.user_name)
     moment = Layer(LayerName.MOMENT, f"{now}\n\n{matter.note}" if matter.note else now)

@@ -1,4 +1,4 @@
-"""What was said, as the turns of a prompt (specification 003, step 6)."""
+"""What was said, as the turns of a prompt."""
 
 import re
 from collections.abc import Sequence

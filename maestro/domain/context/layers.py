@@ -1,4 +1,4 @@
-"""The layers a prompt is made of, in their order, and how people see them (decision 6)."""
+"""The layers a prompt is made of, in their order, and how people see them (docs/decisions.md: prompt layers)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""What a person replied to, told before their words: as quoted lines, which can pose as nobody's (decision 6)."""
+"""What a person replied to, told before their words: as quoted lines, which can pose as nobody's.
+
+See docs/decisions.md: prompt layers.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -32,7 +32,7 @@ def sticky_facts(best_first: Sequence[Remembered], budget: int) -> ToldFacts:
 
 
 def other_facts(best_first: Sequence[Remembered], budget: int) -> ToldFacts:
-    """Return up to fifteen of the best other facts, as many as fit (decision 6)."""
+    """Return up to fifteen of the best other facts, as many as fit (docs/decisions.md: prompt layers)."""
     others = [fact for fact in best_first if fact.category is not FactCategory.STICKY]
     return _told(LayerName.FACTS, "What you remember:", others[:FACTS], budget)
 

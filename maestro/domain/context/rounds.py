@@ -1,4 +1,4 @@
-"""The rounds of tool calls so far, as the turns that the model reads before it goes on (specification 003, step 10)."""
+"""The rounds of tool calls so far, as the turns that the model reads before it goes on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Who works here, and whom an agent may pass a task to for a person (decision 13)."""
+"""Who works here, and whom an agent may pass a task to for a person (docs/decisions.md: delegation)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

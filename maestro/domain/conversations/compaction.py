@@ -1,4 +1,7 @@
-"""Compaction: when a conversation grows too long for its model, what goes, and what is kept of it (decision 5)."""
+"""Compaction: when a conversation grows too long for its model, what goes, and what is kept of it.
+
+See docs/decisions.md: compaction.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

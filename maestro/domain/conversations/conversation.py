@@ -1,4 +1,4 @@
-"""Conversations and their messages (specification 003, steps 4 and 12)."""
+"""Conversations and their messages."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -127,7 +127,10 @@ class Line(NamedTuple):
 
 
 class ArchivedMessage(Said, table=True):
-    """A turn that a compaction took out of the conversation: people still read it, models do not (decision 18)."""
+    """A turn that a compaction took out of the conversation: people still read it, models do not.
+
+    See docs/decisions.md: retention.
+    """
 
     __tablename__ = "messages_archive"
     __table_args__ = (Index("ix_messages_archive_conversation", "conversation_id", "id"),)

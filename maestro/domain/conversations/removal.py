@@ -1,4 +1,4 @@
-"""What is left of a conversation that was deleted: that it was, and by whom (decision 18)."""
+"""What is left of a conversation that was deleted: that it was, and by whom (docs/decisions.md: retention)."""
 
 from dataclasses import dataclass
 from datetime import datetime

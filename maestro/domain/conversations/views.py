@@ -1,4 +1,4 @@
-"""Conversations as operators see them, on the API and on the command line alike (decision 18)."""
+"""Conversations as operators see them, on the API and on the command line alike (docs/decisions.md: retention)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""What becomes of messages that come while an earlier one of their lane is not answered yet (decision 15)."""
+"""What becomes of messages that come while an earlier one of their lane is not answered yet.
+
+See docs/decisions.md: busy agents.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Tasks that agents give to each other: who may give which, and what the other hears (decision 13)."""
+"""Tasks that agents give to each other: who may give which, and what the other hears.
+
+See docs/decisions.md: delegation.
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -61,7 +64,7 @@ def refusal(handover: Handover, target: Agent | None, by: Delegator) -> str | No
     """Return why this agent may not be given the task, in a sentence for people, or None.
 
     Unknown and inactive agents are reported; nobody gives a task to itself or to an agent above it in the chain, and
-    the chain has at most ``MAX_DEPTH`` links (decision 13).
+    the chain has at most ``MAX_DEPTH`` links (docs/decisions.md: delegation).
     """
     if target is None or target.status is AgentStatus.ARCHIVED:
         return f"The task was not passed on: there is no agent @{handover.slug}."

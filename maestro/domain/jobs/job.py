@@ -1,4 +1,7 @@
-"""A job is one piece of work with one outcome; its id is the id of its workflow (design invariants 3 to 9)."""
+"""A job is one piece of work with one outcome; its id is the id of its workflow.
+
+See docs/invariants.md: steps leave rows, no silent end.
+"""
 
 from datetime import datetime
 from enum import StrEnum
@@ -23,7 +26,7 @@ class JobKind(StrEnum):
 
 
 class JobStatus(StrEnum):
-    """Where the job stands; the last five are ends (invariant 9)."""
+    """Where the job stands; the last five are ends (docs/invariants.md: no silent end)."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -57,7 +60,7 @@ class Job(SQLModel, table=True):
     what it answers.
 
     ``edits`` is the JSON of what an operator changed when he had it restarted, empty without. A ``what_if`` job only
-    shows what would be answered: it acts on nothing and sends nothing (decision 25).
+    shows what would be answered: it acts on nothing and sends nothing (docs/decisions.md: what-if).
     """
 
     __tablename__ = "queue"
@@ -161,10 +164,13 @@ class Job(SQLModel, table=True):
 
 
 WAITING_NOTICE = "Every model is busy at the moment. I will answer this as soon as one is free."
-"""What a person hears, once, when the answer has to wait for an account (decision 9)."""
+"""What a person hears, once, when the answer has to wait for an account (docs/decisions.md: retry)."""
 
 FAILURE_NOTICE = "Sorry, I could not answer this message. The operators can see why."
-"""What a person hears, once and without internals, when a message finally failed (decision 20)."""
+"""What a person hears, once and without internals, when a message finally failed.
+
+See docs/decisions.md: failure notice.
+"""
 
 
 CANCELLED_NOTICE = "An operator cancelled this message, so I will not answer it."

@@ -1,4 +1,4 @@
-"""A lane is where messages wait for each other (design invariant 7)."""
+"""A lane is where messages wait for each other (docs/invariants.md: lanes)."""
 
 from maestro.domain.messages import Address, LaneKey
 

@@ -1,4 +1,4 @@
-"""What a person is told, once, while the answer has to wait for a model (decision 9)."""
+"""What a person is told, once, while the answer has to wait for a model (docs/decisions.md: retry)."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

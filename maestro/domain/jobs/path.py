@@ -1,4 +1,7 @@
-"""The steps of a job in their order, as far as what is done says, and the first that is not (design invariant 4)."""
+"""The steps of a job in their order, as far as what is done says, and the first that is not.
+
+See docs/invariants.md: resume.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,7 @@
-"""Who goes first where work waits: by priority, and among equals each client or channel in its turn (decision 1)."""
+"""Who goes first where work waits: by priority, and among equals each client or channel in its turn.
+
+See docs/decisions.md: priorities.
+"""
 
 import heapq
 import itertools

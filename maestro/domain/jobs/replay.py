@@ -1,4 +1,4 @@
-"""Which jobs may be replayed, and what a restart is (design invariant 4, specification 003 step 14)."""
+"""Which jobs may be replayed, and what a restart is (docs/invariants.md: resume)."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,7 +14,7 @@ class ReplayMode(StrEnum):
     """How a job is done again.
 
     Resume goes on at the failed step and keeps every result; restart begins again as a new linked job; what-if only
-    shows what would be answered now, and acts on nothing (decision 25).
+    shows what would be answered now, and acts on nothing (docs/decisions.md: what-if).
     """
 
     RESUME = "resume"

@@ -1,4 +1,7 @@
-"""Accounts at model providers: who they are, when they may be asked, and which one a call goes to (decision 10)."""
+"""Accounts at model providers: who they are, when they may be asked, and which one a call goes to.
+
+See docs/decisions.md: failover.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +15,7 @@ from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.llm.models import own_name, provider_of
 
 DEMO = "demo"
-"""The provider, account and model that answer while there is no account (decision 23)."""
+"""The provider, account and model that answer while there is no account (docs/decisions.md: demo model)."""
 
 WHOLE_ACCOUNT = ""
 """The model of a limit that holds for every model of an account, such as a used-up quota."""
@@ -123,7 +126,7 @@ AccountModel = tuple[int, str]
 
 @dataclass(frozen=True)
 class Choice:
-    """An account and the model to ask it for, which is a name of its own provider (decision 10)."""
+    """An account and the model to ask it for, which is a name of its own provider (docs/decisions.md: failover)."""
 
     account: ModelAccount
     model: str

@@ -1,4 +1,7 @@
-"""The record of every model call: what was sent, what came back, what it cost (design invariant 5)."""
+"""The record of every model call: what was sent, what came back, what it cost.
+
+See docs/invariants.md: no answer bought twice.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime

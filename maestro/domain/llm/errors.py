@@ -108,7 +108,7 @@ class AnswerTooLarge(LLMFailure):
 
 
 class NoAccount(LLMFailure):
-    """There is no account that could answer on this platform (decision 23)."""
+    """There is no account that could answer on this platform (docs/decisions.md: demo model)."""
 
     public = "No model account is configured for this platform."
 
@@ -142,7 +142,7 @@ class BudgetExceeded(Suspension, LLMFailure):
 
 
 class AccountsExhausted(Suspension, LLMFailure):
-    """Every account is limited: the job waits until the first of them may be asked again (decision 9)."""
+    """Every account is limited: the job waits until the first of them may be asked again (docs/decisions.md: retry)."""
 
     public = "All accounts are temporarily unavailable."
     reason = WaitReason.ACCOUNT

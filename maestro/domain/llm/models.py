@@ -16,7 +16,10 @@ FALLBACK_WINDOW = 8_192
 """Tokens; the window of a model nobody knows."""
 
 RESERVE_TOKENS = 20_000
-"""Tokens of a large window that are kept for the answer and for what an estimate may be wrong by (decision 6)."""
+"""Tokens of a large window that are kept for the answer and for what an estimate may be wrong by.
+
+See docs/decisions.md: prompt layers.
+"""
 
 OLLAMA = "ollama"
 """The provider that cuts a prompt silently at the window its request names, and that asks for no money."""
@@ -125,9 +128,11 @@ Entry = TypeVar("Entry")
 
 
 class ModelTable:
-    """Windows and prices (decision 4): the configured ones, then our own, then those of a second opinion.
+    """Windows and prices: the configured ones, then our own, then those of a second opinion.
 
     ``configured`` goes by a model's name without its provider, or the beginning of it.
+
+    See docs/decisions.md: tokens.
     """
 
     def __init__(self, configured: Mapping[str, ModelFacts] | None = None, lookup: ModelLookup | None = None) -> None:
@@ -176,7 +181,10 @@ class ModelTable:
 
 
 def reserve(window_tokens: int) -> int:
-    """Return the tokens of a window that no prompt may use: 20,000, or a quarter of a small window (decision 6)."""
+    """Return the tokens of a window that no prompt may use: 20,000, or a quarter of a small window.
+
+    See docs/decisions.md: prompt layers.
+    """
     return min(RESERVE_TOKENS, window_tokens // 4)
 
 

@@ -1,4 +1,4 @@
-"""The prompt and the answer of one model call, as values (specification 003, steps 6 and 10)."""
+"""The prompt and the answer of one model call, as values."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -173,7 +173,7 @@ class LLMRequest(Value):
     ``final`` forbids tool calls: the model must answer now; with ``never_empty`` a fixed sentence stands in for an
     answer of nothing. ``precedence`` says who goes first where calls wait; with ``exact`` nobody stands in with another
     model. ``agent`` is the slug of who asks and ``role`` its role; it is told the posts of #maestro after
-    ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask (specification 002, 5 and 6).
+    ``chat_after`` up to ``chat_upto``, and ``reminded`` that they are no place to ask.
     Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told. ``shown_every``
     is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
     The last three fields live in this process alone. ``snapshot`` is what the store says of the call

@@ -1,4 +1,4 @@
-"""What a model found worth remembering: a strict reader of the tags it was told to write (decision 7)."""
+"""What a model found worth remembering: a strict reader of the tags it was told to write (docs/decisions.md: tags)."""
 
 import re
 from collections.abc import Sequence

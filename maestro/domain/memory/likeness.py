@@ -1,4 +1,7 @@
-"""When two facts say the same: a repeat is not kept twice, and whatever may mean something else is (decision 8)."""
+"""When two facts say the same: a repeat is not kept twice, and whatever may mean something else is.
+
+See docs/decisions.md: duplicate facts.
+"""
 
 import re
 import unicodedata

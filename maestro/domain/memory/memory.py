@@ -1,4 +1,7 @@
-"""What an agent remembers beyond a conversation: facts it learned, and state it keeps (decisions 6 and 8)."""
+"""What an agent remembers beyond a conversation: facts it learned, and state it keeps.
+
+See docs/decisions.md: memory scope, duplicate facts.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -90,7 +93,10 @@ class MemoryState(SQLModel, table=True):
 
 
 def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
-    """Say whether an agent remembers things only in the conversation in which it learned them (decision 6)."""
+    """Say whether an agent remembers things only in the conversation in which it learned them.
+
+    See docs/decisions.md: memory scope.
+    """
     return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 

@@ -1,4 +1,4 @@
-"""What an agent's answer wants remembered, read from its tags (decisions 7 and 8)."""
+"""What an agent's answer wants remembered, read from its tags (docs/decisions.md: tags, duplicate facts)."""
 
 from maestro.domain.memory.facts import Fact, category_of, one_line
 from maestro.domain.memory.memory import FactCategory

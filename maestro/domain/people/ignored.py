@@ -1,4 +1,4 @@
-"""What was dropped at the door and left no row of its own (decision 2)."""
+"""What was dropped at the door and left no row of its own (docs/decisions.md: routing)."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""The owners as people write them and as operators see them (decision 3)."""
+"""The owners as people write them and as operators see them (docs/decisions.md: access)."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Who is known to us on a platform, and the codes by which a person becomes known (decision 3)."""
+"""Who is known to us on a platform, and the codes by which a person becomes known (docs/decisions.md: access)."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

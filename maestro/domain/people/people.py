@@ -1,4 +1,7 @@
-"""Who the owners are (decision 3), who may speak on the web connector and what they opened (decision 19)."""
+"""Who the owners are, who may speak on the web connector and what they opened (docs/decisions.md: web identity).
+
+See docs/decisions.md: access.
+"""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Who may talk to which agent (decision 3)."""
+"""Who may talk to which agent (docs/decisions.md: access)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

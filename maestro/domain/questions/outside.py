@@ -1,4 +1,4 @@
-"""Questions of agents outside: asked of operators, and asked again by the agent until there is an answer (contract)."""
+"""Questions of agents outside: asked of operators, and asked again by the agent until there is an answer."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

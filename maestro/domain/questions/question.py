@@ -1,4 +1,7 @@
-"""Questions that a job puts to a person: it waits for the answer outside its lane, days if need be (decision 16)."""
+"""Questions that a job puts to a person: it waits for the answer outside its lane, days if need be.
+
+See docs/decisions.md: questions.
+"""
 
 import re
 from collections.abc import Sequence
@@ -182,7 +185,8 @@ def choosing(content: str) -> Said | None:
 def may_answer(question: Question, speaker: Speaker) -> bool:
     """Say whether this person's answer counts.
 
-    A question is for who was asked, or an owner; an approval for an owner or one of its approvers (decision 16).
+    A question is for who was asked, or an owner; an approval for an owner or one of its approvers
+    (docs/decisions.md: questions).
     """
     if speaker.is_owner:
         return True

@@ -1,4 +1,4 @@
-"""What a change makes of a schedule that is planned already (decision 14)."""
+"""What a change makes of a schedule that is planned already (docs/decisions.md: schedules)."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Five-field cron: minute, hour, day of the month, month, day of the week (decision 14)."""
+"""Five-field cron: minute, hour, day of the month, month, day of the week (docs/decisions.md: schedules)."""
 
 from calendar import monthrange
 from collections.abc import Iterator

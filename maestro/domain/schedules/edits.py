@@ -1,4 +1,7 @@
-"""What people make of heartbeats and crons: the one set of rules for API, commands, tags and page (decision 14)."""
+"""What people make of heartbeats and crons: the one set of rules for API, commands, tags and page.
+
+See docs/decisions.md: schedules.
+"""
 
 from datetime import datetime
 from enum import StrEnum

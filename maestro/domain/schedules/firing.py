@@ -1,4 +1,4 @@
-"""A time of a schedule that has come: whether it becomes a job (decision 14, specification 003, scheduled tasks)."""
+"""A time of a schedule that has come: whether it becomes a job (docs/decisions.md: schedules)."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Intervals: ``every 15m`` (decision 14)."""
+"""Intervals: ``every 15m`` (docs/decisions.md: schedules)."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What is to run once: ``at 2026-12-01 09:00`` in a time zone, or ``in 20m`` (decision 14, ADR 17)."""
+"""What is to run once: ``at 2026-12-01 09:00`` in a time zone, or ``in 20m`` (docs/decisions.md: schedules; ADR 17)."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Heartbeats and crons as the operator's truth: what is to run when, for whom and where (decision 14)."""
+"""Heartbeats and crons as the operator's truth: what is to run when, for whom and where.
+
+See docs/decisions.md: schedules.
+"""
 
 from collections.abc import Container
 from datetime import datetime

@@ -1,5 +1,7 @@
-"""How schedules are written: an interval, five-field cron in a time zone, or a single moment; all else is refused
-(decision 14, ADR 17)."""
+"""How schedules are written: an interval, five-field cron in a time zone, or a single moment; all else is refused.
+
+See docs/decisions.md: schedules; ADR 17.
+"""
 
 import difflib
 from datetime import datetime, timedelta

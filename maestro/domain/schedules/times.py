@@ -1,4 +1,7 @@
-"""When a schedule comes: lazily, in UTC, and the same as the Temporal Schedule that is made of it (decision 14)."""
+"""When a schedule comes: lazily, in UTC, and the same as the Temporal Schedule that is made of it.
+
+See docs/decisions.md: schedules.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -46,7 +46,7 @@ class SkillFile:
 
 
 def read_skill(data: bytes) -> SkillFile:
-    """Read the bytes of a file (specification 003, step 9).
+    """Read the bytes of a file.
 
     A key or a pattern that cannot be used is a problem of the skill, which works without it; everything else that is
     wrong raises ``InvalidSkill``.

@@ -1,4 +1,4 @@
-"""Skills: instructions that are given to a model when a message needs them (specification 003, step 9)."""
+"""Skills: instructions that are given to a model when a message needs them."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from maestro.domain.skills.keywords import Keywords, Words
 from maestro.domain.skills.patterns import Patterns
 
 MOST = 3
-"""How many skills one message may bring in (decision 6)."""
+"""How many skills one message may bring in (docs/decisions.md: prompt layers)."""
 
 KEYWORD_POINTS = 1
 PATTERN_POINTS = 2
@@ -118,7 +118,7 @@ class Scored:
 def choose(
     skills: Sequence[Skill], message: str, tools: frozenset[str], allowed: frozenset[str] | None
 ) -> tuple[Skill, ...]:
-    """Choose what the model is given for a message: at most three skills, the best first (specification 003, step 9).
+    """Choose what the model is given for a message: at most three skills, the best first.
 
     Only the message itself counts, never what was said before. Of equal ones the first by slug wins. A skill is passed
     over when it needs a tool that the agent does not have, or is not among the ``allowed`` ones; None allows all.

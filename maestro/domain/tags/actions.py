@@ -1,4 +1,4 @@
-"""What came of the tags in an answer, one row each: people are told, and operators can see (specification 003, 11)."""
+"""What came of the tags in an answer, one row each: people are told, and operators can see."""
 
 from datetime import datetime
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The fields in a tag: lines of ``key: value`` as a conductor writes them (contract, Tags; specification 003, 11)."""
+"""The fields in a tag: lines of ``key: value`` as a conductor writes them."""
 
 import json
 import re

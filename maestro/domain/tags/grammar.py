@@ -1,4 +1,4 @@
-"""The tags in a model's answer: one grammar, read by one pure function (decision 7; contract, Tags)."""
+"""The tags in a model's answer: one grammar, read by one pure function (docs/decisions.md: tags)."""
 
 import re
 import textwrap
@@ -90,7 +90,7 @@ _Mark = Span | _Token
 
 
 def parse(answer: str, is_quotation: Callable[[Tag], bool] = lambda _: False) -> Parsed:
-    """Read an answer: its tags, and the text without them (decision 7).
+    """Read an answer: its tags, and the text without them (docs/decisions.md: tags).
 
     ``[NAME:key options]`` opens a tag and ``[/NAME]`` closes it; names in any case, keys of letters of any script,
     digits, ``-``, ``_`` and ``.``, before a slug an ``@`` too. In code (fenced blocks, inline spans) they are text.

@@ -1,4 +1,4 @@
-"""Refuses a call whose budget is used up, and sets aside what every other one may cost (decision 3)."""
+"""Refuses a call whose budget is used up, and sets aside what every other one may cost (docs/decisions.md: access)."""
 
 import asyncio
 from collections.abc import Sequence

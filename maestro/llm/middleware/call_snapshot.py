@@ -114,9 +114,11 @@ class CallView:
 
 
 class ReplayGuard:
-    """Returns the stored answer of a call instead of asking again (design invariant 5); the outermost middleware.
+    """Returns the stored answer of a call instead of asking again; the outermost middleware.
 
     A request that was built in its ``view`` comes with what was read there; for any other the store is read first.
+
+    See docs/invariants.md: no answer bought twice.
     """
 
     def __init__(self, inner: LLMClient, store: Store, reader: CallReader, answers: HeldAnswers) -> None:

@@ -1,4 +1,7 @@
-"""Asks one account after the other until one answers: a failover is no retry (design invariant 6, decision 10)."""
+"""Asks one account after the other until one answers: a failover is no retry.
+
+See docs/invariants.md: one layer retries; docs/decisions.md: failover.
+"""
 
 import asyncio
 from collections import Counter
@@ -111,7 +114,7 @@ class Walk:
 
 
 class Failover:
-    """Puts the account, and that account's own name of the model, into each request (decision 10)."""
+    """Puts the account, and that account's own name of the model, into each request (docs/decisions.md: failover)."""
 
     def __init__(
         self,

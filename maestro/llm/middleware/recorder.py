@@ -1,4 +1,7 @@
-"""Commits every request before it leaves and every answer before anybody sees it (design invariant 5)."""
+"""Commits every request before it leaves and every answer before anybody sees it.
+
+See docs/invariants.md: no answer bought twice.
+"""
 
 import asyncio
 import time
@@ -60,7 +63,7 @@ class Recorder:
         except asyncio.CancelledError:
             await uninterrupted(asyncio.to_thread(self._interrupted, attempt))
             raise
-        # Design invariant 3: no attempt stays open in the books, whatever ended it.
+        # No attempt stays open in the store, whatever ended it (docs/invariants.md: steps leave rows).
         except Exception as error:
             await uninterrupted(asyncio.to_thread(self._failed, attempt, error))
             raise

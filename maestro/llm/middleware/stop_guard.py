@@ -1,4 +1,4 @@
-"""Ends running work soon after a person asked for it (decision 16)."""
+"""Ends running work soon after a person asked for it (docs/decisions.md: questions)."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""The #maestro chat for people: the API, and the page without scripts (specification 002, 10)."""
+"""The #maestro chat for people: the API, and the page without scripts."""
 
 import json
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Conversations over the API: the list, what was said, and deleting (decision 18)."""
+"""Conversations over the API: the list, what was said, and deleting (docs/decisions.md: retention)."""
 
 from collections.abc import AsyncIterator
 from typing import Any

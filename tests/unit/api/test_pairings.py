@@ -1,4 +1,4 @@
-"""Pairings, people and what was ignored, over the API (decision 3)."""
+"""Pairings, people and what was ignored, over the API (docs/decisions.md: access)."""
 
 from collections.abc import AsyncIterator
 

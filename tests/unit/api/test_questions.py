@@ -1,4 +1,4 @@
-"""Questions over the API: the list, one, and an operator's answer (decision 16)."""
+"""Questions over the API: the list, one, and an operator's answer (docs/decisions.md: questions)."""
 
 from collections.abc import AsyncIterator
 from typing import Any

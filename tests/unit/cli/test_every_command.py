@@ -1,4 +1,4 @@
-"""What the contract promises of every command: ``--json``, its exit codes, one line for an error, and completion."""
+"""What holds for every command: ``--json``, its exit codes, one line for an error, and completion."""
 
 import os
 import subprocess

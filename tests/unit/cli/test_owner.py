@@ -1,4 +1,4 @@
-"""``maestro owner``: who is one, by which word, and what a command may change (decision 3)."""
+"""``maestro owner``: who is one, by which word, and what a command may change (docs/decisions.md: access)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""``maestro pairings`` and ``maestro people``: who is let in, from a terminal (decision 3)."""
+"""``maestro pairings`` and ``maestro people``: who is let in, from a terminal (docs/decisions.md: access)."""
 
 from maestro.store.store import utc_now
 from tests.support.job_rows import JobRows

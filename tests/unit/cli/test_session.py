@@ -1,4 +1,4 @@
-"""``maestro session``: which posts of #maestro agents see, from a terminal (decision 12)."""
+"""``maestro session``: which posts of #maestro agents see, from a terminal (docs/decisions.md: chat sessions)."""
 
 import json
 from pathlib import Path

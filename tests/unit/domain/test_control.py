@@ -1,4 +1,4 @@
-"""Control words are the whole message or none (decision 16)."""
+"""Control words are the whole message or none (docs/decisions.md: control words)."""
 
 import pytest
 

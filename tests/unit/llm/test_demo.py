@@ -1,4 +1,4 @@
-"""The demo model answers the local person, and nobody else (decision 23)."""
+"""The demo model answers the local person, and nobody else (docs/decisions.md: demo model)."""
 
 import time
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What is known about models in all, by the table inside litellm too (decision 4)."""
+"""What is known about models in all, by the table inside litellm too (docs/decisions.md: tokens)."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The watch over running work, with a store whose jobs a test stops (decision 16)."""
+"""The watch over running work, with a store whose jobs a test stops (docs/decisions.md: control words)."""
 
 import asyncio
 from collections.abc import Iterator

@@ -121,7 +121,7 @@ def test_secrets_are_not_shown() -> None:
     assert SECRET not in settings.model_dump_json()
 
 
-# Decision 19: what others can reach is guarded
+# What others can reach is guarded (docs/decisions.md: exposed ports)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "maestro.example.org"])

@@ -1,4 +1,4 @@
-"""Whom a text mentions (decision 2, rule 3)."""
+"""Whom a text mentions (docs/decisions.md: routing)."""
 
 import pytest
 

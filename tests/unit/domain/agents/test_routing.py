@@ -1,4 +1,4 @@
-"""Who answers: first match wins, only active agents (specification 003, step 2; decision 2)."""
+"""Who answers: first match wins, only active agents (docs/decisions.md: routing)."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

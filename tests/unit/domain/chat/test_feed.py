@@ -122,7 +122,7 @@ def test_only_coders_that_take_part_are_told_how_to_chat(slug: str, role: str, t
     assert text == (ADDENDUM.replace("{agentId}", slug) if told else "")
 
 
-def test_the_texts_are_those_of_the_specification_to_the_letter() -> None:
+def test_the_texts_are_fixed_to_the_letter() -> None:
     assert ADDENDUM == (
         "You are @{agentId} in a shared #maestro chat for ideas and best practices.\n"
         "If you are BLOCKED or have a question for the architect/human, use the ask_question tool (not chat).\n"

@@ -1,4 +1,4 @@
-"""What becomes of a post before it is stored: secrets out, cut to size, the note once (specification 002, 4 and 8)."""
+"""What becomes of a post before it is stored: secrets out, cut to size, the note once."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What agents are taught is what there is (decision 7)."""
+"""What agents are taught is what there is (docs/decisions.md: tags)."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a conductor's tags ask for, field by field (specification 003, 11)."""
+"""What a conductor's tags ask for, field by field."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Which waiting messages are answered together, and what a newer one interrupts (decision 15)."""
+"""Which waiting messages are answered together, and what a newer one interrupts (docs/decisions.md: busy agents)."""
 
 from datetime import UTC, datetime
 from typing import Any

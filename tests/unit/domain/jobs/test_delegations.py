@@ -1,4 +1,4 @@
-"""Who may hand which task to whom, and what they hear (decision 13)."""
+"""Who may hand which task to whom, and what they hear (docs/decisions.md: delegation)."""
 
 from datetime import UTC, datetime
 

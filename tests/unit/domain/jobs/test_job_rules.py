@@ -1,4 +1,4 @@
-"""When a failed step is tried again, and when it is given up (specification 003, step 14; decision 9)."""
+"""When a failed step is tried again, and when it is given up (docs/decisions.md: retry)."""
 
 from datetime import timedelta
 

@@ -1,4 +1,7 @@
-"""A lane is a channel or thread, and the user too where conversations are kept apart by user (design invariant 7)."""
+"""A lane is a channel or thread, and the user too where conversations are kept apart by user.
+
+See docs/invariants.md: lanes.
+"""
 
 from itertools import combinations
 

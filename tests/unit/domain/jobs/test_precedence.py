@@ -1,4 +1,4 @@
-"""Who goes first: shares by weight, nobody waits for ever, nobody saves up turns (decision 1)."""
+"""Who goes first: shares by weight, nobody waits for ever, nobody saves up turns (docs/decisions.md: priorities)."""
 
 import itertools
 from collections import Counter

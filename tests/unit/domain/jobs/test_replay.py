@@ -1,4 +1,4 @@
-"""Which jobs may be replayed: a message is answered once (design invariant 4)."""
+"""Which jobs may be replayed: a message is answered once (docs/invariants.md: resume)."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Which account a call goes to, and for how long a limited one is left alone (decision 10)."""
+"""Which account a call goes to, and for how long a limited one is left alone (docs/decisions.md: failover)."""
 
 from datetime import UTC, datetime, timedelta
 

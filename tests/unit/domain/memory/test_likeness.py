@@ -1,4 +1,7 @@
-"""Which facts say the same: the table by which the rule and its thresholds were chosen (decision 8)."""
+"""Which facts say the same: the table by which the rule and its thresholds were chosen.
+
+See docs/decisions.md: duplicate facts.
+"""
 
 import pytest
 

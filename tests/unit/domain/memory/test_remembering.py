@@ -1,4 +1,4 @@
-"""What a memory tag asks an agent to remember (decisions 7 and 8)."""
+"""What a memory tag asks an agent to remember (docs/decisions.md: tags, duplicate facts)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What counts as an answer, and whose (decision 16)."""
+"""What counts as an answer, and whose (docs/decisions.md: questions)."""
 
 from datetime import UTC, datetime, timedelta
 

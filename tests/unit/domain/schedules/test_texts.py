@@ -1,4 +1,4 @@
-"""How schedules are written, on which days they come, and what is refused (decision 14)."""
+"""How schedules are written, on which days they come, and what is refused (docs/decisions.md: schedules)."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice

@@ -1,4 +1,7 @@
-"""When schedules come: grids, clocks that change, single moments, and how many times passed (decision 14)."""
+"""When schedules come: grids, clocks that change, single moments, and how many times passed.
+
+See docs/decisions.md: schedules.
+"""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice, takewhile

@@ -1,4 +1,4 @@
-"""A skill in its file: what is read, and a sentence for everything that is wrong (specification 003, step 9)."""
+"""A skill in its file: what is read, and a sentence for everything that is wrong."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which skills a message brings in: points, order, tools, whole words (specification 003, step 9)."""
+"""Which skills a message brings in: points, order, tools, whole words."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What holds for the tags of any text that a model may write (decision 7)."""
+"""What holds for the tags of any text that a model may write (docs/decisions.md: tags)."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""The grammar of tags, case by case (decision 7)."""
+"""The grammar of tags, case by case (docs/decisions.md: tags)."""
 
 import pytest
 
