@@ -46,7 +46,7 @@ check-imports:
 	$(BIN)/lint-imports
 
 check-architecture:
-	$(BIN)/pytest --quiet tests/unit/test_architecture.py
+	$(BIN)/pytest --quiet tests/unit/test_architecture.py tests/unit/test_docs.py
 
 # Every worker would otherwise rewrite the assertions of all tests. What cannot be collected, the test run reports.
 compiled-tests:
