@@ -50,8 +50,7 @@ from temporal.reconciler import Reconciler
 from temporal.server import EmbeddedServer, ServerConfig
 
 PATIENCE_SECONDS = 5.0
-DASHBOARD_SECONDS = 3.0
-"""How long at most the dashboard lets what answers messages begin first."""
+"""How long the start waits until messages can be answered, before it says why not and serves the dashboard."""
 READY = "Maestro is ready."
 
 
@@ -181,5 +180,5 @@ class Up(Process):
 async def _at_last(begun: Beginnings) -> None:
     """Return when what answers messages has begun, or takes too long to let the dashboard wait for it."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(DASHBOARD_SECONDS):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await begun.wait()
