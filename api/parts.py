@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 from maestro.chat import ChatService
 from maestro.domain.health import Health, Metrics
-from maestro.domain.jobs.batch_views import BatchControl
 from maestro.domain.jobs.replay import JobControl
 from maestro.domain.live import SettingsControl
 from maestro.domain.llm.budgets import DailyBudgets
@@ -14,6 +13,7 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.intake.hooks import Hooks
 from maestro.intake.strangers import PairingRules
 from maestro.operations.accounts import AccountOperations
+from maestro.operations.batches import BatchOperations
 from maestro.operations.clients import ClientOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
@@ -70,7 +70,7 @@ class ApiParts:
 
     store: Store
     control: JobControl
-    batches: BatchControl
+    batches: BatchOperations
     accounts: AccountOperations
     connectors: ConnectorOperations
     skills: SkillOperations

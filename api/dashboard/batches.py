@@ -16,14 +16,14 @@ from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
 from api.live import unchanged
 from api.parts import ApiParts
-from api.routes.replays import ItemQuery
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.jobs.batch_views import BatchItemPage, BatchView, BatchWish, batch_view, item_page
+from maestro.domain.jobs.batch_views import BatchView, BatchWish
 from maestro.domain.jobs.batches import BatchAction, ItemState
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.forecast import Forecast
 from maestro.domain.reading import read
+from maestro.operations.batches import ItemQuery
 
 TITLE = "Batches – Maestro"
 BATCHES = f"{PAGE}/batches"
@@ -138,16 +138,14 @@ def show_all(request: Request, parts: Parts, cursor: str = "") -> Response:
     same = unchanged(request)
     if same is not None:
         return same
-    with parts.store.view() as tx:
-        found = tx.batches.all(cursor or None, SHOWN + 1)
-        shown = [batch_view(batch, tx.batches.progress(batch.id), tx.now) for batch in found[:SHOWN]]
+    page = parts.batches.page(SHOWN, cursor or None)
     return render(
         request,
         "batches.html",
         title=TITLE,
-        batches=shown,
-        pause=_pause(*shown),
-        next=shown[-1].id if len(found) > SHOWN else None,
+        batches=page.items,
+        pause=_pause(*page.items),
+        next=page.next,
         first=not cursor,
         page_of=page_of,
         words_of=words_of,
@@ -198,12 +196,6 @@ def _confirm(request: Request, chosen: Chosen, told: _Told) -> HTMLResponse:
     )
 
 
-def _record(parts: ApiParts, batch_id: str, query: ItemQuery) -> tuple[BatchView, BatchItemPage]:
-    with parts.store.view() as tx:
-        batch = batch_view(tx.batches.get(batch_id), tx.batches.progress(batch_id), tx.now)
-        return batch, item_page(tx.batches.items(batch_id, query.state, query.cursor, ITEMS + 1), ITEMS)
-
-
 def _batch(
     request: Request, batch_id: str, asked: tuple[str, str], problem: MaestroError | None = None
 ) -> HTMLResponse:
@@ -213,7 +205,8 @@ def _batch(
     except InvalidEdit as error:
         query, problem = ItemQuery(limit=ITEMS), problem or error
     try:
-        batch, items = _record(parts_of(request), batch_id, query)
+        operations = parts_of(request).batches
+        batch, items = operations.show(batch_id), operations.items(batch_id, query)
     except NotFound as error:
         return render(request, "batch-gone.html", status_of(error), title=TITLE, problem=str(error))
     return render(

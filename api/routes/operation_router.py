@@ -19,11 +19,13 @@ ACTOR = "actor"
 class OperationAPIRouter(APIRouter):
     """The routes of the operations of a noun, which are the field of ``ApiParts`` of that name.
 
+    They lie under ``/api/`` and the noun, or under the ``tag`` in its place.
+
     A route that needs more than the parameters and the view of its operation is written as with any ``APIRouter``.
     """
 
-    def __init__(self, noun: str, *, prefix: str = "") -> None:
-        super().__init__(route_class=PasswordRoute, tags=[noun], prefix=prefix or f"/api/{noun}")
+    def __init__(self, noun: str, *, tag: str = "") -> None:
+        super().__init__(route_class=PasswordRoute, tags=[tag or noun], prefix=f"/api/{tag or noun}")
         self._operations = attrgetter(noun)
 
     def serve(

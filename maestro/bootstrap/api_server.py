@@ -10,7 +10,6 @@ from starlette.types import ASGIApp
 from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
 from maestro.bootstrap.access import outside_rules, pairing_rules
 from maestro.bootstrap.account_rules import account_columns
-from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.budgets import daily_budgets
 from maestro.bootstrap.endpoints import connection_limits, temporal_ui_url
 from maestro.bootstrap.hooks import open_hooks
@@ -27,6 +26,7 @@ from maestro.domain.proxies import TrustedProxies
 from maestro.domain.release import release
 from maestro.importing import collector_off
 from maestro.operations.accounts import AccountOperations
+from maestro.operations.batches import BatchOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
 from maestro.operations.skill_folder import SkillFolder
@@ -96,7 +96,7 @@ def api_parts(
     return ApiParts(
         store=store,
         control=control,
-        batches=StoreBatchControl(store),
+        batches=BatchOperations(store),
         accounts=AccountOperations(store, keys.keep, account_columns),
         connectors=ConnectorOperations(store, keys.keep),
         conversations=ConversationOperations(store, settings.data_dir),

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.cli import batch_texts
 from maestro.cli.checked import made
 from maestro.cli.commands import Commands
@@ -18,13 +17,11 @@ from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.pages import Limit, TextCursor
 from maestro.domain.columns import LARGEST
-from maestro.domain.jobs.batch_views import BatchPage, BatchWish, batch_view, item_page, status_counts
+from maestro.domain.jobs.batch_views import BatchWish
 from maestro.domain.jobs.batches import BatchAction, ItemState
 from maestro.domain.jobs.edits import Edits
-from maestro.domain.jobs.failures import grouped
 from maestro.domain.jobs.filters import JobFilter
-
-LIMIT = 50
+from maestro.operations.batches import LIMIT, BatchOperations
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="The id of the batch, as `maestro jobs batches` lists it.")]
 
@@ -100,16 +97,16 @@ def cancel_all(given: Given, which: Which, caution: Caution) -> None:
 @app.command()
 def counts(given: Given, which: Which) -> None:
     """Count jobs by status; --status itself does not matter."""
-    with opened(given) as at, at.store.view() as tx:
-        found = status_counts(tx.tallies.statuses(which.filter))
+    with opened(given) as at:
+        found = BatchOperations(at.store).counts(which.filter)
     write(found, batch_texts.counts(found), given.as_json)
 
 
 @app.command()
 def errors(given: Given, which: Which) -> None:
     """Group failed jobs by what went wrong, the newest kind first."""
-    with opened(given) as at, at.store.view() as tx:
-        groups = grouped(tx.tallies.failures(which.filter))
+    with opened(given) as at:
+        groups = BatchOperations(at.store).errors(which.filter)
     write(groups, batch_texts.errors(groups, datetime.now(UTC)), given.as_json)
 
 
@@ -121,14 +118,13 @@ def batches(
     cursor: TextCursor = None,
 ) -> None:
     """List batches, newest first, or show how far one is."""
-    with opened(given) as at, at.store.view() as tx:
-        rows = [tx.batches.get(batch_id)] if batch_id else tx.batches.all(cursor, limit + 1)
-        shown = tuple(batch_view(row, tx.batches.progress(row.id), tx.now) for row in rows[:limit])
-    if batch_id:
-        write(shown[0], batch_texts.batch(shown[0]), given.as_json)
-    else:
-        page = BatchPage(items=shown, next=shown[-1].id if len(rows) > limit else None)
-        write(page, batch_texts.listing(page, datetime.now(UTC)), given.as_json)
+    with opened(given) as at:
+        if batch_id:
+            shown = BatchOperations(at.store).show(batch_id)
+            write(shown, batch_texts.batch(shown), given.as_json)
+        else:
+            page = BatchOperations(at.store).page(limit, cursor)
+            write(page, batch_texts.listing(page, datetime.now(UTC)), given.as_json)
 
 
 @app.command("batch-jobs")
@@ -140,9 +136,8 @@ def batch_jobs(
     cursor: Annotated[int, typer.Option(min=0, max=LARGEST, help="Go on where an earlier list said `next`.")] = 0,
 ) -> None:
     """List what came of each job of a batch, in their order."""
-    with opened(given) as at, at.store.view() as tx:
-        tx.batches.get(batch_id)
-        page = item_page(tx.batches.items(batch_id, state or (), cursor, limit + 1), limit)
+    with opened(given) as at:
+        page = BatchOperations(at.store).item_page(batch_id, state or (), limit, cursor)
     write(page, batch_texts.items(page), given.as_json)
 
 
@@ -150,7 +145,7 @@ def batch_jobs(
 def stop_batch(given: Given, batch_id: BatchId) -> None:
     """Let no more jobs of a batch begin; those that were begun go on."""
     with opened(given) as at:
-        stopped = StoreBatchControl(at.store).stop(batch_id, ACTOR)
+        stopped = BatchOperations(at.store).stop(batch_id, ACTOR)
     write(stopped, batch_texts.batch(stopped), given.as_json)
 
 
@@ -158,9 +153,9 @@ def _batch(given: Given, which: Which, caution: Caution, **wanted: Any) -> None:
     """Tell what would be done and, where it is meant, have it done."""
     with opened(given) as at:
         caution.check(which.filter)
-        control, wish = StoreBatchControl(at.store), made(BatchWish, filter=which.filter, **wanted)
+        operations, wish = BatchOperations(at.store), made(BatchWish, filter=which.filter, **wanted)
         if not caution.yes:
-            found = control.forecast(wish)
+            found = operations.forecast(wish)
             write(found, batch_texts.forecast(found), given.as_json and caution.dry_run)
             wish = wish.model_copy(update={"expected": found.matching})
         if caution.expected is not None:
@@ -169,5 +164,5 @@ def _batch(given: Given, which: Which, caution: Caution, **wanted: Any) -> None:
             return
         if not caution.yes:
             typer.confirm("Is that meant?", abort=True, err=True)
-        batch = control.begin(wish, ACTOR)
+        batch = operations.begin(wish, ACTOR)
     write(batch, batch_texts.batch(batch), given.as_json)

@@ -7,12 +7,12 @@ import pytest
 import pytest_asyncio
 
 from connectors.base import PermanentSend, Scope
-from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.domain.jobs.batch_views import BatchView, BatchWish, batch_view
 from maestro.domain.jobs.batches import IN_A_LANE, BatchAction
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.forecast import Forecast
 from maestro.domain.jobs.job import JobStatus
+from maestro.operations.batches import BatchOperations
 from tests.support.instance import Instance, running_instance, until
 from tests.support.llm_server import Failure
 
@@ -32,12 +32,12 @@ async def maestro(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ins
 
 def forecast(maestro: Instance, wish: BatchWish) -> Forecast:
     with maestro.operator() as operator:
-        return StoreBatchControl(operator.store).forecast(wish)
+        return BatchOperations(operator.store).forecast(wish)
 
 
 def begin(maestro: Instance, wish: BatchWish) -> BatchView:
     with maestro.operator() as operator:
-        return StoreBatchControl(operator.store).begin(wish, "ada")
+        return BatchOperations(operator.store).begin(wish, "ada")
 
 
 async def seen(maestro: Instance, batch: BatchView, condition: Callable[[BatchView], bool], what: str) -> BatchView:

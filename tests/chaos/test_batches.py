@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.domain.jobs.batch_views import BatchWish
 from maestro.domain.jobs.batches import BatchAction
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
+from maestro.operations.batches import BatchOperations
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_journal_closed
 from tests.support.chatting import person
@@ -43,7 +43,7 @@ def begin(evidence: Evidence, action: BatchAction, channel: str) -> str:
     store = Store.open(evidence.path)
     try:
         wanted = JobFilter(status=(JobStatus.FAILED,), channel=channel)
-        return StoreBatchControl(store).begin(BatchWish(action=action, filter=wanted), "ada").id
+        return BatchOperations(store).begin(BatchWish(action=action, filter=wanted), "ada").id
     finally:
         store.close()
 
@@ -126,7 +126,7 @@ async def test_each_job_of_a_batch_is_cancelled_once(
         store = Store.open(evidence.path)
         try:
             wish = BatchWish(action=BatchAction.CANCEL, filter=JobFilter(channel=channel))
-            batch = StoreBatchControl(store).begin(wish, "ada").id
+            batch = BatchOperations(store).begin(wish, "ada").id
         finally:
             store.close()
         await dying

@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from api.app import build_app
 from api.parts import ApiParts, GuardSettings
 from maestro.bootstrap.account_rules import account_columns
-from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.bootstrap.hooks import open_hooks
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
@@ -21,6 +20,7 @@ from maestro.bootstrap.schedule_rules import open_schedules
 from maestro.bootstrap.settings_control import StoreSettingsControl
 from maestro.metrics.process import ProcessMetrics
 from maestro.operations.accounts import AccountOperations
+from maestro.operations.batches import BatchOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
 from maestro.operations.skill_folder import SkillFolder
@@ -60,7 +60,7 @@ def parts(rows: JobRows, password: str = PASSWORD, **changes: Any) -> ApiParts:
     made = ApiParts(
         store=rows.store,
         control=control,
-        batches=StoreBatchControl(rows.store),
+        batches=BatchOperations(rows.store),
         accounts=AccountOperations(rows.store, keys.keep, account_columns),
         connectors=ConnectorOperations(rows.store, keys.keep),
         conversations=ConversationOperations(rows.store, NO_FOLDER),

@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from maestro.domain.jobs.batches import MOST, BatchAction, ItemState, ReplayBatch
 from maestro.domain.jobs.edits import NO_EDITS, Edits
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.forecast import Forecast
 from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.values import View
 
@@ -144,22 +143,6 @@ class Progress:
     def left(self) -> int:
         """How many have not ended, or not even begun."""
         return self.items.get(ItemState.WAITING, 0) + self.open
-
-
-class BatchControl(Protocol):
-    """What operators do with many jobs at once; all of these touch the store."""
-
-    def forecast(self, wish: BatchWish) -> Forecast:
-        """Tell what a batch would do; raises ``InvalidEdit`` for too many jobs or for edits that do not fit."""
-        ...
-
-    def begin(self, wish: BatchWish, actor: str) -> BatchView:
-        """Have it done; raises as ``forecast`` does, and ``Conflict`` when not as many jobs match as expected."""
-        ...
-
-    def stop(self, batch_id: str, actor: str) -> BatchView:
-        """Let no more jobs of a batch begin; raises ``NotFound``, and ``Conflict`` when all have."""
-        ...
 
 
 def status_counts(counts: Mapping[JobStatus, int]) -> StatusCounts:

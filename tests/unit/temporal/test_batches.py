@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from maestro.bootstrap.batch_control import StoreBatchControl
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound, StoreBusy
 from maestro.domain.jobs.batch_views import BatchItemView, BatchView, BatchWish, batch_view
@@ -18,6 +17,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
+from maestro.operations.batches import BatchOperations
 from maestro.store.audit import coming_from
 from maestro.store.store import Store
 from temporal import batches
@@ -58,7 +58,7 @@ def worker(store: Store, told: list[str]) -> BatchWork:
 
 
 def begin(rows: JobRows, action: BatchAction, wanted: JobFilter | None = FAILED, **more: object) -> BatchView:
-    return StoreBatchControl(rows.store).begin(BatchWish(action=action, filter=wanted, **more), "ada")
+    return BatchOperations(rows.store).begin(BatchWish(action=action, filter=wanted, **more), "ada")
 
 
 def now(rows: JobRows, batch: BatchView) -> BatchView:
@@ -182,7 +182,7 @@ async def test_a_dry_run_changes_nothing_and_tells_what_happens(rows: JobRows, w
     wish = BatchWish(action=BatchAction.RESUME, filter=EVERY)
     with rows.store.view() as tx:
         before = len(tx.audit.latest(100))
-    told = StoreBatchControl(rows.store).forecast(wish)
+    told = BatchOperations(rows.store).forecast(wish)
     with rows.store.view() as tx:
         assert len(tx.audit.latest(100)) == before
         assert tx.batches.all(None, 10) == []
@@ -212,7 +212,7 @@ async def test_a_restart_of_two_jobs_of_one_message_is_one_restart(rows: JobRows
     control = TemporalJobControl(rows.store, no_temporal, wake=lambda: None)
     second = await control.replay(first, ReplayMode.RESTART, "ada")
     rows.end(second, JobStatus.FAILED, "ProviderDown")
-    told = StoreBatchControl(rows.store).forecast(BatchWish(action=BatchAction.RESTART, filter=FAILED))
+    told = BatchOperations(rows.store).forecast(BatchWish(action=BatchAction.RESTART, filter=FAILED))
     assert (told.matching, told.possible) == (2, 1)
     batch = begin(rows, BatchAction.RESTART)
     while await work.advance():
@@ -293,13 +293,13 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
     rows.end(edited, JobStatus.FAILED, "NoAgent")
     chosen = JobFilter(error="NoAgent")
     wish = BatchWish(action=BatchAction.RESTART, filter=chosen)
-    assert StoreBatchControl(rows.store).forecast(wish).possible == 1
+    assert BatchOperations(rows.store).forecast(wish).possible == 1
     with rows.store.begin() as tx:
         bob = tx.agents.by_slug("bob")
         assert bob is not None
         bob.status = AgentStatus.PAUSED
         tx.agents.put(bob)
-    told = StoreBatchControl(rows.store).forecast(wish)
+    told = BatchOperations(rows.store).forecast(wish)
     assert (told.possible, [group.reason for group in told.refused]) == (
         0,
         ["agent: bob, chosen the last time, is not active"],
@@ -313,7 +313,7 @@ async def test_an_agent_that_was_chosen_before_and_is_gone_is_told_before(rows: 
 async def test_a_what_if_is_counted_and_never_done_again_with_others(rows: JobRows, work: BatchWork) -> None:
     failed, shown = rows.failed(), await asked(rows)
     rows.end(shown, JobStatus.FAILED, "ProviderDown")
-    told = StoreBatchControl(rows.store).forecast(BatchWish(action=BatchAction.RESUME, filter=FAILED))
+    told = BatchOperations(rows.store).forecast(BatchWish(action=BatchAction.RESUME, filter=FAILED))
     with rows.store.view() as tx:
         assert told.matching == tx.tallies.statuses(FAILED)[JobStatus.FAILED] == 2, "as many as the list shows"
     assert [(group.count, group.example) for group in told.refused] == [(1, shown)]
@@ -367,7 +367,7 @@ async def test_a_stopped_batch_begins_no_more_and_what_it_began_goes_on(rows: Jo
     ids = many_failed(rows, 5, lanes=1)
     batch = begin(rows, BatchAction.RESUME)
     await work.advance()
-    control = StoreBatchControl(rows.store)
+    control = BatchOperations(rows.store)
     stopped = control.stop(batch.id, "ada")
     assert (stopped.stopped, stopped.begun, stopped.skipped, stopped.waiting) == (True, IN_A_LANE, 3, 0)
     finish_open(rows)
