@@ -17,6 +17,7 @@ from maestro.operations.batches import BatchOperations
 from maestro.operations.clients import ClientOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
+from maestro.operations.memory import MemoryOperations
 from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -98,3 +99,8 @@ class ApiParts:
     def clients(self) -> ClientOperations:
         """Return the operations on clients."""
         return ClientOperations(self.store)
+
+    @property
+    def memory(self) -> MemoryOperations:
+        """Return the operations on what agents remember."""
+        return MemoryOperations(self.store, self.redact)

@@ -9,17 +9,18 @@ from fastapi import APIRouter, Form, Request
 from pydantic import BaseModel
 from starlette.responses import HTMLResponse, Response
 
+from api.dashboard.forms import submit
 from api.dashboard.pages import lead_back, render
 from api.errors import status_of
 from api.guards import OPERATOR, PasswordRoute
-from api.routes.memory import MemoryQuery
-from api.routes.surroundings import parts_of
+from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import Agent
 from maestro.domain.columns import LARGEST
 from maestro.domain.errors import MaestroError
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
 from maestro.domain.reading import read
+from maestro.operations.memory import MemoryQuery
 from maestro.store.transaction import Transaction
 
 PAGE = "/memory"
@@ -42,7 +43,6 @@ router = APIRouter(route_class=PasswordRoute, include_in_schema=False, prefix=PA
 
 RowId = Annotated[int, Form(ge=1, le=LARGEST)]
 Slug = Annotated[str, Form()]
-Wish = Callable[[Transaction, Agent], object]
 
 
 class Typed(BaseModel):
@@ -86,56 +86,48 @@ def show(request: Request, agent: str = "", done: str = "") -> HTMLResponse:
 
 
 @router.post("/facts")
-def add(request: Request, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
+def add(request: Request, parts: Parts, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
     """Tell the agent a fact; one that it knows is refused, and said which."""
-
-    def wish(tx: Transaction, whose: Agent) -> None:
-        tx.memory_edits.add(whose, typed.fact().without_secrets(parts_of(request).redact()), OPERATOR)
-
-    return _done(request, agent, wish, _Shown(typed, done="added"))
+    shown = _Shown(typed, done="added")
+    return _done(request, agent, lambda: parts.memory.add_fact(agent, typed.fact(), OPERATOR), shown)
 
 
 @router.post("/facts/change")
 def change(request: Request, agent: Slug, number: RowId, typed: Annotated[Typed, Form()]) -> Response:
     """Change a fact."""
-
-    def wish(tx: Transaction, whose: Agent) -> None:
-        wanted = typed.change().without_secrets(parts_of(request).redact())
-        tx.memory_edits.change(whose, number, wanted, OPERATOR)
-
-    return _done(request, agent, wish, _Shown(typed, done="changed"))
-
-
-@router.post("/facts/stick")
-def stick(request: Request, agent: Slug, number: RowId) -> Response:
-    """Have the model told a fact every time."""
-    sticky = FactChange(category=FactCategory.STICKY)
+    memory = parts_of(request).memory
     return _done(
         request,
         agent,
-        lambda tx, whose: tx.memory_edits.change(whose, number, sticky, OPERATOR),
-        _Shown(done="changed"),
+        lambda: memory.change_fact(agent, number, typed.change(), OPERATOR),
+        _Shown(typed, done="changed"),
     )
+
+
+@router.post("/facts/stick")
+def stick(request: Request, parts: Parts, agent: Slug, number: RowId) -> Response:
+    """Have the model told a fact every time."""
+    sticky = FactChange(category=FactCategory.STICKY)
+    shown = _Shown(done="changed")
+    return _done(request, agent, lambda: parts.memory.change_fact(agent, number, sticky, OPERATOR), shown)
 
 
 @router.post("/facts/forget")
-def forget(request: Request, agent: Slug, number: RowId) -> Response:
+def forget(request: Request, parts: Parts, agent: Slug, number: RowId) -> Response:
     """Forget a fact."""
-    return _done(
-        request, agent, lambda tx, whose: tx.memory_edits.forget(whose, number, OPERATOR), _Shown(done="forgotten")
-    )
+    shown = _Shown(done="forgotten")
+    return _done(request, agent, lambda: parts.memory.forget_fact(agent, number, OPERATOR), shown)
 
 
 @router.post("/states")
-def keep(request: Request, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
+def keep(request: Request, parts: Parts, agent: Slug, typed: Annotated[Typed, Form()]) -> Response:
     """Keep a value under a key, in the place of the one before."""
-
-    def wish(tx: Transaction, whose: Agent) -> None:
-        key = typed.key.strip()
-        wanted = typed.state().without_secrets(key, parts_of(request).redact())
-        tx.memory_edits.put_state(whose, key, wanted, OPERATOR)
-
-    return _done(request, agent, wish, _Shown(typed, done="kept"))
+    return _done(
+        request,
+        agent,
+        lambda: parts.memory.put_state(agent, typed.key.strip(), typed.state(), OPERATOR),
+        _Shown(typed, done="kept"),
+    )
 
 
 @router.post("/states/forget")
@@ -143,27 +135,23 @@ def forget_state(
     request: Request, agent: Slug, key: Annotated[str, Form()], place: Annotated[str, Form()] = ""
 ) -> Response:
     """Forget a key in just its place."""
-    return _done(
-        request,
-        agent,
-        lambda tx, whose: tx.memory_edits.drop_state(whose, key, place, OPERATOR),
-        _Shown(done="forgotten"),
-    )
+    memory = parts_of(request).memory
+    shown = _Shown(done="forgotten")
+    return _done(request, agent, lambda: memory.forget_state(agent, key, OPERATOR, place), shown)
 
 
 @router.post("/clear")
-def clear(request: Request, agent: Slug) -> Response:
+def clear(request: Request, parts: Parts, agent: Slug) -> Response:
     """Forget everything that an agent knows, facts and states."""
-    return _done(request, agent, lambda tx, whose: tx.memory_edits.clear(whose, OPERATOR), _Shown(done="cleared"))
+    return _done(request, agent, lambda: parts.memory.clear(agent, OPERATOR), _Shown(done="cleared"))
 
 
-def _done(request: Request, slug: str, wish: Wish, shown: _Shown) -> Response:
-    try:
-        with parts_of(request).store.begin() as tx:
-            wish(tx, tx.agents.named(slug))
-    except MaestroError as error:
-        return _page(request, slug, _Shown(shown.typed, error))
-    return lead_back(PAGE, agent=slug, **_given(request), done=shown.done)
+def _done(request: Request, slug: str, operation: Callable[[], object], shown: _Shown) -> Response:
+    return submit(
+        operation,
+        lambda _: lead_back(PAGE, agent=slug, **_given(request), done=shown.done),
+        lambda error: _page(request, slug, _Shown(shown.typed, error)),
+    )
 
 
 def _given(request: Request) -> dict[str, str]:

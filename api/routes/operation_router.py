@@ -19,13 +19,14 @@ ACTOR = "actor"
 class OperationAPIRouter(APIRouter):
     """The routes of the operations of a noun, which are the field of ``ApiParts`` of that name.
 
-    They lie under ``/api/`` and the noun, or under the ``tag`` in its place.
+    They lie under ``/api/`` and the noun unless there is a ``prefix``, and in the group of the noun or of the ``tag``.
 
     A route that needs more than the parameters and the view of its operation is written as with any ``APIRouter``.
     """
 
-    def __init__(self, noun: str, *, tag: str = "") -> None:
-        super().__init__(route_class=PasswordRoute, tags=[tag or noun], prefix=f"/api/{tag or noun}")
+    def __init__(self, noun: str, *, tag: str = "", prefix: str = "") -> None:
+        group = tag or noun
+        super().__init__(route_class=PasswordRoute, tags=[group], prefix=prefix or f"/api/{group}")
         self._operations = attrgetter(noun)
 
     def serve(

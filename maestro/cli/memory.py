@@ -17,15 +17,14 @@ from maestro.domain.memory.views import (
     LIMIT,
     FactChange,
     FactFilter,
-    FactView,
     MemoryPage,
     NewFact,
     StateChange,
     StateView,
-    memory_page,
 )
-from maestro.domain.redaction import Redact, TextKind
+from maestro.domain.redaction import TextKind
 from maestro.domain.values import Value
+from maestro.operations.memory import MemoryOperations
 
 HELP = """Look at what an agent remembers, and mend it.
 
@@ -106,9 +105,8 @@ def add(
 ) -> None:
     """Tell the agent a fact; one that says the same as another is refused."""
     with opened(given) as at:
-        new = made(NewFact, content=text, category=category, place=place).without_secrets(_redact(at))
-        with at.store.begin() as tx:
-            fact = FactView.model_validate(tx.memory_edits.add(tx.agents.named(slug), new, ACTOR))
+        new = made(NewFact, content=text, category=category, place=place)
+        fact = _operations(at).add_fact(slug, new, ACTOR)
     write(fact, [f"{slug} remembers it as fact {fact.id}"], given.as_json)
 
 
@@ -123,18 +121,16 @@ def change(
 ) -> None:
     """Change what a fact says, its category or how sure it is."""
     with opened(given) as at:
-        wish = made(FactChange, content=text, category=category, confidence=confidence).without_secrets(_redact(at))
-        with at.store.begin() as tx:
-            row = tx.memory_edits.change(tx.agents.named(slug), _number(number), wish, ACTOR)
-            fact = FactView.model_validate(row)
+        wanted = made(FactChange, content=text, category=category, confidence=confidence)
+        fact = _operations(at).change_fact(slug, _number(number), wanted, ACTOR)
     write(fact, facts(MemoryPage(items=(fact,), states=(), next=None)), given.as_json)
 
 
 @app.command()
 def forget(given: Given, slug: Slug, number: Number) -> None:
     """Forget a fact."""
-    with opened(given) as at, at.store.begin() as tx:
-        tx.memory_edits.forget(tx.agents.named(slug), _number(number), ACTOR)
+    with opened(given) as at:
+        _operations(at).forget_fact(slug, _number(number), ACTOR)
     write(Forgotten(agent=slug, fact=_number(number)), [f"{slug} has forgotten fact {_number(number)}"], given.as_json)
 
 
@@ -150,8 +146,7 @@ def clear(
             tx.agents.named(slug)
         if not yes:
             typer.confirm(f"Forget everything that {slug} knows, for good?", abort=True, err=True)
-        with at.store.begin() as tx:
-            count = tx.memory_edits.clear(tx.agents.named(slug), ACTOR)
+        count = _operations(at).clear(slug, ACTOR)
     write(Forgotten(agent=slug, facts=count), [f"{slug} has forgotten {count} facts and all state"], given.as_json)
 
 
@@ -173,29 +168,25 @@ def set_state(
 ) -> None:
     """Keep a value under a key, in the place of the one before."""
     with opened(given) as at:
-        wish = made(StateChange, value=value, place=place).without_secrets(key, _redact(at))
-        with at.store.begin() as tx:
-            kept = StateView.model_validate(tx.memory_edits.put_state(tx.agents.named(slug), key, wish, ACTOR))
+        kept = _operations(at).put_state(slug, key, made(StateChange, value=value, place=place), ACTOR)
     write(kept, states([kept]), given.as_json)
 
 
 @state.command("forget")
 def forget_state(given: Given, slug: Slug, key: Key, place: InPlace = "") -> None:
     """Forget a key."""
-    with opened(given) as at, at.store.begin() as tx:
-        tx.memory_edits.drop_state(tx.agents.named(slug), key, place, ACTOR)
+    with opened(given) as at:
+        _operations(at).forget_state(slug, key, ACTOR, place)
     write(Forgotten(agent=slug, key=key), [f"{slug} has forgotten what it kept under {key}"], given.as_json)
 
 
 def _page(given: Given, slug: str, chosen: FactFilter, cursor: int | None, limit: int) -> MemoryPage:
-    with opened(given) as at, at.store.view() as tx:
-        agent = tx.agents.named(slug)
-        found, following = tx.memory_edits.page(agent, chosen, cursor, limit)
-        return memory_page(found, tx.memory_edits.kept(agent, chosen.place), following)
+    with opened(given) as at:
+        return _operations(at).page(slug, chosen, limit, cursor)
 
 
-def _redact(at: Opened) -> Redact:
-    return Scope.built(at.live).of(TextKind.MEMORY)()
+def _operations(at: Opened) -> MemoryOperations:
+    return MemoryOperations(at.store, lambda: Scope.built(at.live).of(TextKind.MEMORY)())
 
 
 def _number(text: str) -> int:
