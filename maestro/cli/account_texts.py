@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from maestro.cli.table import lines, plain
+from maestro.cli.pages import table_page
+from maestro.cli.table import plain
 from maestro.domain.llm.account_views import AccountState, AccountView
 from maestro.domain.llm.accounts import AccountSource, AccountType
 
@@ -21,10 +22,7 @@ ORIGINS = {
 
 def listing(accounts: Sequence[AccountView]) -> Iterator[str]:
     """Yield a table of accounts."""
-    if not accounts:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(account) for account in accounts])
+    yield from table_page(COLUMNS, list(map(_row, accounts)), NOTHING)
 
 
 def portrait(account: AccountView) -> Iterator[str]:

@@ -11,8 +11,7 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.cli.pages import TextCursor, more
-from maestro.cli.table import lines
+from maestro.cli.pages import TextCursor, table_page
 from maestro.domain.people.audit import LIMIT, MOST, AuditPage, AuditQuery, AuditView, audit_page
 
 NOTHING = "Nothing of this kind was done."
@@ -51,11 +50,7 @@ def show_audit(
 
 
 def _listing(page: AuditPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, list(map(_line, page.items)))
-    yield from more(page.next)
+    yield from table_page(COLUMNS, list(map(_line, page.items)), NOTHING, page.next)
 
 
 def _line(entry: AuditView) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import typer
 
 from maestro.cli.field_options import FieldOptions
 from maestro.cli.operation_commands import OperationCommands
-from maestro.cli.table import lines
+from maestro.cli.pages import table_page
 from maestro.domain.clients.edits import ClientChange, NewClient
 from maestro.domain.clients.views import ClientPage, ClientView
 from maestro.operations.clients import ClientOperations
@@ -55,10 +55,7 @@ class ClientEdits(ClientOptions):
 
 
 def _listing(page: ClientPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(client) for client in page.items])
+    yield from table_page(COLUMNS, list(map(_row, page.items)), NOTHING)
 
 
 def _row(client: ClientView) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from maestro.cli.pages import table_page
 from maestro.cli.table import lines, plain
 from maestro.domain.bots.views import ConnectorView, DisabledChannelView, SecretView
 
@@ -14,10 +15,7 @@ TIME = "%Y-%m-%d %H:%M"
 
 def listing(connectors: Sequence[ConnectorView]) -> Iterator[str]:
     """Yield a table of connectors."""
-    if not connectors:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(connector) for connector in connectors])
+    yield from table_page(COLUMNS, list(map(_row, connectors)), NOTHING)
 
 
 def portrait(connector: ConnectorView) -> Iterator[str]:

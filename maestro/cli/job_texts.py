@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
-from maestro.cli.pages import more
+from maestro.cli.pages import table_page
 from maestro.cli.table import lines, plain
 from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.timeline import (
@@ -51,11 +51,7 @@ DELIVERY_COLUMNS = ("chunk", "purpose", "state", "attempts", "platform id", "err
 
 def listing(page: JobPage, now: datetime) -> Iterator[str]:
     """Show a page of jobs."""
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(JOB_COLUMNS, [_row(job, now) for job in page.items])
-    yield from more(page.next)
+    yield from table_page(JOB_COLUMNS, [_row(job, now) for job in page.items], NOTHING, page.next)
 
 
 def timeline(job: JobDetail, dashboard: str = "") -> Iterator[str]:

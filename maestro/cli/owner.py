@@ -10,7 +10,7 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.cli.table import lines
+from maestro.cli.pages import table_page
 from maestro.domain.errors import Conflict
 from maestro.domain.people.owners import OwnerPage, OwnerView, PersonId, owner_page
 from maestro.domain.values import Value
@@ -109,10 +109,7 @@ def _place(loaded: Loaded) -> str:
 
 
 def _listing(page: OwnerPage, place: str) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(person, place) for person in page.items])
+    yield from table_page(COLUMNS, [_row(person, place) for person in page.items], NOTHING)
 
 
 def _row(person: OwnerView, place: str) -> tuple[str, str, str]:

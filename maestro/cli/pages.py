@@ -1,10 +1,11 @@
 """A page of a list that may be long: how much of it, from where, and the line that says how to see the rest."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, TypeVar
 
 import typer
 
+from maestro.cli.table import lines
 from maestro.domain.columns import LARGEST
 
 MOST = 10_000
@@ -27,3 +28,14 @@ def more(cursor: str | None) -> Iterator[str]:
     """Yield the line that says how to see what follows, if anything does."""
     if cursor is not None:
         yield f"There are more: add --cursor {cursor}, or a larger --limit."
+
+
+def table_page(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str, following: str | None = None
+) -> Iterator[str]:
+    """Yield the table of a page and how to see the rest, or the sentence ``nothing`` where there are no rows."""
+    if not rows:
+        yield nothing
+        return
+    yield from lines(columns, rows)
+    yield from more(following)

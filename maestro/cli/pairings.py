@@ -10,7 +10,7 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.cli.table import lines
+from maestro.cli.pages import table_page
 from maestro.domain.people.views import InvitationView, PairingPage, PairingView, pairing_page, pairing_view
 from maestro.intake import strangers
 
@@ -68,10 +68,7 @@ def invite(given: Given, owner: AsOwner = False) -> None:
 
 
 def _listing(page: PairingPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(wish) for wish in page.items])
+    yield from table_page(COLUMNS, list(map(_row, page.items)), NOTHING)
 
 
 def _row(wish: PairingView) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ from maestro.cli.commands import Commands
 from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
-from maestro.cli.pages import Limit, RowCursor, more
-from maestro.cli.table import lines, plain
+from maestro.cli.pages import Limit, RowCursor, table_page
+from maestro.cli.table import plain
 from maestro.domain.questions.question import QuestionStatus, of_operator
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.store.store import Store
@@ -108,11 +108,7 @@ def _shown(store: Store, number: int) -> QuestionView:
 
 
 def _listing(page: QuestionPage) -> Iterator[str]:
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(question) for question in page.items])
-    yield from more(page.next)
+    yield from table_page(COLUMNS, list(map(_row, page.items)), NOTHING, page.next)
 
 
 def _row(question: QuestionView) -> tuple[str, ...]:

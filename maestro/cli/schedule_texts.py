@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from maestro.cli.job_texts import moment
-from maestro.cli.pages import more
+from maestro.cli.pages import table_page
 from maestro.cli.table import lines, plain
 from maestro.domain.schedules.views import (
     BackfillView,
@@ -23,11 +23,7 @@ TIME_COLUMNS = ("time", "job", "")
 
 def listing(page: SchedulePage, now: datetime) -> Iterator[str]:
     """Yield a table of schedules."""
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(schedule, now) for schedule in page.items])
-    yield from more(page.next)
+    yield from table_page(COLUMNS, [_row(schedule, now) for schedule in page.items], NOTHING, page.next)
 
 
 def portrait(schedule: ScheduleView) -> Iterator[str]:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from maestro.cli.pages import more
-from maestro.cli.table import lines, plain
+from maestro.cli.pages import table_page
+from maestro.cli.table import plain
 from maestro.domain.webhooks.views import MadeWebhook, WebhookPage, WebhookView
 
 NOTHING = "There are no webhooks: `maestro webhooks add` makes one."
@@ -13,11 +13,7 @@ COLUMNS = ("path", "agent", "channel", "scheme", "state", "taken", "refused", "l
 
 def listing(page: WebhookPage) -> Iterator[str]:
     """Yield a table of webhooks."""
-    if not page.items:
-        yield NOTHING
-        return
-    yield from lines(COLUMNS, [_row(webhook) for webhook in page.items])
-    yield from more(page.next)
+    yield from table_page(COLUMNS, list(map(_row, page.items)), NOTHING, page.next)
 
 
 def portrait(webhook: WebhookView) -> Iterator[str]:
