@@ -87,7 +87,8 @@ class Deliveries(Repository):
         .scalar_subquery(),
     )
     _READ_START = Prepared(columns(*_START))
-    # A change that changes nothing: without one, a lane that is held would return no row.
+    # A change that changes nothing: without one, a lane that is held would return no row. No column of this table may
+    # stand in the subqueries: SQLAlchemy names no tables in what SQLite returns.
     _BEGIN = Prepared(
         insert(OutboundLane)
         .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})

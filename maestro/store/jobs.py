@@ -106,7 +106,10 @@ class Jobs(Claims):
         .values(
             status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
         )
-        .returning(*inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == col(Job.id)).exists())
+        # No column of the outer table may stand in the subquery: SQLAlchemy names no tables in what SQLite returns.
+        .returning(
+            *inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == bindparam("job_id")).exists()
+        )
     )
 
     def add(self, job: Job) -> Job:

@@ -148,6 +148,19 @@ def test_the_host_answers_for_what_waits_behind_it(room: Room) -> None:
         assert tx.jobs.waiting_in(LaneKey("web/default/team//")) == 0
 
 
+def test_a_job_that_begins_knows_whether_it_answers_in_the_place_of_others(room: Room) -> None:
+    for merged in (False, True):
+        host, other = room.say("one"), room.say("two")
+        with room.store.begin() as tx:
+            if merged:
+                tx.merges.merge([other], host)
+            begun = tx.jobs.started(host)
+        assert begun is not None
+        assert begun.has_merged is merged
+        room.end(host)
+        room.end(other)
+
+
 def test_another_persons_message_is_a_turn_of_its_own(room: Room) -> None:
     host, other, later = room.say("one"), room.say("create an agent", "boss"), room.say("three")
     room.route(host)
