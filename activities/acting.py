@@ -3,7 +3,7 @@
 See docs/invariants.md: only the final answer acts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
@@ -11,13 +11,13 @@ from ulid import ULID
 
 from activities.asking import AskingRules, directives_approval
 from activities.conducting import perform
-from activities.places import memory_place
-from activities.provenance import outside_tools, repeats_reading
+from activities.context import memory_place
 from maestro.domain.agents.agent import Agent, MemoryScope, payer_of
 from maestro.domain.conducting.conductor import Performed, Requester, quotation_refused
 from maestro.domain.jobs.delegations import MOST_TASKS, Delegator, Handover, refusal, unheard_of
 from maestro.domain.jobs.flow import AnswerStep
 from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.memory.remembering import fact_of
 from maestro.domain.people.permissions import Person
@@ -28,6 +28,7 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.schedules.texts import SHORTEST
 from maestro.domain.tags.actions import KEPT_AS, ActionState, is_news
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, Tag, TagName
+from maestro.domain.tags.provenance import is_quotation, squeezed
 from maestro.store.transaction import Transaction
 
 
@@ -211,3 +212,23 @@ def _task_job(tx: Transaction, by: Job, task: Handover, target: Agent) -> Job:
         created_at=tx.now,
         **by.address.model_dump(),
     )
+
+
+def outside_tools(tx: Transaction, job: Job) -> Collection[str]:
+    """Return the tools that brought text from outside into a job, or into one it hangs together with by a task."""
+    first = tx.delegations.lineage(job)[-1]
+    return tx.tool_runs.from_outside([first.id, *(other.id for other in tx.delegations.below([first.id]))])
+
+
+def repeats_reading(tx: Transaction, step: AnswerStep, tags: Sequence[Tag]) -> bool:
+    """Say whether one of these directives stands in an earlier answer for which text from outside was read."""
+    call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    turns = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
+    own = [turn for turn in turns if turn.role is Role.ASSISTANT and turn.message_id is not None]
+    for turn, answer in zip(own, tx.prompts.unpack(own), strict=True):
+        source = squeezed([answer.content])
+        if any(is_quotation(tag, source) for tag in tags):
+            job = tx.jobs.read(tx.conversations.message(turn.message_id).job_id)
+            if outside_tools(tx, job):
+                return True
+    return False

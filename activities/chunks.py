@@ -1,16 +1,28 @@
-"""What a text becomes on a platform: messages that fit, or the beginning of it and a file with the whole."""
+"""The chunks of a delivery: a text cut for its platform, the rows in order, and which one is sent next."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
-from connectors.base import Connector, Renders
+from connectors.base import Connector, Edits, PermanentSend, Renders, Scope
+from connectors.doubt import Move, move_for, unsettled
 from connectors.splitting import MINIMUM, Measure, chunks, length
+from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryState, JobFile, Purpose, kept_buttons
+from maestro.domain.drafts import IN_FILES
+from maestro.domain.jobs.background import is_background
+from maestro.domain.jobs.job import FAILURE_NOTICE, Job
+from maestro.domain.messages import Button, OutgoingMessage
+from maestro.domain.redaction import Redact
+from maestro.store.deliveries import DeliveryStart
+from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6
 """Messages in a row after which a file is easier to read."""
 FILENAME = "answer.md"
 IN_FILE = f"\n\n… (the whole answer is in {FILENAME})"
+
+MEGABYTE = 1000**2
 
 
 @dataclass(frozen=True)
@@ -44,3 +56,195 @@ def measure_of(connector: Connector) -> Measure:
         render = connector.render
         return lambda text: length(render(text), unit)
     return lambda text: length(text, unit)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a job has to say: a text, files with what is said below them, and buttons."""
+
+    text: str
+    files: Sequence[JobFile] = ()
+    buttons: Sequence[Button] = ()
+
+    def without_secrets(self, redact: Redact) -> "Words":
+        """Return it without secrets; a button that shows one is left out, for its choice stands in the text."""
+        files = [
+            JobFile(**file.model_dump() | {"filename": redact(file.filename), "caption": redact(file.caption)})
+            for file in self.files
+        ]
+        buttons = [button for button in self.buttons if redact(button.label) == button.label]
+        return Words(redact(self.text), files, buttons)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One chunk to be: a piece of the text, or a ``file`` with its caption."""
+
+    content: str
+    filename: str = ""
+    file: JobFile | None = None
+
+
+def store_parts(tx: Transaction, job: Job, start: DeliveryStart, words: Words, connector: Connector) -> list[Delivery]:
+    """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far.
+
+    The row of the first chunk says that it is being sent; the chunks are returned as they were before.
+    """
+    edits = _shown(tx, job, connector) if start.draft else ""
+    parts = parts_of(words.text, words.files, connector)
+    if edits and not (parts and parts[0].file is None and not parts[0].filename):
+        parts = [Part(IN_FILES), *parts]
+    said = [seq for seq, part in enumerate(parts) if not part.filename]
+    buttons = words.buttons[: connector.capabilities.max_buttons]
+    answered = reply_to(tx, job, start)
+    return [
+        tx.deliveries.add(
+            Delivery(
+                job_id=job.id,
+                purpose=start.purpose,
+                seq=seq,
+                content=part.content,
+                filename=part.filename,
+                digest=part.file.digest if part.file else "",
+                content_type=part.file.content_type if part.file else "",
+                buttons=kept_buttons(buttons) if seq in said[-1:] else "",
+                reply_to=answered if seq == 0 else "",
+                edits=edits if seq == 0 else "",
+                created_at=tx.now,
+                **job.address.model_dump(),
+            ),
+            sending=seq == 0,
+        )
+        for seq, part in enumerate(parts)
+    ]
+
+
+def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[Part]:
+    """Return the chunks of a text and its files; what the platform does not take as a file is told in the text."""
+    most = connector.capabilities.max_file_bytes
+    taken = [file for file in files if file.size <= most]
+    refused = [_not_sent(file, most) for file in files if file.size > most]
+    words = [_part(piece) for piece in pieces("\n\n".join(filter(None, (text, *refused))), connector)]
+    return [*words, *(Part(file.caption, file.filename, file) for file in taken)]
+
+
+def words_of(tx: Transaction, job: Job, start: DeliveryStart) -> Words:
+    """Return what a job has to say; files come with its answer alone."""
+    files = tx.job_files.of(job.id) if start.files and start.purpose is Purpose.ANSWER and not job.notice else ()
+    return Words(_text(tx, job, start.purpose), files, _buttons(tx, job))
+
+
+def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
+    if purpose is Purpose.ANSWER:
+        return tx.conversations.message(job.answer_id).content if job.answer_id is not None else job.said
+    return job.notice or FAILURE_NOTICE
+
+
+def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
+    """Return the platform's id of the message that is answered: the last of those that are answered together.
+
+    Of a job that asked, it is the last answer it was given.
+    """
+    # Only a job that waited can have been answered, and its next run is another.
+    answered = tx.questions.last_answer(job.id) if job.run > 1 else None
+    return tx.inbox.get(answered).message_id if answered else start.asked
+
+
+def _shown(tx: Transaction, job: Job, connector: Connector) -> str:
+    """Return what the platform knows the message as that shows what was written so far, empty where there is none."""
+    draft = tx.drafts.find(job.id)
+    if draft is None:
+        return ""
+    if not draft.platform_message_id or not isinstance(connector, Edits):
+        tx.drafts.forget(job.id)
+        return ""
+    tx.drafts.take(job.id)
+    return draft.platform_message_id
+
+
+def _part(piece: Piece) -> Part:
+    return Part(piece.content, piece.filename)
+
+
+def _not_sent(file: JobFile, most: int) -> str:
+    why = f"it has {file.size / MEGABYTE:.1f} MB and {most / MEGABYTE:g} may be sent" if most else "no files are sent"
+    return f"(The file {file.filename} is not sent here: {why}.)"
+
+
+def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
+    """Return the choices of the question that a job puts to people, if it puts one that has any."""
+    question = tx.questions.put_by(job.id) if job.notice else None
+    return question.buttons() if question is not None else ()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A chunk whose turn it is, and what is safe with it."""
+
+    chunk: OutgoingMessage
+    move: Move
+
+
+class Turns:
+    """Lets one chunk after another have its turn; ``path`` says where the kept file of a digest is."""
+
+    def __init__(self, path: Callable[[str], Path]) -> None:
+        self._path = path
+
+    def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> Turn | None:
+        """Return the next chunk without a receipt, marked as being sent before the platform is called.
+
+        One of which nobody can say whether it arrived is left as that, or marked as one that may be there twice.
+        """
+        for chunk in chunks:
+            if chunk.state not in UNSENT:
+                continue
+            outgoing = self._outgoing(tx, chunk, more=chunk is not chunks[-1])
+            move = move_for(outgoing, connector, tx.now)
+            if move in (Move.LEAVE, Move.RESEND) and self.rule(tx, outgoing, connector) is Move.LEAVE:
+                continue
+            tx.deliveries.sending(outgoing.id)
+            return Turn(outgoing, move)
+        return None
+
+    def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> Turn | None:
+        """Return the first chunk of a message that was stored just now, as being sent: none of it is in doubt."""
+        return Turn(self._outgoing(tx, chunks[0], more=len(chunks) > 1), Move.SEND) if chunks else None
+
+    def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> Move:
+        """Return what the account's rule says of a chunk in doubt, once its row says so too."""
+        move = unsettled(chunk, connector)
+        if move is Move.RESEND:
+            tx.deliveries.repeated(chunk.id)
+        else:
+            tx.deliveries.unconfirmed(chunk.id)
+        return move
+
+    def _outgoing(self, tx: Transaction, chunk: Delivery, *, more: bool) -> OutgoingMessage:
+        path = self._path(chunk.digest) if chunk.digest else None
+        # Only what is in doubt is ever held back because nobody waits for it.
+        unasked = chunk.state in IN_DOUBT and _is_unasked(tx, chunk.job_id)
+        return chunk.outgoing(more=more, path=path, unasked=unasked)
+
+
+def after(done: OutgoingMessage, chunks: Sequence[Delivery]) -> Sequence[Delivery]:
+    """Return the chunks that come after one of them."""
+    place = next(place for place, chunk in enumerate(chunks) if chunk.id == done.id)
+    return chunks[place + 1 :]
+
+
+def undelivered(chunks: Sequence[Delivery]) -> Delivery | None:
+    """Return a chunk that the platform took and said later that it could not bring to its receiver."""
+    return next((chunk for chunk in chunks if chunk.state is DeliveryState.FAILED), None)
+
+
+def require_delivered(chunks: Sequence[Delivery]) -> None:
+    """Raise ``PermanentSend`` when a part of a message did not arrive."""
+    failed = undelivered(chunks)
+    if failed is not None:
+        raise PermanentSend(failed.error, Scope.MESSAGE)
+
+
+def _is_unasked(tx: Transaction, job_id: str) -> bool:
+    """Say whether no person began what led to a job."""
+    return is_background(tx.delegations.lineage(tx.jobs.get(job_id))[-1])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.places import memory_place
+from activities.context import memory_place
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.conversations.compaction import (
     INSTRUCTIONS,

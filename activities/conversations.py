@@ -1,18 +1,30 @@
-"""The conversation exists and holds the user's message once."""
+"""What a message adds to its conversation: its own row, once, and the answer with everything that it asks for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 
 from temporalio import activity
 
+from activities.acting import Acted, Acting, ActingRules
+from activities.asking import waits_for
 from maestro.domain.agents.agent import Agent
+from maestro.domain.conducting.answers import shown
 from maestro.domain.conversations.compaction import is_due
 from maestro.domain.conversations.conversation import Said
+from maestro.domain.errors import Stopped
 from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs.flow import ConversationOutcome
-from maestro.domain.jobs.job import Job, StepRef
-from maestro.domain.llm.prompts import Role
+from maestro.domain.jobs.background import is_background, worth_posting
+from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
 from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import spoken_text
+from maestro.domain.precedence import Priority
+from maestro.domain.questions.question import Question, QuestionStatus
+from maestro.domain.redaction import Redact, as_it_is, redacted_value
+from maestro.domain.tags.grammar import Parsed, Tag, TagName, parse
+from maestro.domain.tags.provenance import is_quotation, squeezed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -31,7 +43,9 @@ class ConversationActivities:
             job = tx.jobs.read(ref.job_id)
             agent = tx.agents.read(job.agent_id)
             # Those it answers together with its own, in order; each is found if a job before this one recorded it.
-            said = [tx.conversations.recall(row.id) or _record(tx, job, agent, row) for row in tx.merges.asked(job)]
+            said = [
+                tx.conversations.recall(row.id) or _record_message(tx, job, agent, row) for row in tx.merges.asked(job)
+            ]
             message = said[-1]
             tx.jobs.note(job.id, conversation_id=message.conversation_id)
             tokens = self._window(agent.model or tx.accounts.default_model())
@@ -45,7 +59,7 @@ class ConversationActivities:
             )
 
 
-def _record(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Said:
+def _record_message(tx: Transaction, job: Job, agent: Agent, row: InboxRow) -> Said:
     binding = tx.agents.read_binding(job.address)
     keyed = binding is not None and binding.key_by_user
     conversation = tx.conversations.of_message(agent.id or 0, row, keyed_by_user=keyed)
@@ -73,3 +87,157 @@ def _message(row: InboxRow, job: Job, conversation_id: int, tx: Transaction) -> 
         has_files=bool(row.files()),
         created_at=tx.now,
     )
+
+
+class TagActivities:
+    """Acts on the model's final answer, and on nothing else (docs/invariants.md: only the final answer acts)."""
+
+    def __init__(self, store: Store, rules: Callable[[], ActingRules], asked: Callable[[], None]) -> None:
+        """``asked`` is called when a question waits to be said."""
+        self._store = store
+        self._rules = rules
+        self._asked = asked
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def record_answer(self, step: AnswerStep) -> AnswerOutcome:
+        """Act on the tags and record the assistant's message without them, under the job's key.
+
+        What another agent waits to hear is not sent: with its record the job is over. Raises ``WaitsForPerson`` while
+        it is open whether the answer may act.
+        """
+        rules = self._rules()
+        answer = self._answer(step, rules.redact)
+        with self._store.begin() as tx:
+            outcome = _recorded(tx, step, answer, rules)
+            if isinstance(outcome, Question):
+                tx.when_committed(self._asked)
+        if isinstance(outcome, Question):
+            raise waits_for(outcome)
+        return outcome
+
+    def takes_long(self, content: str) -> bool:
+        """Say whether tags of an answer have to be searched for secrets first, in which no transaction may wait."""
+        return self._rules().redact is not as_it_is and bool(parse(content).tags)
+
+    def _answer(self, step: AnswerStep, redact: Redact) -> Parsed:
+        """Read the answer; a search for secrets may take long, so it holds no transaction."""
+        with self._store.view() as tx:
+            answer = final_answer(tx, step)
+        return replace(answer, tags=tuple(_without_secrets(tag, redact) for tag in answer.tags))
+
+
+def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRules) -> AnswerOutcome | Question:
+    """Act on the answer and record it, or return the question that has to be answered before."""
+    job = tx.jobs.read(step.job_id)
+    if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
+        raise Stopped(f"a person stopped job {job.id}")
+    acted = Acted()
+    if answer.tags:
+        acting = Acting(tx, job, rules)
+        question = acting.approval(step, answer.tags)
+        if question is not None and question.status is QuestionStatus.OPEN:
+            return question
+        acted = acting.on(answer.tags)
+    heard = job.parent_id is not None and tx.delegations.answers_to(job) is not None
+    unasked = (job.parent_id is not None or is_background(job)) and tx.delegations.unasked(job) is not None
+    news = bool(answer.tags) and acted.has_news
+    outcome = _outcome(acted, _record_answer(tx, job, _text(answer.visible, acted, unasked=unasked), news=news))
+    if heard or outcome.silent:
+        tx.close_job(job.id, Ending(status=JobStatus.COMPLETED))
+    return tx.steps.done(step, outcome.model_copy(update={"heard": heard}))
+
+
+def _without_secrets(tag: Tag, redact: Redact) -> Tag:
+    """Return a tag without secrets in what it wants remembered (docs/decisions.md: redaction)."""
+    if tag.name is TagName.MEMORY:
+        return replace(tag, body=redact(tag.body))
+    return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
+
+
+def _text(visible: str, acted: Acted, *, unasked: bool) -> str:
+    """Return what is said, nothing where there is nothing to tell and nobody asked.
+
+    Who asked hears at least that the answer was heard; nobody asked for a heartbeat, nor for what it led to.
+    """
+    words = worth_posting(visible) if unasked else visible
+    if words and not acted.told:
+        return words
+    silent = unasked and not (words or acted.told or acted.tasks)
+    return "" if silent else shown(words, acted.told, [task for task, _ in acted.tasks])
+
+
+def _outcome(acted: Acted, recorded: int | None) -> AnswerOutcome:
+    jobs = [job for _, job in acted.tasks]
+    return AnswerOutcome(
+        message_id=recorded or 0,
+        silent=recorded is None,
+        # The dispatcher, which bounds how much runs in the background, begins what this led to there.
+        begun=tuple(job.id for job in jobs if job.priority <= Priority.MESSAGE),
+        priority=max((job.priority for job in jobs), default=Priority.DELEGATION),
+    )
+
+
+def _record_answer(tx: Transaction, job: Job, text: str, *, news: bool) -> int | None:
+    """Keep what the agent said, and return the number of the message: 0 without a conversation, None for nothing.
+
+    The answers of jobs that this one restarts, and what they led to, count no more. With ``news`` the next prompt looks
+    up what became of the tags.
+    """
+    if job.conversation_id is None:
+        tx.jobs.update_open(job.id, said=text)
+        return 0 if text else None
+    if job.restarted_from:
+        earlier = tx.jobs.ancestors(job)
+        tx.conversations.supersede([*earlier, *(other.id for other in tx.delegations.below(earlier))])
+    # Only a task, or an operator's choice, has an agent answer in the conversation of another one.
+    chosen = job.parent_id is not None or bool(job.edits)
+    of_another = chosen and tx.conversations.read(job.conversation_id).agent_id != job.agent_id
+    message = tx.conversations.add(
+        Said(
+            conversation_id=job.conversation_id or 0,
+            role=Role.ASSISTANT,
+            content=text,
+            token_estimate=estimate(text),
+            job_id=job.id,
+            agent_id=job.agent_id if of_another else None,
+            created_at=tx.now,
+        ),
+        is_plain=not news,
+    )
+    tx.jobs.update_open(job.id, answer_id=message.id)
+    return message.id
+
+
+def final_answer(tx: Transaction, step: AnswerStep) -> Parsed:
+    """Return a job's final answer; each directive that repeats what the model was given to read is ``quoted``."""
+    call = tx.calls.answer(CallKey(job_id=step.job_id, number=step.number))
+    answer = parse(call.content)
+    if not answer.tags:  # as in most answers: nothing has to be compared
+        return answer
+    sources = squeezed(_sources(tx, tx.jobs.get(step.job_id), call))
+    return parse(call.content, lambda tag: is_quotation(tag, sources))
+
+
+def _sources(tx: Transaction, job: Job, call: LLMCall) -> Iterator[str]:
+    """Yield what the model was told, but for what the agent said itself and what its operators had it told.
+
+    That is the message that is answered with its files and quotes, what others said before, the posts of #maestro, a
+    payload, tasks and their results, and the results of tools, also where the request holds only a part of them. What
+    the person who asks said before is left out: "do it", said of a directive that they have shown, makes it theirs.
+    """
+    turns = KeptRequest.model_validate_json(tx.prompts.text(call.request)).turns
+    told = [turn for turn in turns if turn.role is Role.USER]
+    if tx.schedule_runs.is_instructed(job):
+        told = [turn for turn in told if turn.chat]
+    own = _earlier_of_sender(tx, job, [turn.message_id for turn in told if turn.message_id is not None])
+    yield from (turn.content for turn in tx.prompts.unpack([turn for turn in told if turn.message_id not in own]))
+    yield from (tx.prompts.text(run.result) for run in tx.tool_runs.of(job.id) if run.result)
+
+
+def _earlier_of_sender(tx: Transaction, job: Job, message_ids: Collection[int]) -> Collection[int]:
+    """Return those of these messages that are no part of what is asked, and of the person who asks."""
+    asked = {row.id: row.user_id for row in tx.merges.asked(job)}
+    if job.inbox_id not in asked:
+        return ()
+    written = tx.conversations.written_by(asked[job.inbox_id], message_ids)
+    return {message_id for message_id, inbox_id in written.items() if inbox_id not in asked}

@@ -9,9 +9,8 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.parts import Words, store_parts, words_of
+from activities.chunks import Turn, Turns, Words, after, require_delivered, store_parts, undelivered, words_of
 from activities.routing import Typing
-from activities.turns import Turn, Turns, after, require_delivered, undelivered
 from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
 from connectors.doubt import Move, hand_over
 from maestro.domain.drafts import DraftState

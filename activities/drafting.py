@@ -3,8 +3,7 @@
 import asyncio
 from functools import partial
 
-from activities.chunks import measure_of
-from activities.parts import reply_to
+from activities.chunks import measure_of, reply_to
 from connectors.base import Connector, Idempotency, PermanentSend, SendFailure, Unsettled
 from connectors.doubt import Move, hand_over, move_for
 from connectors.splitting import chunks

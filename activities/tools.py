@@ -9,7 +9,7 @@ from pathlib import Path
 from temporalio import activity
 
 from activities.asking import AskingRules, approval, asked, waits_for
-from activities.places import memory_place
+from activities.context import memory_place
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from temporalio import activity
 
-from activities.provenance import final_answer
+from activities.conversations import final_answer
 from activities.routing import AnswerRules, who_answers
 from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent

@@ -8,17 +8,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from activities.answering import AnsweringActivities
     from activities.closing import ClosingActivities
     from activities.compaction import CompactionActivities
     from activities.context import ContextActivities
-    from activities.conversations import ConversationActivities
+    from activities.conversations import ConversationActivities, TagActivities
     from activities.delivery import DeliveryActivities
+    from activities.groups import AnsweringActivities, PreparationActivities
     from activities.llm import LLMActivities
     from activities.media import MediaActivities
-    from activities.preparation import PreparationActivities
     from activities.routing import RoutingActivities, TypingActivities
-    from activities.tags import TagActivities
     from activities.tools import ToolActivities
     from activities.voice import VoiceActivities
     from activities.waiting import WaitingActivities

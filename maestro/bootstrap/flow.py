@@ -11,21 +11,19 @@ from functools import partial
 from typing import Any
 
 from activities.acting import ActingRules
-from activities.answering import AnsweringActivities, AnswerSteps
 from activities.asking import AskingRules
 from activities.closing import ClosingActivities
 from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
-from activities.conversations import ConversationActivities
+from activities.conversations import ConversationActivities, TagActivities
 from activities.delegation import DelegationActivities
 from activities.delivery import DeliveryActivities, Matter
+from activities.groups import AnsweringActivities, AnswerSteps, PreparationActivities
 from activities.llm import LLMActivities, ModelRules
 from activities.media import MediaActivities
-from activities.preparation import PreparationActivities
 from activities.routing import RoutingActivities, TypingActivities
 from activities.schedules import ScheduleActivities, ScheduleRules
 from activities.scripts import ScriptActivities, ScriptRules
-from activities.tags import TagActivities
 from activities.tools import ToolActivities, ToolRules
 from activities.voice import VoiceActivities
 from activities.waiting import WaitingActivities

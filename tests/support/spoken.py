@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from activities.acting import ActingRules
 from activities.context import ContextActivities, ContextRules
-from activities.conversations import ConversationActivities
+from activities.conversations import ConversationActivities, TagActivities
 from activities.llm import LLMActivities, ModelRules
-from activities.tags import TagActivities
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.jobs.flow import AnswerStep, ModelStep
 from maestro.domain.jobs.job import StepRef

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.parts import Words, store_parts
+from activities.chunks import Words, store_parts
 from connectors.base import (
     Idempotency,
     OnAmbiguous,

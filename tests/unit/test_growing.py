@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.parts import store_parts, words_of
+from activities.chunks import store_parts, words_of
 from connectors.base import (
     AmbiguousSend,
     Capabilities,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from activities.acting import ActingRules
+from activities.chunks import Words
 from activities.compaction import CompactionActivities, CompactionRules
-from activities.parts import Words
-from activities.tags import TagActivities
+from activities.conversations import TagActivities
 from connectors.base import Idempotency
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import AnswerStep

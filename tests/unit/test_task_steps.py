@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from activities.acting import ActingRules
-from activities.tags import TagActivities
+from activities.conversations import TagActivities
 from activities.waiting import WaitingActivities
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason

@@ -1,18 +1,21 @@
-"""The model's answer, which is recorded and sent with it."""
+"""Steps of a message that are done together: those up to its prompt, and those of its answer (docs/adr/0036)."""
 
 import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from temporalio import activity
 
+from activities.context import ContextActivities
+from activities.conversations import ConversationActivities, TagActivities
 from activities.delivery import DeliveryActivities, Prepared
 from activities.llm import LLMActivities
-from activities.tags import TagActivities
+from activities.routing import RoutingActivities
 from maestro.domain.deliveries import Purpose
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
@@ -23,12 +26,70 @@ from maestro.domain.jobs.flow import (
     DeliverStep,
     ModelOutcome,
     ModelStep,
+    Preparation,
+    PreparationOutcome,
 )
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.middleware.call_snapshot import CallView
 from maestro.store.steps import Attempts, OwnAttempt, acting_for
 from maestro.store.transaction import Transaction
+
+Result = TypeVar("Result")
+
+MODEL_STEP = "model-1"
+
+
+class GroupJournal(Protocol):
+    """Journals the steps of an activity that does several."""
+
+    def together(self, job_id: str, work: Callable[[], Result]) -> Result:
+        """Return what the work returns, which runs steps that only write to the store, in one transaction."""
+        ...
+
+    def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
+        """Return what a step that only writes to the store returns, or what it returned when it finished."""
+        ...
+
+    def begin_ahead(self, ref: StepRef, name: str) -> None:
+        """Put a step that acts outside on record for the first attempt of the activity that comes next."""
+        ...
+
+
+class PreparationActivities:
+    """Routes a message, records it and builds its prompt."""
+
+    def __init__(
+        self,
+        journal: GroupJournal,
+        routing: RoutingActivities,
+        conversations: ConversationActivities,
+        context: ContextActivities,
+    ) -> None:
+        self._journal = journal
+        self._steps: dict[str, Callable[[StepRef], Any]] = {
+            "route": routing.choose_agent,
+            "conversation": conversations.record_message,
+            "context": context.build_context,
+        }
+
+    @activity.defn(no_thread_cancel_exception=True)
+    def prepare(self, start: Preparation) -> PreparationOutcome:
+        """Do the steps from one on, until one says that something else comes before the next."""
+        return self._journal.together(start.job_id, partial(self._prepared, start))
+
+    def _prepared(self, start: Preparation) -> PreparationOutcome:
+        done: dict[str, Any] = {}
+        took = []
+        for name in list(self._steps)[list(self._steps).index(start.step) :]:
+            began = time.monotonic()
+            done[name] = self._journal.run(self._steps[name], StepRef(job_id=start.job_id, step=name))
+            took.append(round((time.monotonic() - began) * 1000))
+            if name != "context" and not done[name].goes_on:
+                return PreparationOutcome(**done, milliseconds=tuple(took))
+        if start.asks:
+            self._journal.begin_ahead(StepRef(job_id=start.job_id, step=MODEL_STEP), "call_model")
+        return PreparationOutcome(**done, milliseconds=tuple(took))
 
 
 class AttemptJournal(Protocol):
