@@ -27,9 +27,8 @@ from temporal.heartbeats import LoadGauge
 from temporal.queues import Queues
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
-from workflows.message import MessageWorkflow
-from workflows.precedence import temporal_priority
-from workflows.story import CHANNEL, KIND, PLATFORM
+from workflows.job import MessageWorkflow
+from workflows.steps import CHANNEL, KIND, PLATFORM, temporal_priority
 from workflows.what_if import WhatIfWorkflow
 
 BATCH = 50

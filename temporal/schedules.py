@@ -31,9 +31,8 @@ from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
 from temporal.calendars import spec_of
 from temporal.dispatcher import TASK_TIMEOUT, Pace
 from temporal.queues import Queues
-from workflows.precedence import temporal_priority
 from workflows.scheduled import ScheduledWorkflow
-from workflows.story import AGENT, CHANNEL, KIND, PLATFORM
+from workflows.steps import AGENT, CHANNEL, KIND, PLATFORM, temporal_priority
 
 CATCH_UP = timedelta(days=366)
 """How long ago a time may be that passed while Temporal was away; of all of them, one comes."""

@@ -22,7 +22,7 @@ from temporal.heartbeats import LoadGauge
 from temporal.sandbox import production_runner
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
-from workflows.message import MessageWorkflow
+from workflows.job import MessageWorkflow
 from workflows.scheduled import ScheduledWorkflow
 from workflows.what_if import WhatIfWorkflow
 

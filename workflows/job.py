@@ -1,4 +1,4 @@
-"""The tail that every kind of job shares: context, model, answer, delivery, and the failure path."""
+"""The workflow of a message, and the run that every kind of job shares: prompt, model, answer, delivery, failure."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         AskingOutcome,
         CloseOutcome,
         CloseStep,
+        ConversationOutcome,
         DeliverStep,
         ModelOutcome,
         ModelStep,
@@ -35,17 +36,27 @@ with workflow.unsafe.imports_passed_through():
         ParkStep,
         Preparation,
         PreparationOutcome,
+        RouteAction,
+        RouteOutcome,
         ToolOutcome,
         ToolStep,
     )
     from maestro.domain.jobs.job import JobRef, JobStatus, StepRef
     from maestro.domain.precedence import Precedence
-    from workflows import policies
-    from workflows.model_loop import model_loop
-    from workflows.steps import Queued, Terms, failed_step, kind_of, local
-    from workflows.story import Story, told_of
-    from workflows.suspension import Suspended
-    from workflows.tasks import begin_tasks
+    from workflows import steps
+    from workflows.steps import (
+        Queued,
+        Story,
+        Suspended,
+        Terms,
+        begin_tasks,
+        failed_step,
+        kind_of,
+        local,
+        model_loop,
+        told_of,
+    )
+
 
 Outcome = TypeVar("Outcome")
 
@@ -100,13 +111,13 @@ class JobRun:
 
         What cannot be had is named to the model as missing.
         """
-        terms = self._queued.connector_terms(policies.MEDIA)
+        terms = self._queued.connector_terms(steps.MEDIA_TIMEOUT)
         fetched = await self._optional(MediaActivities.fetch_media, "media", terms, "Fetch the files of the message")
         return fetched is not None and fetched.voices > 0
 
     async def transcribe(self) -> None:
         """Turn voices into text; without a transcript the model hears that there was one."""
-        terms = Terms(once=policies.VOICE, in_all=policies.VOICE, queue=self._ref.llm_queue)
+        terms = Terms(once=steps.VOICE_TIMEOUT, in_all=steps.VOICE_TIMEOUT, queue=self._ref.llm_queue)
         await self._optional(VoiceActivities.transcribe, "voice", terms, "Transcribe the voice messages")
 
     async def compact(self) -> None:
@@ -117,7 +128,7 @@ class JobRun:
         await self._optional(
             CompactionActivities.compact_conversation,
             "compaction",
-            self._queued.model_terms(2, policies.COMPACTION),
+            self._queued.model_terms(2, steps.COMPACTION_TIMEOUT),
             "Compact the conversation",
         )
 
@@ -235,8 +246,8 @@ class JobRun:
             TypingActivities.show_typing,
             StepRef(job_id=self._ref.job_id, step="typing"),
             task_queue=self._ref.connector_queue or None,
-            schedule_to_close_timeout=policies.SLACK,
-            retry_policy=policies.RETRY_AFTER_CRASH,
+            schedule_to_close_timeout=steps.DEADLINE_SLACK,
+            retry_policy=steps.RETRY_AFTER_CRASH,
             summary="Show the typing indicator",
             priority=self._queued.priority,
         )
@@ -284,8 +295,8 @@ class JobRun:
             purpose=purpose,
             closes=closes,
         )
-        in_all = None if closes else policies.NOTICE
-        terms = self._queued.connector_terms(policies.DELIVERY, in_all)
+        in_all = None if closes else steps.NOTICE_TIMEOUT
+        terms = self._queued.connector_terms(steps.DELIVERY_TIMEOUT, in_all)
         await self._queued.do(DeliveryActivities.deliver, step, terms, summary)
 
     async def _optional(self, activity: Callable[..., Any], step: str, terms: Terms, summary: str) -> Any:
@@ -320,3 +331,34 @@ def _summary_from(step: str) -> str:
     """Return what the group of steps from this one on does, for people."""
     names = list(PREPARATION)
     return "; ".join(summary for _, summary in list(PREPARATION.values())[names.index(step) :])
+
+
+@workflow.defn(name="MessageWorkflow")
+class MessageWorkflow:
+    """Answers one message once; its id is the job's."""
+
+    @workflow.run
+    async def run(self, ref: JobRef) -> str:
+        """Return how the job ended."""
+        job = JobRun(ref)
+        return await job.to_its_end(self._answer(job))
+
+    async def _answer(self, job: JobRun) -> None:
+        route: RouteOutcome = await job.prepare("route")
+        job.goes_as(route.precedence)
+        job.tell(agent=route.agent)
+        if route.action is RouteAction.DROP:
+            job.ended(JobStatus.DROPPED)
+            return
+        if route.action is RouteAction.REPLY:
+            await job.reply()
+            return
+        if not route.typing:
+            job.show_typing()
+        if route.media and await job.fetch_files():
+            await job.transcribe()
+        recorded: ConversationOutcome = await job.prepare("conversation")
+        job.tell(conversation=recorded.conversation_id)
+        if recorded.compaction_due:
+            await job.compact()
+        await job.answer()

@@ -9,9 +9,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.schedules import ScheduleActivities
     from maestro.domain.jobs.job import JobRef
     from maestro.domain.schedules.firing import Entered, Firing
-    from workflows import policies
+    from workflows import steps
     from workflows.background import in_background
-    from workflows.story import Story
+    from workflows.steps import Story
 
 PLANNED_FOR = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 
@@ -30,9 +30,9 @@ class ScheduledWorkflow:
         entered: Entered = await workflow.execute_local_activity_method(
             ScheduleActivities.enter,
             Firing(job_id=own.job_id, schedule=ref.schedule, slot=_slot()),
-            start_to_close_timeout=policies.LOCAL_STEP,
-            retry_policy=policies.RETRY_AFTER_CRASH,
-            local_retry_threshold=policies.LOCAL_RETRY_IN_HISTORY,
+            start_to_close_timeout=steps.LOCAL_STEP_TIMEOUT,
+            retry_policy=steps.RETRY_AFTER_CRASH,
+            local_retry_threshold=steps.LOCAL_RETRY_IN_HISTORY,
             summary="Is it time?",
         )
         if entered.begun:

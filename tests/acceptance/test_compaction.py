@@ -17,7 +17,7 @@ from tests.support.history import history_of
 from tests.support.instance import Instance, Row, running_instance
 from tests.support.llm_server import Failure, Recorded
 from tests.support.web_client import WebClient
-from workflows import policies
+from workflows import steps as policies
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("message-flow")]
 
@@ -191,7 +191,7 @@ async def test_a_summary_that_fails_deletes_nothing_and_the_answer_comes(maestro
 async def test_a_provider_that_does_not_answer_holds_the_answer_up_for_a_limited_time(
     maestro: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(policies, "COMPACTION", timedelta(seconds=2))
+    monkeypatch.setattr(policies, "COMPACTION_TIMEOUT", timedelta(seconds=2))
     maestro.llm.script(FACTS, failure=Failure.silence())
     async with maestro.client("patience") as client:
         await fill(client)

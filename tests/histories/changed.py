@@ -9,8 +9,7 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.jobs.job import JobRef
     from workflows.background import BackgroundWorkflow
     from workflows.delegation import DelegationWorkflow
-    from workflows.job import JobRun
-    from workflows.message import MessageWorkflow
+    from workflows.job import JobRun, MessageWorkflow
     from workflows.scheduled import ScheduledWorkflow
     from workflows.what_if import WhatIfWorkflow
 

@@ -326,7 +326,7 @@ def test_workflows_do_nothing_themselves() -> None:
 
 @pytest.mark.parametrize("text", ["import random", "from time import monotonic", "import os.path", "import httpx"])
 def test_an_effect_in_a_workflow_is_found(text: str) -> None:
-    assert breaches(effects.workflows_do_nothing_themselves, text, "workflows/message.py") == 1
+    assert breaches(effects.workflows_do_nothing_themselves, text, "workflows/job.py") == 1
     assert breaches(effects.workflows_do_nothing_themselves, text) == 0
 
 

@@ -1,7 +1,7 @@
 """The loop of model and tool calls, and when it ends."""
 
 from maestro.domain.jobs.flow import ModelOutcome
-from workflows.model_loop import model_loop
+from workflows.steps import model_loop
 
 
 class Script:
