@@ -1,4 +1,7 @@
-"""Starts a workflow for every job whose turn it is (docs/invariants.md: lanes), and ends the waits of stopped ones."""
+"""Starts a workflow for every job whose turn it is, and ends the waits of stopped ones.
+
+See docs/architecture.md: processes and queues; docs/invariants.md: lanes.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -23,8 +26,7 @@ from maestro.store.changes import StoreState
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from temporal.heartbeats import LoadGauge
-from temporal.queues import Queues
+from temporal.attempts import LoadGauge
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
 from workflows.job import MessageWorkflow
@@ -40,6 +42,23 @@ STILL_CLOSING = "the run before is still closing"
 TASK_TIMEOUT = timedelta(seconds=5)
 """How soon a local step is repeated whose process died, on a quiet machine; the SDK renews it while one is alive."""
 LONGEST_PAUSE = 5.0
+
+
+@dataclass(frozen=True)
+class Queues:
+    """Names of task queues; an empty one means that its work is done on the main queue.
+
+    Workflows and local steps are on ``main``, model calls on ``llm``. What a connector does is on a queue of its own,
+    polled only where the connector runs, whose name begins with ``connectors``.
+    """
+
+    main: str
+    llm: str = ""
+    connectors: str = ""
+
+    def connector(self, platform: str, account: str) -> str:
+        """Return the queue of one connector, empty when it has none of its own."""
+        return f"{self.connectors}-{platform}-{account}" if self.connectors else ""
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,8 @@ from maestro.store.jobs import Standing
 from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from temporal.attempts import Observe, UnderWay, attempt_timer
 from temporal.failures import UNEXPECTED, StepFailure
-from temporal.step_metrics import Observe, attempt_timer
-from temporal.under_way import UnderWay
 
 log = structlog.get_logger(__name__)
 

@@ -29,8 +29,7 @@ from maestro.domain.schedules.firing import no_run
 from maestro.domain.schedules.schedule import Planned
 from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
 from temporal.calendars import spec_of
-from temporal.dispatcher import TASK_TIMEOUT, Pace
-from temporal.queues import Queues
+from temporal.dispatcher import TASK_TIMEOUT, Pace, Queues
 from workflows.scheduled import ScheduledWorkflow
 from workflows.steps import AGENT, CHANNEL, KIND, PLATFORM, temporal_priority
 

@@ -15,10 +15,10 @@ from temporalio.worker import Interceptor, Worker
 
 from maestro.domain.release import release
 from temporal.activations import ActivationExecutor
+from temporal.attempts import LoadGauge
 from temporal.client import ASK_TIMEOUT, AWAY, CONNECT_SECONDS, LONGEST_WAIT, check, connect_anew
 from temporal.diagnosis import ACTIVITIES, WORKFLOWS, pollers_of
 from temporal.explanations import Cause, cause_of
-from temporal.heartbeats import LoadGauge
 from temporal.sandbox import production_runner
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow

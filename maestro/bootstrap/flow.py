@@ -48,11 +48,9 @@ from maestro.settings import Settings, read_environment
 from maestro.store.files import Files
 from maestro.store.store import Store
 from maestro.tools.registry import Tools
-from temporal.dispatcher import Pace
-from temporal.heartbeats import Heartbeats
+from temporal.attempts import Heartbeats, Observe
+from temporal.dispatcher import Pace, Queues
 from temporal.journal import Journal, StepJournal, temporal_attempt
-from temporal.queues import Queues
-from temporal.step_metrics import Observe
 from temporal.worker import Interceptors, WorkerParts
 
 PLATFORM_ATTEMPTS = 10

@@ -41,9 +41,8 @@ from maestro.domain.schedules.walls import clocks_change
 from maestro.store.store import Store
 from temporal.calendars import spec_of
 from temporal.client import Endpoint, connect
-from temporal.dispatcher import Pace
+from temporal.dispatcher import Pace, Queues
 from temporal.keeper import Keeper, Rhythm
-from temporal.queues import Queues
 from temporal.schedules import Terms
 from tests.support.fresh_store import fresh_store
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server

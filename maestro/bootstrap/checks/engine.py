@@ -11,7 +11,7 @@ from maestro.domain.messages import DEFAULT_ACCOUNT
 from maestro.settings import Settings
 from temporal.client import Endpoint
 from temporal.diagnosis import diagnose
-from temporal.queues import Queues
+from temporal.dispatcher import Queues
 from temporal.server_command import HOST
 
 CHECK = "Temporal"

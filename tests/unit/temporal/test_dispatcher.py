@@ -14,8 +14,7 @@ from maestro.domain.messages import Accepted, Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
 from maestro.store.changes import StoreState
 from maestro.store.claims import Claimed
-from temporal.dispatcher import Dispatcher, Look, Pace
-from temporal.queues import Queues
+from temporal.dispatcher import Dispatcher, Look, Pace, Queues
 from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from temporal.heartbeats import LARGEST_FACTOR, SMOOTHING_SECONDS, LoadGauge
+from temporal.attempts import LARGEST_FACTOR, SMOOTHING_SECONDS, LoadGauge
 
 BASE = timedelta(seconds=5)
 

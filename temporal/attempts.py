@@ -1,0 +1,159 @@
+"""Attempts at steps: their heartbeats and times, and how a repeat joins an attempt that still runs."""
+
+import asyncio
+import math
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from maestro.domain.jobs.job import StepRef
+
+BEATS_PER_TIMEOUT = 3
+
+LOADAVG = Path("/proc/loadavg")
+SMOOTHING_SECONDS = 10.0
+"""After so long a change of the load counts for two thirds."""
+FREE_PER_CORE = 2.0
+"""Threads that may run or wait for each core before timeouts grow."""
+LARGEST_FACTOR = 6.0
+
+Observe = Callable[[str, str, float], None]
+"""Takes the name of a step's activity, the outcome of the attempt and its seconds."""
+
+DONE, FAILED, CANCELLED = "done", "failed", "cancelled"
+UNWANTED = frozenset({"Stopped", "JobEnded", "LaneTaken"})
+"""Failures that only say that nobody wants the step any more, or not yet."""
+
+
+class Heartbeats(Interceptor):
+    """Beats while the activity runs; a cancellation reaches the activity through its heartbeat."""
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
+        """Put the beating around the activity."""
+        return _Beating(next)
+
+
+class _Beating(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        timeout = activity.info().heartbeat_timeout
+        if not timeout:
+            return await super().execute_activity(input)
+        beating = asyncio.create_task(_beat(timeout.total_seconds() / BEATS_PER_TIMEOUT))
+        try:
+            return await super().execute_activity(input)
+        finally:
+            beating.cancel()
+
+
+async def _beat(seconds: float) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        activity.heartbeat()
+
+
+class LoadGauge:
+    """The load of the machine: threads per core that run or wait for a core, smoothed.
+
+    It is read when a timeout is asked for and costs nothing between. A machine on which it cannot be read counts as
+    quiet.
+    """
+
+    def __init__(
+        self, read: Callable[[], str] = LOADAVG.read_text, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._read = read
+        self._clock = clock
+        self._cores = os.cpu_count() or 1
+        self._read_at: float | None = None
+        self._runnable = 0.0
+
+    def stretched(self, timeout: timedelta) -> timedelta:
+        """Return a timeout as long as the load asks for: itself on a quiet machine, at most six times itself."""
+        return timeout * min(max(self._runnable_now() / self._cores / FREE_PER_CORE, 1.0), LARGEST_FACTOR)
+
+    def _runnable_now(self) -> float:
+        """Return the smoothed number of threads that run or wait; it begins with the average of the last minute."""
+        try:
+            minute, _, _, threads, _ = self._read().split()
+            last_minute, runnable = float(minute), float(threads.partition("/")[0])
+        except (OSError, ValueError):  # not Linux
+            return 0.0
+        now = self._clock()
+        if self._read_at is None:
+            self._runnable = last_minute
+        else:
+            weight = math.exp((self._read_at - now) / SMOOTHING_SECONDS)
+            self._runnable = self._runnable * weight + runnable * (1 - weight)
+        self._read_at = now
+        return self._runnable
+
+
+@contextmanager
+def attempt_timer(name: str, observe: Observe) -> Iterator[None]:
+    """Tell how long the block took, whatever ends it; ``name`` is that of the step's activity."""
+    began = time.perf_counter()
+    outcome = DONE
+    try:
+        yield
+    # An outcome is told of whatever ends an attempt, a cancellation too, and it is raised as it was.
+    except BaseException as error:
+        outcome = outcome_of(error)
+        raise
+    finally:
+        observe(name, outcome, time.perf_counter() - began)
+
+
+def outcome_of(error: BaseException | None) -> str:
+    """Say how an attempt ended: ``cancelled`` when nobody wanted it any more, which is no failure."""
+    if error is None:
+        return DONE
+    unwanted = isinstance(error, ApplicationError) and error.type in UNWANTED
+    return CANCELLED if unwanted or isinstance(error, asyncio.CancelledError | CancelledError) else FAILED
+
+
+class UnderWay:
+    """Does each step once at a time.
+
+    Temporal repeats a step whose heartbeats do not reach it, and that may be our own stall or an outage of Temporal
+    while the step runs on: doing it twice would buy the same answer twice.
+    """
+
+    def __init__(self) -> None:
+        self._steps: dict[StepRef, asyncio.Task[BaseModel]] = {}
+
+    async def join(self, ref: StepRef, act: Callable[[], Coroutine[Any, Any, BaseModel]]) -> BaseModel:
+        """Return what the step returns, begun by this attempt or by an earlier one.
+
+        Only somebody who wants the step to end ends it; an attempt that Temporal has lost leaves it to the next.
+        """
+        step = self._steps.get(ref)
+        if step is None:
+            step = self._steps[ref] = asyncio.create_task(act())
+            step.add_done_callback(lambda ended: self._forget(ref, ended))
+        try:
+            return await asyncio.shield(step)
+        except asyncio.CancelledError:
+            if _wanted():
+                step.cancel()
+                await asyncio.wait([step])
+            raise
+
+    def _forget(self, ref: StepRef, ended: "asyncio.Task[BaseModel]") -> None:
+        del self._steps[ref]
+        if not ended.cancelled():
+            ended.exception()  # its row says it; that nobody waited for it any more is no news
+
+
+def _wanted() -> bool:
+    """Tell whether this attempt was cancelled on purpose, and not because Temporal does not know it any more."""
+    details = activity.cancellation_details()
+    return details is None or details.cancel_requested or details.worker_shutdown
