@@ -6,7 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 from connectors.base import Connector, Edits, PermanentSend, Renders, Scope
-from connectors.doubt import Move, move_for, unsettled
+from connectors.hub import Move, move_for, unsettled
 from connectors.splitting import MINIMUM, Measure, chunks, length
 from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryState, JobFile, Purpose, kept_buttons
 from maestro.domain.drafts import IN_FILES

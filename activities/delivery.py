@@ -12,7 +12,7 @@ from temporalio import activity
 from activities.chunks import Turn, Turns, Words, after, require_delivered, store_parts, undelivered, words_of
 from activities.routing import Typing
 from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
-from connectors.doubt import Move, hand_over
+from connectors.hub import Move, hand_over
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep

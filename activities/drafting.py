@@ -5,7 +5,7 @@ from functools import partial
 
 from activities.chunks import measure_of, reply_to
 from connectors.base import Connector, Idempotency, PermanentSend, SendFailure, Unsettled
-from connectors.doubt import Move, hand_over, move_for
+from connectors.hub import Move, hand_over, move_for
 from connectors.splitting import chunks
 from maestro.domain.deliveries import Purpose
 from maestro.domain.drafts import STOPPED, DraftState, ending

@@ -58,7 +58,6 @@ __all__ = [
     "Transport",
     "Unsettled",
     "Upload",
-    "attempt",
 ]
 
 
@@ -166,11 +165,3 @@ class FetchesMedia(Protocol):
         ``attachment.id`` is what ``accept`` was given: enough to ask for a link again when one has expired.
         """
         ...
-
-
-async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
-    """Send a chunk and return how it went as a value, so that the row can say it before anything else happens."""
-    try:
-        return await connector.send(message)
-    except SendFailure as failure:
-        return failure

@@ -16,10 +16,9 @@ from connectors.base import (
     Scope,
     SendFailure,
     Unsettled,
-    attempt,
 )
 from connectors.contract.bench import Bench, Fault
-from connectors.doubt import Move, hand_over, move_for, unsettled
+from connectors.hub import Move, attempt, hand_over, move_for, unsettled
 from connectors.splitting import length
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.messages import OutgoingMessage, Receipt

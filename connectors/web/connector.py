@@ -14,11 +14,10 @@ from starlette.websockets import WebSocket
 from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit, PermanentFetch
 from connectors.web.config import MAX_BUTTONS, MAX_CHUNK, MAX_FILE_BYTES, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
+from connectors.web.frames import Hub
 from connectors.web.guard import Guard
 from connectors.web.identity import Doorman, ResumeTokens
-from connectors.web.receive import Reception
-from connectors.web.send import Hub
-from connectors.web.session import House, Session
+from connectors.web.session import House, Reception, Session
 from connectors.webhooks import Webhooks
 from maestro.domain.errors import MaestroError, NotFound
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt

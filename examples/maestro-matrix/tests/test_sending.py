@@ -23,9 +23,8 @@ from connectors.base import (
     RetryableSend,
     Scope,
     SendFailure,
-    attempt,
 )
-from connectors.doubt import Move, move_for
+from connectors.hub import Move, attempt, move_for
 from maestro.domain.messages import Address
 
 BEN = "@ben:example.org"

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from connectors.web.errors import TooSlow
-from connectors.web.send import Hub, Line
+from connectors.web.frames import Hub, Line
 from maestro.domain.messages import Address, OutgoingMessage
 
 

@@ -5,15 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from connectors.base import (
-    AmbiguousSend,
-    NotDispatched,
-    PermanentSend,
-    RetryableSend,
-    Scope,
-    SendFailure,
-    attempt,
-)
+from connectors.base import AmbiguousSend, NotDispatched, PermanentSend, RetryableSend, Scope, SendFailure
+from connectors.hub import attempt
 from connectors.telegram.api import BUSY_SECONDS, Line
 from connectors.telegram.send import measure
 from maestro.domain.errors import ConfigurationError, StoreBusy
