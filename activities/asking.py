@@ -11,11 +11,10 @@ from ulid import ULID
 
 from maestro.domain.conducting.conductor import without_tags
 from maestro.domain.errors import WaitsForPerson
-from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.flow import AnswerStep, ToolStep
-from maestro.domain.jobs.job import Job, notice_of
-from maestro.domain.jobs.lanes import lane_of
+from maestro.domain.jobs.job import Job, is_background, notice_of
 from maestro.domain.llm.prompts import ToolCall
+from maestro.domain.messages import lane_of
 from maestro.domain.questions.choices import as_kept, listed
 from maestro.domain.questions.question import Question, QuestionKind, QuestionStatus, notice_id
 from maestro.domain.tags.grammar import Tag

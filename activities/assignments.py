@@ -7,8 +7,8 @@ from maestro.domain.conversations.conversation import Line
 from maestro.domain.jobs.background import background_text, going_on_text
 from maestro.domain.jobs.delegations import ANSWER_PERSON, Result, results_text, task_text
 from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import Role
-from maestro.domain.llm.tokens import estimate
 from maestro.domain.schedules.texts import read_zone
 from maestro.store.transaction import Transaction
 

@@ -10,8 +10,7 @@ from connectors.hub import Move, move_for, unsettled
 from connectors.splitting import MINIMUM, Measure, chunks, length
 from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryState, JobFile, Purpose, kept_buttons
 from maestro.domain.drafts import IN_FILES
-from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.job import FAILURE_NOTICE, Job
+from maestro.domain.jobs.job import FAILURE_NOTICE, Job, is_background
 from maestro.domain.messages import Button, OutgoingMessage
 from maestro.domain.redaction import Redact
 from maestro.store.deliveries import DeliveryStart

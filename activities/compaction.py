@@ -8,22 +8,22 @@ from temporalio import activity
 
 from activities.context import memory_place
 from maestro.domain.agents.agent import MemoryScope
-from maestro.domain.conversations.compaction import (
+from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
     Compaction,
     Excerpt,
+    Message,
     excerpt,
     excerpt_budget,
     instruct,
     may_go,
     output_tokens,
 )
-from maestro.domain.conversations.conversation import Message
 from maestro.domain.jobs.flow import CompactionOutcome
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallKey, CallPurpose, KeptRequest, LLMRequest
-from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import prompt_text
 from maestro.domain.memory.facts import parse_facts
 from maestro.domain.precedence import Precedence

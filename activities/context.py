@@ -10,26 +10,22 @@ from typing import NamedTuple, Protocol
 from temporalio import activity
 
 from activities.assignments import EVER, assigned, done_so_far, results, said_before
-from maestro.domain.agents.agent import Agent, MemoryScope
-from maestro.domain.chat.turns import addendum
+from maestro.domain.agents.agent import Agent, MemoryScope, keeps_apart
+from maestro.domain.chat.message import addendum
 from maestro.domain.conducting.answers import outcomes_note
-from maestro.domain.context.composition import Composition, Knowledge, Matter, compose
+from maestro.domain.context.composition import FACTS, SUMMARIES, Composition, Knowledge, Matter, compose
 from maestro.domain.context.history import Utterance
-from maestro.domain.context.persona import Colleague, Persona, persona, said_by
+from maestro.domain.context.layers import Colleague, Persona, persona, said_by
 from maestro.domain.context.quotes import FRESH, told
-from maestro.domain.context.recollection import FACTS, SUMMARIES
 from maestro.domain.conversations.conversation import Line, Said, conversation_key
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.delegations import MAX_DEPTH
-from maestro.domain.jobs.edits import edits_of, model_for
 from maestro.domain.jobs.flow import ContextOutcome
-from maestro.domain.jobs.job import Job, StepRef
+from maestro.domain.jobs.job import Job, StepRef, edits_of, model_for
 from maestro.domain.jobs.replay import asked_of
-from maestro.domain.llm.models import prompt_budget
+from maestro.domain.llm.models import estimate, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role, ToolSpec
-from maestro.domain.llm.tokens import estimate, estimate_tools
 from maestro.domain.media import spoken_text
-from maestro.domain.memory.memory import keeps_apart
+from maestro.domain.messages import InboxRow
 from maestro.domain.people.permissions import Person
 from maestro.store.editions import Shelf
 from maestro.store.store import Store

@@ -9,17 +9,16 @@ from activities.acting import Acted, Acting, ActingRules
 from activities.asking import waits_for
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.answers import shown
-from maestro.domain.conversations.compaction import is_due
-from maestro.domain.conversations.conversation import Said
+from maestro.domain.conversations.conversation import Said, is_due
 from maestro.domain.errors import Stopped
-from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs.background import is_background, worth_posting
+from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerOutcome, AnswerStep, ConversationOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
+from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, is_background
 from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallKey, KeptRequest, Role
-from maestro.domain.llm.tokens import estimate
 from maestro.domain.media import spoken_text
+from maestro.domain.messages import InboxRow
 from maestro.domain.precedence import Priority
 from maestro.domain.questions.question import Question, QuestionStatus
 from maestro.domain.redaction import Redact, as_it_is, redacted_value

@@ -10,11 +10,11 @@ from temporalio import activity
 
 from activities.routing import Typing
 from maestro.domain.agents.agent import Agent
-from maestro.domain.context.rounds import Round, ToolResult, made, round_of, turns
-from maestro.domain.drafts import grows
-from maestro.domain.jobs.edits import model_for
+from maestro.domain.context.history import Round, ToolResult, made, round_of, turns
 from maestro.domain.jobs.flow import ModelOutcome, ModelStep
+from maestro.domain.jobs.job import grows, model_for
 from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.models import estimate_messages, estimate_tools
 from maestro.domain.llm.prompts import (
     PROMPT_TURNS,
     TOOL_CALLS,
@@ -25,7 +25,6 @@ from maestro.domain.llm.prompts import (
     PromptMessage,
     ToolSpec,
 )
-from maestro.domain.llm.tokens import estimate_messages, estimate_tools
 from maestro.llm.fit import MARGIN
 from maestro.llm.middleware.call_snapshot import CallView, ReplayGuard
 from maestro.store.callers import Caller

@@ -9,13 +9,11 @@ from typing import Protocol
 
 from temporalio import activity
 
-from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, payer_of
-from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs.busy import MOST_MERGED, absorbed, collected, mode_of
-from maestro.domain.jobs.edits import CHOSEN, edits_of
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, BusyMode, mode_of, payer_of
+from maestro.domain.jobs.busy import MOST_MERGED, absorbed, collected
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
-from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
-from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.jobs.job import CHOSEN, Ending, Job, JobStatus, StepRef, edits_of
+from maestro.domain.messages import Address, InboxRow, IncomingMessage
 from maestro.domain.people.permissions import TURNED_AWAY, refusal
 from maestro.domain.precedence import priority_of
 from maestro.intake.access import Access

@@ -11,10 +11,9 @@ from activities.conversations import final_answer
 from activities.routing import AnswerRules, who_answers
 from maestro.domain.agents.agent import AgentStatus, payer_of
 from maestro.domain.errors import NoAgent
-from maestro.domain.jobs.background import is_background, worth_posting
-from maestro.domain.jobs.edits import CHOSEN, edits_of
+from maestro.domain.jobs.background import worth_posting
 from maestro.domain.jobs.flow import AnswerStep, RouteAction, RouteOutcome, ShownOutcome
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, StepRef
+from maestro.domain.jobs.job import CHOSEN, Ending, Job, JobKind, JobStatus, StepRef, edits_of, is_background
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

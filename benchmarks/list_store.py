@@ -36,12 +36,12 @@ from benchmarks.list_rows import (
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
 from maestro.domain.deliveries import Delivery
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep
 from maestro.domain.llm.budgets import Client
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.memory.memory import FactCategory, MemoryFact
+from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import AuditEntry
 from maestro.domain.tools import ToolRun
 from maestro.store.store import Store

@@ -9,8 +9,7 @@ import structlog
 
 from maestro.domain.errors import MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
-from maestro.domain.jobs.edits import Edits
-from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.job import Edits, JobStatus
 from maestro.store.audit import coming_from
 from maestro.store.changes import StoreState
 from maestro.store.store import Store

@@ -8,8 +8,7 @@ from temporalio.service import RPCError
 from ulid import ULID
 
 from maestro.domain.errors import Conflict
-from maestro.domain.jobs.edits import NO_EDITS, Edits
-from maestro.domain.jobs.job import CANCELLED_BY, Ending, Job, JobStatus
+from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Edits, Ending, Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
 from maestro.store.replays import assign, judged
 from maestro.store.store import Store

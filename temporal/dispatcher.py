@@ -19,9 +19,8 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError
 
-from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.job import Job, JobRef, job_details
-from maestro.domain.jobs.precedence import ClaimOrder
+from maestro.domain.jobs.job import Job, JobRef, is_background, job_details
+from maestro.domain.precedence import ClaimOrder
 from maestro.store.changes import StoreState
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store

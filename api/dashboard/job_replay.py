@@ -16,8 +16,7 @@ from api.guards import FOR_VIEWERS, OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts, parts_of
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import InvalidEdit, MaestroError, NotFound
-from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
-from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, edits_of
 from maestro.domain.jobs.outcomes import purpose_of
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import ReplayMode

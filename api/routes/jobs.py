@@ -10,9 +10,8 @@ from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
 from maestro.domain.context.views import SeenView, seen_view
 from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.job import Edits, JobStatus
 from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.timeline import CallPage

@@ -10,8 +10,8 @@ from api.routes.operation_router import OperationAPIRouter
 from api.routes.surroundings import Parts
 from maestro.domain.jobs.batch_views import BatchView, BatchWish, Selection, check_edits
 from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.forecast import Forecast
+from maestro.domain.jobs.job import Edits
 from maestro.operations.batches import BatchOperations
 
 BEGUN: dict[int | str, dict[str, Any]] = {

@@ -11,8 +11,7 @@ from discord import app_commands
 
 from connectors.discord.errors import TROUBLE
 from connectors.discord.receive import COMMAND_PREFIX
-from maestro.domain.control import ControlWord
-from maestro.domain.messages import OutgoingMessage, Receipt
+from maestro.domain.messages import ControlWord, OutgoingMessage, Receipt
 
 DESCRIPTIONS = {
     ControlWord.STOP: "Stop what is being answered here",

@@ -7,8 +7,7 @@ from datetime import datetime
 import discord
 
 from connectors.discord.config import PLATFORM
-from maestro.domain.control import control_word
-from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage
+from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage, control_word
 
 SAID = (discord.MessageType.default, discord.MessageType.reply)
 """What people write; all other types are Discord's own announcements."""

@@ -20,9 +20,8 @@ from connectors.discord.errors import TROUBLE
 from connectors.discord.lines import Lines, insist
 from connectors.discord.receive import Place, Us, command, edited, incoming
 from connectors.discord.server import ask_for_gateway
-from maestro.domain.control import ControlWord
 from maestro.domain.errors import InvalidMessage, MaestroError
-from maestro.domain.messages import IncomingMessage
+from maestro.domain.messages import ControlWord, IncomingMessage
 
 LONGEST_WAIT = 60.0
 """Seconds that the library may wait for a rate limit by itself; then it says so, and the lane is free meanwhile."""

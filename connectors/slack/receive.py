@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from connectors.slack.config import PLATFORM
-from maestro.domain.control import PAIR, ControlWord
-from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage
+from maestro.domain.messages import PAIR, Address, Addressing, Attachment, ControlWord, IncomingMessage
 
 Event = Mapping[str, Any]
 Names = Mapping[str, str]

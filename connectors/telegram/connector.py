@@ -31,9 +31,8 @@ from connectors.telegram.polling import Polling
 from connectors.telegram.receive import Us
 from connectors.telegram.render import render
 from connectors.telegram.webhook import Subscription, Webhook
-from maestro.domain.control import PAIR, ControlWord
 from maestro.domain.errors import ConfigurationError
-from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+from maestro.domain.messages import PAIR, Address, Attachment, ControlWord, OutgoingMessage, Receipt
 
 NO_TOKEN = "token is none of Telegram's, which are a number, a colon and letters; copy it anew from @BotFather"  # noqa: S105
 TYPING_SECONDS = 4.0

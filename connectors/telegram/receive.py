@@ -9,8 +9,7 @@ from telegram import CallbackQuery, Chat, Message, MessageEntity, Update, User
 
 from connectors.telegram.config import PLATFORM
 from connectors.telegram.parts import files_of, words_of
-from maestro.domain.control import PAIR, control_word, pairing_code
-from maestro.domain.messages import Address, Addressing, IncomingMessage
+from maestro.domain.messages import PAIR, Address, Addressing, IncomingMessage, control_word, pairing_code
 from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, code_of
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")

@@ -5,7 +5,7 @@ import unicodedata
 from urllib.parse import urlsplit
 
 from maestro.cli.chat_client import Frame
-from maestro.domain.control import control_word
+from maestro.domain.messages import control_word
 
 MEGABYTE = 1000**2
 KEPT_CONTROLS = "\n\t"

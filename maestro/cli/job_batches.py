@@ -19,8 +19,8 @@ from maestro.cli.pages import Limit, TextCursor
 from maestro.domain.columns import LARGEST
 from maestro.domain.jobs.batch_views import BatchWish
 from maestro.domain.jobs.batches import BatchAction, ItemState
-from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import Edits
 from maestro.operations.batches import LIMIT, BatchOperations
 
 BatchId = Annotated[str, typer.Argument(metavar="ID", help="The id of the batch, as `maestro jobs batches` lists it.")]

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from maestro.cli.pages import table_page
 from maestro.cli.table import lines, plain
-from maestro.domain.jobs.edits import Edits
+from maestro.domain.jobs.job import Edits
 from maestro.domain.jobs.timeline import (
     ActionView,
     AskedView,

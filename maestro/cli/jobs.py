@@ -21,8 +21,7 @@ from maestro.cli.pages import Limit, TextCursor, decoded
 from maestro.domain.columns import LARGEST
 from maestro.domain.context.views import seen_view
 from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.edits import Edits
-from maestro.domain.jobs.job import JobStatus
+from maestro.domain.jobs.job import Edits, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobPage, JobSummary, detail, summary
 from maestro.domain.values import Value

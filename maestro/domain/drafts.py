@@ -8,7 +8,7 @@ from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.deliveries import KEY_LENGTH
-from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, OutgoingMessage
 
 PLACEHOLDER = "…"
@@ -82,11 +82,6 @@ class Next(StrEnum):
     EDIT = "edit"
     END = "end"
     FORGET = "forget"
-
-
-def grows(job: Job) -> bool:
-    """Say whether a person watches this job being done: one who wrote a message, and no agent hears the answer."""
-    return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if
 
 
 def next_of(draft: Draft, job: JobStatus, shown: int, *, free: bool) -> Next:

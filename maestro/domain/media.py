@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint
 
 from maestro.domain.llm.prompts import ImageRef
-from maestro.domain.quoting import quoted
+from maestro.domain.texts import quoted
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What every provider we know can look at."""

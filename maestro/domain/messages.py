@@ -1,12 +1,19 @@
-"""The messages that come in and go out, and where they belong."""
+"""The messages that come in and go out, where they belong, and the row of one that came in.
 
+See docs/invariants.md: lanes; docs/decisions.md: control words.
+"""
+
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import NewType
+from typing import Any, NewType
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter
+from sqlmodel import Field as RowField
+from sqlmodel import Index, SQLModel, UniqueConstraint, text
 
+from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.values import Value
 
 LaneKey = NewType("LaneKey", str)
@@ -146,3 +153,130 @@ class Accepted(Value):
     job_id: str
     duplicate: bool
     ignored: str = ""
+
+
+def lane_of(address: Address, user_id: str | None) -> LaneKey:
+    """Name the lane: platform, account, channel, thread, and the user where the binding keys conversations by user."""
+    parts = (address.platform, address.account, address.channel, address.thread, user_id or "")
+    return LaneKey("/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts))
+
+
+class ControlWord(StrEnum):
+    """The words, as they are written."""
+
+    STOP = "/stop"
+    STATUS = "/status"
+    NEW = "/new"
+
+
+def control_word(content: str) -> ControlWord | None:
+    """Return the control word if the message is nothing else; case and surrounding space do not matter."""
+    said = content.strip().lower()
+    return next((word for word in ControlWord if word == said), None)
+
+
+PAIR = "/pair"
+
+
+@dataclass(frozen=True)
+class PairingCode:
+    """What a person sends to be let in: the code that an operator gave them, as they wrote it."""
+
+    text: str
+
+
+def pairing_code(content: str) -> PairingCode | None:
+    """Return the code of ``/pair CODE``, an empty one where it is missing; None for what is something else."""
+    first, *rest = content.split(maxsplit=1) or [""]
+    return PairingCode("".join(rest).strip()) if first.lower() == PAIR else None
+
+
+_ATTACHMENTS = TypeAdapter(tuple[Attachment, ...])
+
+
+class Pace(StrEnum):
+    """Whether a person had sent too many messages in the last minute; of one that was over, whether they were told."""
+
+    WITHIN = ""
+    OVER = "over"
+    TOLD = "told"
+
+
+class InboxRow(SQLModel, table=True):
+    """One received message; unique by platform, account, channel and the platform's message id.
+
+    ``control`` is the control word that Maestro obeyed, empty for what is no control word and for a refused one. The
+    code of a pairing is left out of ``content``.
+    """
+
+    __tablename__ = "inbox"
+    __table_args__ = (
+        UniqueConstraint("platform", "account", "channel", "message_id"),
+        Index(
+            "ix_inbox_new_conversation",
+            "platform",
+            "account",
+            "channel",
+            "id",
+            sqlite_where=text("control = '/new'"),
+            postgresql_where=text("control = '/new'"),
+        ),
+        Index("ix_inbox_person", "platform", "user_id", "pace", "received_at"),
+    )
+
+    id: int | None = RowField(default=None, primary_key=True)
+    platform: str
+    account: str
+    channel: str
+    thread: str = ""
+    message_id: str
+    user_id: str
+    user_name: str = ""
+    content: str = ""
+    attachments: str = "[]"
+    is_direct: bool = False
+    is_owner: bool = False
+    from_bot: bool = False
+    reply_to: str = ""
+    sent_at: datetime = RowField(sa_type=UtcDateTime)
+    received_at: datetime = RowField(sa_type=UtcDateTime)
+    job_id: str = RowField(index=True)
+    control: str = ""
+    pace: Pace = RowField(default=Pace.WITHIN, sa_type=text_of(Pace))
+    addressing: Addressing = RowField(default=Addressing.NOBODY, sa_type=text_of(Addressing))
+
+    @staticmethod
+    def columns(message: IncomingMessage) -> dict[str, Any]:
+        """Return the columns that keep a message."""
+        return {
+            **message.address.model_dump(),
+            "message_id": message.id,
+            "attachments": _ATTACHMENTS.dump_json(message.attachments).decode(),
+            **message.model_dump(exclude={"id", "address", "attachments", "edit_of"}),
+        }
+
+    @property
+    def address(self) -> Address:
+        """Where it was said."""
+        return Address(platform=self.platform, account=self.account, channel=self.channel, thread=self.thread)
+
+    def message(self) -> IncomingMessage:
+        """Turn the row back into the message it keeps."""
+        return IncomingMessage(
+            id=self.message_id,
+            address=self.address,
+            user_id=self.user_id,
+            user_name=self.user_name,
+            content=self.content,
+            sent_at=self.sent_at,
+            attachments=self.files(),
+            is_direct=self.is_direct,
+            is_owner=self.is_owner,
+            from_bot=self.from_bot,
+            reply_to=self.reply_to,
+            addressing=self.addressing,
+        )
+
+    def files(self) -> tuple[Attachment, ...]:
+        """Return the attachments, by reference."""
+        return _ATTACHMENTS.validate_json(self.attachments)

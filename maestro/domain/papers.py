@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from maestro.domain.context.layers import LayerSize
-from maestro.domain.inbox import InboxRow
+from maestro.domain.messages import InboxRow
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,8 @@ from ulid import ULID
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
 from maestro.domain.agents.routing import Route, RoutingRules, route
-from maestro.domain.inbox import Pace
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus, notice_of
-from maestro.domain.jobs.lanes import lane_of
-from maestro.domain.messages import IncomingMessage, LaneKey
+from maestro.domain.messages import IncomingMessage, LaneKey, Pace, lane_of
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
 from maestro.domain.precedence import priority_of

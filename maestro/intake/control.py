@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from maestro.domain.control import ControlWord
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Ending, Job, JobStatus
+from maestro.domain.messages import ControlWord, InboxRow
 from maestro.intake.access import Arrival, job_of
 from maestro.store.delegations import STOPPED
 from maestro.store.transaction import Transaction

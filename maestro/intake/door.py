@@ -6,17 +6,23 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from maestro.domain.agents.agent import BusyMode
+from maestro.domain.agents.agent import BusyMode, mode_of
 from maestro.domain.agents.routing import RoutingRules
-from maestro.domain.control import ControlWord, PairingCode, control_word, pairing_code
 from maestro.domain.errors import Backlogged, InvalidMessage
-from maestro.domain.inbox import InboxRow, Pace
-from maestro.domain.jobs.busy import mode_of
 from maestro.domain.jobs.job import Ending, Job, JobStatus
-from maestro.domain.jobs.precedence import IN_HAND
-from maestro.domain.messages import MAX_CONTENT_CHARS, Accepted, IncomingMessage
+from maestro.domain.messages import (
+    MAX_CONTENT_CHARS,
+    Accepted,
+    ControlWord,
+    InboxRow,
+    IncomingMessage,
+    Pace,
+    PairingCode,
+    control_word,
+    pairing_code,
+)
 from maestro.domain.people.permissions import AccessRules
-from maestro.domain.precedence import precedence_of, priority_of
+from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import Answer, Refusal
 from maestro.domain.texts import storable
 from maestro.intake import answers, control, edits, strangers

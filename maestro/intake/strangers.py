@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 
 from ulid import ULID
 
-from maestro.domain.control import PairingCode
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Job, JobKind
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, PairingCode
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.pairing import (
     GUESSES,

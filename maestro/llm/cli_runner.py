@@ -13,9 +13,8 @@ import structlog
 
 from maestro.child_process import Bounds, Command, Ended, plain_environment, run
 from maestro.domain.llm.errors import CallSite, LLMFailure, ProviderUnavailable
-from maestro.domain.llm.models import bare
+from maestro.domain.llm.models import bare, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Usage
-from maestro.domain.llm.tokens import estimate, estimate_messages
 from maestro.llm.cli_answers import Said, failure, has_no_session, knows_no_option, read
 from maestro.llm.cli_prompt import prompt_of
 from maestro.llm.protocols import Account

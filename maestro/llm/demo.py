@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from maestro.domain.llm.errors import NoAccount
+from maestro.domain.llm.models import estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Role
-from maestro.domain.llm.tokens import estimate, estimate_messages
 from maestro.llm.protocols import Account
 from maestro.llm.wire import listener
 

@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 from maestro.domain.llm.accounts import AccountType, Choice
 from maestro.domain.llm.calls import CallEstimate
-from maestro.domain.llm.models import Price
+from maestro.domain.llm.models import Price, estimate_input
 from maestro.domain.llm.prompts import LLMRequest
-from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.protocols import Directory
 
 PriceOf = Callable[[str], Price | None]

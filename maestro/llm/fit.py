@@ -4,9 +4,8 @@ from collections.abc import Callable
 from functools import cached_property
 
 from maestro.domain.llm.accounts import Choice
-from maestro.domain.llm.models import reserve
+from maestro.domain.llm.models import estimate_input, reserve
 from maestro.domain.llm.prompts import LLMRequest
-from maestro.domain.llm.tokens import estimate_input
 
 WindowOf = Callable[[str], int]
 """The tokens of the window of a model given as ``provider/model``."""

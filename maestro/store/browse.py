@@ -9,15 +9,14 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.cursors import Cursor
-from maestro.domain.jobs.edits import model_for
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.job import Job, model_for
 from maestro.domain.jobs.timeline import AskedView, ToolTexts
 from maestro.domain.jobs.views import Listed, Record
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.substitution import FirstChoice, Substitution, final_answer, substitution
+from maestro.domain.messages import InboxRow
 from maestro.domain.questions.question import Question
 from maestro.domain.tools import ToolRun
 from maestro.domain.webhooks.webhook import Webhook

@@ -7,8 +7,7 @@ from sqlalchemy import and_, bindparam, func, or_
 from sqlmodel import col, delete, select
 
 from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
-from maestro.domain.inbox import InboxRow
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, InboxRow
 from maestro.store.prepared import Prepared, insert
 from maestro.store.repository import Repository
 

@@ -14,10 +14,9 @@ from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepState
-from maestro.domain.jobs.precedence import Candidate, ClaimOrder
 from maestro.domain.llm.budgets import Client
 from maestro.domain.messages import Address
-from maestro.domain.precedence import Precedence, Priority, precedence_of
+from maestro.domain.precedence import Candidate, ClaimOrder, Precedence, Priority, precedence_of
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository
 

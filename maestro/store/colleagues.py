@@ -4,8 +4,7 @@ from sqlalchemy import select, text
 from sqlmodel import col
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.context.persona import Colleague
-from maestro.domain.context.staff import Member, Staff
+from maestro.domain.context.layers import Colleague, Member, Staff
 from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository

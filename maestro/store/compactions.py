@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, func
 from sqlmodel import col, delete, insert, select, update
 
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message, Said
+from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message, Said
 from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository

@@ -11,16 +11,15 @@ from sqlalchemy import ColumnElement, case, func, tuple_
 from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
+from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
 from maestro.domain.conversations.stretch import Stretch
 from maestro.domain.conversations.views import ConversationFilter, Listed, Mark, Record, Spoken
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import OPEN, Job
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.memory.memory import MemoryFact
+from maestro.domain.messages import InboxRow
 from maestro.store.media import Media
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository

@@ -33,9 +33,8 @@ from maestro.domain.conversations.conversation import (
 )
 from maestro.domain.conversations.removal import RemovedConversation
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.inbox import InboxRow
 from maestro.domain.llm.prompts import Role
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, InboxRow
 from maestro.store.inbox import Inbox
 from maestro.store.prepared import Prepared
 from maestro.store.removals import Removals

@@ -10,10 +10,8 @@ from sqlalchemy.orm import aliased
 from sqlmodel import col, select, update
 from ulid import ULID
 
-from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
-from maestro.domain.messages import Address
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, is_background
+from maestro.domain.messages import Address, InboxRow
 from maestro.domain.precedence import Priority
 from maestro.store.jobs import Jobs
 from maestro.store.repository import Repository

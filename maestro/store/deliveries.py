@@ -13,9 +13,8 @@ from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.columns import UtcDateTime
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, JobFile, OutboundLane, Purpose, key_of
 from maestro.domain.drafts import Draft
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job, JobKind
-from maestro.domain.messages import Address, Receipt, Standing
+from maestro.domain.messages import Address, InboxRow, Receipt, Standing
 from maestro.store.prepared import Prepared, insert, one_of
 from maestro.store.repository import Repository, with_values
 from maestro.store.steps import Steps

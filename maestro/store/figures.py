@@ -23,9 +23,9 @@ from maestro.domain.figures import (
     Marks,
     OpenJobs,
 )
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import ConnectorStatus
 from maestro.store.repository import Repository
 

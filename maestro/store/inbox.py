@@ -10,11 +10,9 @@ from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.errors import NotFound
-from maestro.domain.inbox import InboxRow, Pace
 from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.llm.budgets import Client
-from maestro.domain.messages import IncomingMessage
+from maestro.domain.messages import InboxRow, IncomingMessage, Pace, lane_of
 from maestro.domain.people.pairing import KnownPerson
 from maestro.domain.people.people import Owner
 from maestro.domain.people.permissions import Person

@@ -8,13 +8,13 @@ from sqlalchemy import ColumnElement, ScalarSelect, func, literal, not_, union_a
 from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.batches import ItemState, ReplayItem
 from maestro.domain.jobs.failures import ANY
 from maestro.domain.jobs.filters import AROUND, LOOK_BACK, JobFilter
 from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
 from maestro.domain.jobs.path import AFTERMATH
 from maestro.domain.llm.budgets import Client
+from maestro.domain.messages import InboxRow
 from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.walking import walked
 

@@ -4,9 +4,9 @@ from sqlmodel import col, select
 
 from maestro.domain.context.layers import LAYER_SIZES, LayerSize
 from maestro.domain.conversations.conversation import ArchivedMessage, Message
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.calls import Prompt
+from maestro.domain.messages import InboxRow
 from maestro.domain.papers import Answered, Papers
 from maestro.store.repository import Repository
 

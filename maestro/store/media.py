@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlmodel import col, delete, select, update
 
-from maestro.domain.inbox import InboxRow
 from maestro.domain.media import MediaFile
+from maestro.domain.messages import InboxRow
 from maestro.store.repository import Repository
 
 

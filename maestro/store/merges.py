@@ -9,10 +9,9 @@ from sqlalchemy import bindparam
 from sqlmodel import col, or_, select, update
 
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.busy import Asked
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
-from maestro.domain.messages import LaneKey
+from maestro.domain.messages import InboxRow, LaneKey
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository, read_once
 

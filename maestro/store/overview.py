@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, func
 from sqlmodel import col, select
 
 from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
+from maestro.domain.messages import InboxRow
 from maestro.domain.overview import Failed, FirstAnswer, Oldest, Work
 from maestro.store.repository import Repository
 from maestro.store.walking import walked

@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 from sqlalchemy import bindparam, func, not_
 from sqlmodel import col, select
 
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.forecast import Made, Prices, Prospect, leaves_open
 from maestro.domain.jobs.job import Job, JobStep, StepState
 from maestro.domain.jobs.path import AFTERMATH
 from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.usage import UsageRow
+from maestro.domain.messages import InboxRow
 from maestro.store.delegations import Delegations
 from maestro.store.job_filters import conditions
 from maestro.store.prepared import Prepared

@@ -6,8 +6,8 @@ from sqlmodel import col, select
 from maestro.domain.agents.agent import Agent
 from maestro.domain.context.quotes import Quote
 from maestro.domain.deliveries import Delivery
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job
+from maestro.domain.messages import InboxRow
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 

@@ -10,17 +10,16 @@ from sqlalchemy import Select, func
 from sqlalchemy.orm import aliased
 from sqlmodel import col, delete, or_, select, update
 
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
+from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovalPlan, RemovedConversation
 from maestro.domain.deliveries import Delivery, JobFile
 from maestro.domain.drafts import Draft
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job
 from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.messages import InboxRow
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.questions.question import Question
 from maestro.domain.tags.actions import Action

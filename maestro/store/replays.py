@@ -2,9 +2,7 @@
 
 from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
 from maestro.domain.errors import Conflict, InvalidEdit
-from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
-from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobStatus, edits_of, is_background
 from maestro.domain.jobs.preview import Evidence, Preview, preview, refused
 from maestro.domain.jobs.replay import ReplayMode, edits_refusal, edits_that_count, refusal
 from maestro.store.delegations import STOPPED, WITHHELD

@@ -7,13 +7,11 @@ from sqlalchemy import select as columns
 from sqlmodel import col, select
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
-from maestro.domain.agents.mentions import marked
-from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, dashboard_agent
+from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, dashboard_agent, marked
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.conversations.conversation import Conversation, conversation_key
 from maestro.domain.jobs.job import Job
-from maestro.domain.jobs.lanes import lane_of
-from maestro.domain.messages import Addressing, IncomingMessage
+from maestro.domain.messages import Addressing, IncomingMessage, lane_of
 from maestro.store.claims import HOLDS_A_PLACE
 from maestro.store.editions import kept_while
 from maestro.store.prepared import Prepared, one_of

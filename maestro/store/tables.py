@@ -8,13 +8,11 @@ from maestro.domain.bots.bot import BotInstance
 from maestro.domain.bots.channels import ChannelCursor, DisabledChannel
 from maestro.domain.chat.message import ChatCursor, ChatMessage, ChatReminder
 from maestro.domain.chat.session import ChatSession
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import ArchivedMessage, Conversation, Message
+from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
 from maestro.domain.conversations.removal import DiscardedFile, RemovedConversation
 from maestro.domain.deliveries import Delivery, JobFile, OutboundLane
 from maestro.domain.drafts import Draft
 from maestro.domain.editions import Edition
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.batches import ReplayBatch, ReplayItem
 from maestro.domain.jobs.job import Job, JobStep
 from maestro.domain.live import SettingsVersion
@@ -24,6 +22,7 @@ from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
 from maestro.domain.llm.usage import UsageDay, UsageRow
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.messages import InboxRow
 from maestro.domain.people.ignored import IgnoredLines
 from maestro.domain.people.pairing import Invitation, KnownPerson, Pairing
 from maestro.domain.people.people import (

@@ -8,10 +8,9 @@ from typing import Any, Generic, TypeVar
 from ulid import ULID
 
 from maestro.domain.errors import Conflict, Forbidden, InvalidEdit, MaestroError, NotFound
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.busy import INTERRUPTED, interrupted
 from maestro.domain.jobs.job import CANCELLED_NOTICE, Ending, Job, JobStatus, notice_of
-from maestro.domain.messages import LaneKey
+from maestro.domain.messages import InboxRow, LaneKey
 from maestro.domain.questions.question import Answer
 from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions

@@ -9,8 +9,7 @@ from sqlmodel import col, delete, select, update
 
 from maestro.domain.agents.agent import Agent, AgentStatus
 from maestro.domain.errors import Conflict, NotFound
-from maestro.domain.jobs.background import BACKGROUND
-from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.job import BACKGROUND, Job, JobStatus
 from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.webhooks.edits import NewWebhook, WebhookChange
 from maestro.domain.webhooks.signatures import Signed

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 
-from maestro.domain.conversations.compaction import INSTRUCTIONS
+from maestro.domain.conversations.conversation import INSTRUCTIONS
 from maestro.domain.jobs.replay import ReplayMode
+from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallPurpose
-from maestro.domain.llm.tokens import estimate
 from maestro.domain.memory.memory import EXTRACTED_CONFIDENCE
 from tests.support.history import history_of
 from tests.support.instance import Instance, Row, running_instance

@@ -8,8 +8,7 @@ import pytest
 import pytest_asyncio
 
 from connectors.base import PermanentSend, Scope
-from maestro.domain.jobs.edits import Edits
-from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.jobs.job import Edits, Job, JobKind
 from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobDetail, detail

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from maestro.domain.conversations.compaction import INSTRUCTIONS
+from maestro.domain.conversations.conversation import INSTRUCTIONS
 from maestro.domain.llm.prompts import CallPurpose
 from tests.support.instance import Instance, running_instance
 

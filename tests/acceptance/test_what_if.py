@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.errors import Conflict
-from maestro.domain.jobs.edits import Edits
+from maestro.domain.jobs.job import Edits
 from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.views import JobDetail, detail

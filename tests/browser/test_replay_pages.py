@@ -8,8 +8,7 @@ from ulid import ULID
 
 from connectors.base import PermanentSend, Scope
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
-from maestro.domain.jobs.lanes import lane_of
-from maestro.domain.messages import Address, IncomingMessage
+from maestro.domain.messages import Address, IncomingMessage, lane_of
 from tests.support.browser import profile
 from tests.support.instance import Instance, free_port, running_instance
 

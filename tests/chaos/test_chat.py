@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from maestro.domain.chat.message import HUMAN
-from maestro.domain.chat.turns import REMINDER
+from maestro.domain.chat.message import HUMAN, REMINDER
 from maestro.domain.llm.prompts import KeptRequest, PromptMessage
 from maestro.store.store import Store
 from tests.chaos.promise import assert_books_closed, assert_journal_closed

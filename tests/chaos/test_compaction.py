@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 import pytest_asyncio
 
-from maestro.domain.conversations.compaction import INSTRUCTIONS
+from maestro.domain.conversations.conversation import INSTRUCTIONS
 from maestro.domain.llm.prompts import CallPurpose
 from tests.chaos.promise import assert_answered_once
 from tests.support.chatting import Person, person

@@ -1,8 +1,7 @@
 """Conversations as messages find or begin them."""
 
 from maestro.domain.conversations.conversation import Conversation
-from maestro.domain.inbox import InboxRow
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, InboxRow
 from maestro.store.transaction import Transaction
 
 GRACE = ("u-1", "Grace")

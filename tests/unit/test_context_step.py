@@ -11,13 +11,11 @@ import pytest
 
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.context.layers import LAYER_SIZES, LayerName
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import Message, conversation_key
+from maestro.domain.conversations.conversation import Compaction, Message, conversation_key
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.jobs.job import Job, JobKind, StepRef
-from maestro.domain.llm.models import prompt_budget
+from maestro.domain.llm.models import estimate, estimate_messages, estimate_tools, prompt_budget
 from maestro.domain.llm.prompts import Role
-from maestro.domain.llm.tokens import estimate, estimate_messages, estimate_tools
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Receipt

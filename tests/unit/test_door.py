@@ -14,10 +14,9 @@ import pytest
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, Permission
 from maestro.domain.agents.routing import UNMENTIONED, RoutingRules
 from maestro.domain.bots.bot import BotInstance
-from maestro.domain.inbox import Pace
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, notice_of
-from maestro.domain.messages import Accepted, Address, Addressing, IncomingMessage
+from maestro.domain.messages import Accepted, Address, Addressing, IncomingMessage, Pace
 from maestro.domain.people.pairing import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.precedence import Priority

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.messages import Accepted, Address, InboxRow, IncomingMessage
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
 from maestro.intake.edits import TOO_LATE, UNKNOWN

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.jobs.job import JobStatus
-from maestro.domain.jobs.precedence import IN_HAND
 from maestro.domain.messages import Address, IncomingMessage
-from maestro.domain.precedence import Priority
+from maestro.domain.precedence import IN_HAND, Priority
 from maestro.intake import Intake, IntakeRules
 from maestro.store.claims import CLAIM_LAPSES, Claimed
 from maestro.store.store import Store

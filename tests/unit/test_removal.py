@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import ConversationStatus
+from maestro.domain.conversations.conversation import Compaction, ConversationStatus
 from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import Ending, JobStatus

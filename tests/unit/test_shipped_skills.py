@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from maestro.domain.llm.tokens import estimate
+from maestro.domain.llm.models import estimate
 from maestro.domain.skills.files import SkillFile, read_skill
 from maestro.domain.skills.skill import Skill, choose
 from maestro.operations.skill_folder import SHIPPED

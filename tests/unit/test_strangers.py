@@ -10,12 +10,11 @@ from random import Random
 import pytest
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel
-from maestro.domain.control import pairing_code
 from maestro.domain.errors import Backlogged, Conflict, NotFound
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, refusal
-from maestro.domain.messages import Accepted, Address, IncomingMessage
+from maestro.domain.messages import Accepted, Address, IncomingMessage, pairing_code
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus
 from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy

@@ -12,9 +12,8 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.flow import ToolStep
 from maestro.domain.jobs.job import Job, JobKind, JobStatus, StepRef
-from maestro.domain.jobs.lanes import lane_of
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, lane_of
 from maestro.tools.base import Asked
 from temporal.control import TemporalJobControl
 from tests.support.api_client import no_temporal

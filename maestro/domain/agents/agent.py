@@ -135,3 +135,16 @@ class AgentChannel(SQLModel, table=True):
 def payer_of(agent: Agent, binding: AgentChannel | None) -> int | None:
     """Return the client who pays for what an agent answers in a channel: the channel's, else the agent's, if any."""
     return (binding.client_id if binding is not None else None) or agent.client_id
+
+
+def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
+    """Say whether an agent remembers things only in the conversation in which it learned them.
+
+    See docs/decisions.md: memory scope.
+    """
+    return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
+
+
+def mode_of(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
+    """Return the mode of a channel: its binding's own, else that of the settings."""
+    return (binding.busy if binding is not None else None) or default

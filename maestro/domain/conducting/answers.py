@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from maestro.domain.jobs.delegations import Handover
-from maestro.domain.quoting import quoted
 from maestro.domain.tags.actions import Action, is_news
+from maestro.domain.texts import quoted
 
 _DETAIL_CHARS = 300
 _MOST_NEWS = 10

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from maestro.domain.conversations.conversation import Line
-from maestro.domain.quoting import NAME_CHARS, quoted, quoted_lines
+from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
 
 QUOTED_CHARS = 500
 """Characters of a message that are quoted; its beginning says which one is meant."""

@@ -8,8 +8,8 @@ from pydantic import JsonValue
 
 from maestro.domain.context.layers import LayerName, LayerSize
 from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.models import estimate_messages, estimate_tools
 from maestro.domain.llm.prompts import TOOL_CALLS, CallPurpose, KeptRequest, PromptMessage, Role, ToolSpec
-from maestro.domain.llm.tokens import estimate_messages, estimate_tools
 from maestro.domain.values import View
 
 

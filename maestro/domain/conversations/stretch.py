@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import merge
 
-from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.conversations.views import Spoken
 from maestro.domain.memory.memory import MemoryFact
 

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import Conversation, ConversationStatus, Said
+from maestro.domain.conversations.conversation import Compaction, Conversation, ConversationStatus, Said
 from maestro.domain.llm.prompts import Role
 from maestro.domain.media import MediaFile
 from maestro.domain.values import Value, View

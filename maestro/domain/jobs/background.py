@@ -4,10 +4,7 @@ import re
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from maestro.domain.jobs.edits import task_of
-from maestro.domain.jobs.job import Job, JobKind
-
-BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
+from maestro.domain.jobs.job import Job, JobKind, task_of
 
 SILENT = "[SILENT]"
 """What an agent answers when there is nothing to post."""
@@ -21,11 +18,6 @@ _POSTED = "; nobody is waiting for you, so ask nothing back. What you answer is 
 _GO_ON = "Go on with your work now, with what you know"
 _MAY_BE_SILENT = f" If there is nothing worth telling, answer only {SILENT}, and nothing is posted."
 _SILENT_LINE = re.compile(r"(?:^|\n)[ \t>*_`]*\[SILENT\][ \t.!*_`]*(?=\n|$)", re.IGNORECASE)
-
-
-def is_background(job: Job) -> bool:
-    """Say whether a job began without a person; what Maestro itself has to say about one is no such job."""
-    return job.kind in BACKGROUND and not job.notice
 
 
 def background_text(job: Job, zone: ZoneInfo) -> str:

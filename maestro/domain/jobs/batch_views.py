@@ -9,9 +9,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from maestro.domain.jobs.batches import MOST, BatchAction, ItemState, ReplayBatch
-from maestro.domain.jobs.edits import NO_EDITS, Edits
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import OPEN, JobStatus
+from maestro.domain.jobs.job import NO_EDITS, OPEN, Edits, JobStatus
 from maestro.domain.values import View
 
 Ids = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=256)], ...], Field(min_length=1, max_length=MOST)]

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from maestro.domain.agents.agent import AgentChannel, BusyMode
-from maestro.domain.inbox import InboxRow
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.messages import InboxRow
 
 MOST_MERGED = 50
 """How many waiting messages are answered together with one, at most: more are a turn of their own."""
@@ -24,11 +23,6 @@ class Asked:
 
     job: Job
     row: InboxRow
-
-
-def mode_of(binding: AgentChannel | None, default: BusyMode) -> BusyMode:
-    """Return the mode of a channel: its binding's own, else that of the settings."""
-    return (binding.busy if binding is not None else None) or default
 
 
 def collected(

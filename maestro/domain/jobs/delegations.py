@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from maestro.domain.agents.agent import Agent, AgentStatus
-from maestro.domain.jobs.edits import task_of
-from maestro.domain.jobs.job import Job, JobStatus
-from maestro.domain.quoting import NAME_CHARS, quoted, quoted_lines
+from maestro.domain.jobs.job import Job, JobStatus, task_of
 from maestro.domain.tags.grammar import Tag
+from maestro.domain.texts import NAME_CHARS, quoted, quoted_lines
 
 MAX_DEPTH = 3
 """How often a task may be handed on, the first time included."""

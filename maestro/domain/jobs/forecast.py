@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from maestro.domain.jobs.batches import BatchAction
-from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
 from maestro.domain.jobs.failures import pattern_of
-from maestro.domain.jobs.job import Job, StepState
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, StepState, edits_of
 from maestro.domain.jobs.path import OPTIONAL, next_step
 from maestro.domain.jobs.preview import END, START
 from maestro.domain.jobs.replay import edits_refusal, is_script, refusal

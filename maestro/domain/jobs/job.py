@@ -5,14 +5,22 @@ See docs/invariants.md: steps leave rows, no silent end.
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
 
+from pydantic import AfterValidator
+from pydantic import Field as ValueField
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
 from maestro.domain.columns import UtcDateTime, text_of
 from maestro.domain.errors import WaitReason
-from maestro.domain.messages import Address
+from maestro.domain.messages import MAX_CONTENT_CHARS, Address
 from maestro.domain.precedence import Priority
-from maestro.domain.values import Value
+from maestro.domain.texts import storable
+from maestro.domain.values import Value, View
+from maestro.domain.words import ModelName, Slug
+
+CHOSEN = "an operator chose"
+"""Why an agent answers that no rule of routing named."""
 
 
 class JobKind(StrEnum):
@@ -301,3 +309,65 @@ def job_details(job_id: str, dashboard: str) -> str:
     """Return what the Temporal Web UI says of a job, in Markdown: a link to its page, and nothing that was said."""
     job = f"[Job `{job_id}`]({dashboard}/queue/{job_id})" if dashboard else f"Job `{job_id}`"
     return f"{job}: its steps, prompts and answer."
+
+
+def _something(text: str) -> str:
+    if not text.strip():
+        raise ValueError("expected a text; leave it out to ask what was asked the first time")
+    return storable(text)
+
+
+Prompt = Annotated[str, ValueField(max_length=MAX_CONTENT_CHARS), AfterValidator(_something)]
+
+
+class Edits(View):
+    """What is not None stands in the place of what it was the first time.
+
+    ``agent`` is the slug of who answers, ``model`` its first choice, before the agent's own fallbacks, and ``prompt``
+    what the model reads instead of the message or the task; the message itself stays as it was said.
+    """
+
+    agent: Slug | None = None
+    model: ModelName | None = None
+    prompt: Prompt | None = None
+
+    @property
+    def any(self) -> bool:
+        """Say whether something is changed."""
+        return self != NO_EDITS
+
+    @property
+    def text(self) -> str:
+        """What a job's row keeps of them: JSON, empty for none."""
+        return self.model_dump_json(exclude_none=True) if self.any else ""
+
+
+NO_EDITS = Edits()
+
+
+def edits_of(job: Job) -> Edits:
+    """Return what an operator changed in a job."""
+    return Edits.model_validate_json(job.edits) if job.edits else NO_EDITS
+
+
+def task_of(job: Job) -> str:
+    """Return what the model is told that a job without a message is to do; empty for one that answers a message."""
+    return (edits_of(job).prompt or job.task) if job.task else ""
+
+
+def model_for(job: Job, own: str) -> str:
+    """Return the model that is asked first: the operator's choice, else the agent's ``own``, which may be empty."""
+    return edits_of(job).model or own
+
+
+BACKGROUND = frozenset({JobKind.HEARTBEAT, JobKind.CRON, JobKind.WEBHOOK})
+
+
+def is_background(job: Job) -> bool:
+    """Say whether a job began without a person; what Maestro itself has to say about one is no such job."""
+    return job.kind in BACKGROUND and not job.notice
+
+
+def grows(job: Job) -> bool:
+    """Say whether a person watches this job being done: one who wrote a message, and no agent hears the answer."""
+    return job.kind is JobKind.MESSAGE and job.parent_id is None and job.inbox_id is not None and not job.what_if

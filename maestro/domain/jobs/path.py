@@ -5,7 +5,6 @@ See docs/invariants.md: resume.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from maestro.domain.jobs.background import is_background
 from maestro.domain.jobs.flow import (
     AnswerOutcome,
     BackgroundOutcome,
@@ -16,7 +15,7 @@ from maestro.domain.jobs.flow import (
     RouteOutcome,
     ScriptOutcome,
 )
-from maestro.domain.jobs.job import Job, JobStep, StepState
+from maestro.domain.jobs.job import Job, JobStep, StepState, is_background
 
 OPTIONAL = frozenset({"media", "voice", "compaction"})
 """Steps that an answer can do without: one that failed is tried again by a resume."""

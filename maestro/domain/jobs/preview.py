@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, Purpose
-from maestro.domain.jobs.edits import Edits
-from maestro.domain.jobs.job import Job, JobStatus, JobStep
+from maestro.domain.jobs.job import Edits, Job, JobStatus, JobStep
 from maestro.domain.jobs.path import finished, next_step, tried_again
 from maestro.domain.jobs.replay import ReplayMode, is_script
 from maestro.domain.llm.calls import CallState, LLMCall

@@ -5,9 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from maestro.domain.jobs.background import is_background
-from maestro.domain.jobs.edits import Edits, edits_of
-from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.jobs.job import Edits, Job, JobStatus, edits_of, is_background
 
 
 class ReplayMode(StrEnum):

@@ -8,9 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from maestro.domain.deliveries import Delivery
-from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of
 from maestro.domain.jobs.flow import RouteOutcome
-from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStatus, JobStep, StepState, edits_of
 from maestro.domain.jobs.timeline import (
     ActionView,
     AskedView,

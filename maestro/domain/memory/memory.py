@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from sqlmodel import Field, Index, SQLModel, UniqueConstraint, text
 
-from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.columns import UtcDateTime, text_of
 
 MAX_FACT_CHARS = 500
@@ -90,14 +89,6 @@ class MemoryState(SQLModel, table=True):
     key: str
     value: str
     updated_at: datetime = Field(sa_type=UtcDateTime)
-
-
-def keeps_apart(agent: Agent, default_scope: MemoryScope) -> bool:
-    """Say whether an agent remembers things only in the conversation in which it learned them.
-
-    See docs/decisions.md: memory scope.
-    """
-    return (agent.memory_scope or default_scope) is MemoryScope.CONVERSATION
 
 
 def state_problem(key: str, value: str) -> str:

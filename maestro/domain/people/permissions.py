@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from maestro.domain.agents.agent import Agent, AgentChannel, Permission
-from maestro.domain.inbox import InboxRow
+from maestro.domain.messages import InboxRow
 from maestro.domain.people.owners import PersonId
 
 

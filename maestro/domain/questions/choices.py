@@ -4,8 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 
-from maestro.domain.control import control_word, pairing_code
-from maestro.domain.messages import MAX_LABEL_CHARS
+from maestro.domain.messages import MAX_LABEL_CHARS, control_word, pairing_code
 
 LEAST = 2
 MOST = 10

@@ -9,8 +9,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from maestro.domain.skills.front_matter import InvalidSkill, split_front_matter
-from maestro.domain.skills.keywords import fold
-from maestro.domain.skills.patterns import problem_of
+from maestro.domain.skills.skill import fold, problem_of
 from maestro.domain.words import Slug, ToolName
 
 MAX_BYTES = 262_144

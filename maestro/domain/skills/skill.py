@@ -1,19 +1,31 @@
-"""Skills: instructions that are given to a model when a message needs them."""
+"""Skills: instructions for a model, found by the keywords and patterns in a message."""
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
+from typing import Any, NamedTuple
 
+import re2  # type: ignore[import-untyped]  # it comes without types
 from sqlmodel import Field, SQLModel
 
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.skills.keywords import Keywords, Words
-from maestro.domain.skills.patterns import Patterns
 
-MOST = 3
+_WORD = re.compile(r"\w+")
+# Scripts that put no blank between words: there a keyword is found wherever it stands.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff]")
+
+PATTERN_CHARS = 500
+PROGRAM_SIZE = 4_000
+"""The most instructions a pattern may become: with the text a message is judged by, 1 second at the very worst."""
+GROUP_MEMORY = 8 << 20
+"""Bytes that many patterns may take which are searched for as one."""
+
+MOST_SKILLS = 3
 """How many skills one message may bring in (docs/decisions.md: prompt layers)."""
 
 KEYWORD_POINTS = 1
@@ -21,6 +33,176 @@ PATTERN_POINTS = 2
 
 SCORED_CHARS = 32_000
 """How much of either end of a long message is scored: what somebody asks for stands before or after what they paste."""
+
+
+def fold(text: str) -> str:
+    """Return a text in the form in which letters of either case, wide letters and every run of blanks are the same."""
+    folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
+    return " ".join(folded.split())
+
+
+class Words:
+    """A message, ready to be searched."""
+
+    def __init__(self, message: str) -> None:
+        self.text = fold(message)
+        self.words = frozenset(_WORD.findall(self.text))
+
+
+class _Prepared(NamedTuple):
+    place: int
+    source: str
+    keyword: str
+    pieces: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Keywords:
+    """Words and phrases to look for, such as ``pull request``, ``c++`` and ``.net``, of one skill or of hundreds."""
+
+    sources: Sequence[str]
+
+    @cached_property
+    def _by_sign(self) -> Mapping[str, Sequence[_Prepared]]:
+        """Each under one of its words, without which a message cannot have it; under nothing where it has none."""
+        found: dict[str, list[_Prepared]] = {}
+        for place, source in enumerate(self.sources):
+            keyword = fold(source)
+            if keyword:
+                pieces = _pieces(keyword)
+                found.setdefault(max(pieces, key=len, default=""), []).append(_Prepared(place, source, keyword, pieces))
+        return found
+
+    def found(self, message: Words) -> tuple[str, ...]:
+        """Return those that stand in the message as whole words: with no letter, digit or ``_`` right beside them.
+
+        They are in the order of their sources. Only those are looked for whose sign is a word of the message: most
+        messages have none, however many keywords there are.
+        """
+        signs = self._by_sign.keys() & message.words
+        near = chain(self._by_sign.get("", ()), *(self._by_sign[sign] for sign in signs))
+        there = [one for one in near if one.pieces <= message.words and _stands_in(one.keyword, message.text)]
+        return tuple(one.source for one in sorted(there))
+
+
+def _pieces(keyword: str) -> frozenset[str]:
+    """Return the words that a text must have for the keyword to be there; none where words are not set apart."""
+    return frozenset() if _UNSPACED.search(keyword) else frozenset(_WORD.findall(keyword))
+
+
+def _stands_in(keyword: str, text: str) -> bool:
+    return any(_is_whole(keyword, text, at) for at in _places(keyword, text))
+
+
+def _places(keyword: str, text: str) -> Iterable[int]:
+    at = text.find(keyword)
+    while at >= 0:
+        yield at
+        at = text.find(keyword, at + 1)
+
+
+def _is_whole(keyword: str, text: str, at: int) -> bool:
+    end = at + len(keyword)
+    before, after = text[at - 1 : at], text[end : end + 1]
+    return not _joined(before, keyword[0]) and not _joined(after, keyword[-1])
+
+
+def _joined(outside: str, edge: str) -> bool:
+    """Say whether the keyword goes on beyond its edge."""
+    if not outside or _UNSPACED.match(edge):
+        return False
+    # Marks are the vowels of some scripts and the accents of others: what they stand on is no whole word.
+    return outside.isalnum() or outside == "_" or unicodedata.category(outside).startswith("M")
+
+
+def _options(memory: int = 1 << 20) -> re2.Options:
+    options = re2.Options()
+    options.case_sensitive = False
+    options.log_errors = False
+    options.never_capture = True  # we only ask whether it matches, which is ten times faster
+    options.max_mem = memory
+    return options
+
+
+class _Group:
+    """Patterns that are searched for as one, and half by half only where one of them matches: most messages have none.
+
+    What finds several patterns at once in RE2 (``Set``) has no way to say that its memory was not enough: it would miss
+    what each pattern by itself finds.
+    """
+
+    def __init__(self, sources: Sequence[str]) -> None:
+        self._sources = sources
+
+    def matching(self, text: bytes) -> Iterator[str]:
+        """Yield those that match somewhere in a text in UTF-8, in their order."""
+        if self._all is not None and self._all.search(text) is None:
+            return
+        if len(self._sources) == 1:
+            yield self._sources[0]
+        for half in self._halves:
+            yield from half.matching(text)
+
+    @cached_property
+    def _all(self) -> Any | None:
+        """All of them as one; None where that cannot be."""
+        if len(self._sources) == 1:
+            return re2.compile(self._sources[0], _options())
+        # An open \Q quotes whatever stands behind it.
+        if any(r"\Q" in source for source in self._sources):
+            return None
+        try:
+            return re2.compile("|".join(f"(?:{source})" for source in self._sources), _options(GROUP_MEMORY))
+        except re2.error:  # it is too large, or two of them name a group alike
+            return None
+
+    @cached_property
+    def _halves(self) -> Sequence["_Group"]:
+        middle = len(self._sources) // 2
+        return [_Group(half) for half in (self._sources[:middle], self._sources[middle:]) if middle]
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Patterns that are compiled when they are first needed; letters match in either case unless ``(?-i)`` says no.
+
+    They may be those of a skill, or of hundreds.
+    """
+
+    sources: Sequence[str]
+
+    @cached_property
+    def _usable(self) -> _Group:
+        return _Group([source for source in self.sources if problem_of(source) is None])
+
+    def matching(self, text: bytes) -> tuple[str, ...]:
+        """Return those that match somewhere in a text in UTF-8, in the order of their sources."""
+        return tuple(self._usable.matching(text))
+
+
+def problem_of(source: str) -> str | None:
+    """Return why a text is no usable pattern, in a few words, or None."""
+    if not source.strip():
+        return "it is empty"
+    if len(source) > PATTERN_CHARS:
+        return f"it has more than {PATTERN_CHARS} characters"
+    try:
+        compiled = re2.compile(source.encode("utf-8", "replace").decode(), _options())
+    except re2.error as error:
+        return _reason(error)
+    if compiled.programsize > PROGRAM_SIZE:
+        return "it is too large; use fewer or smaller repetitions"
+    if compiled.search(b"") is not None:
+        return "it matches every message"
+    return None
+
+
+def _reason(error: Exception) -> str:
+    said = error.args[0] if error.args else b""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    if "invalid perl operator" in text or "invalid escape sequence" in text:
+        return f"{text} (lookaround and backreferences are not supported)"
+    return text or "it cannot be read"
 
 
 class SkillRow(SQLModel, table=True):
@@ -172,7 +354,7 @@ class Repertoire:
 
 def _best(scores: Iterable[Score], tools: frozenset[str], allowed: frozenset[str] | None) -> tuple[Skill, ...]:
     fitting = [score.skill for score in scores if is_for(score.skill, tools, allowed)]
-    return tuple(fitting[:MOST])
+    return tuple(fitting[:MOST_SKILLS])
 
 
 def _ranked(scores: Iterable[Score]) -> list[Score]:

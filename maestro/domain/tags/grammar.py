@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from maestro.domain.tags.markdown_code import Span, spans
-from maestro.domain.tags.visible_text import VisibleText
+from maestro.domain.tags.markdown import Span, VisibleText, spans
 
 
 class TagName(StrEnum):

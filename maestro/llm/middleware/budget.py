@@ -10,8 +10,8 @@ from maestro.domain.errors import WaitReason
 from maestro.domain.llm.accounts import AccountStatus, Choice, ModelAccount, able, candidates, choose
 from maestro.domain.llm.budgets import BudgetScope, Limit
 from maestro.domain.llm.errors import BudgetExceeded
+from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.domain.llm.tokens import estimate_input
 from maestro.llm.estimates import Estimates
 from maestro.llm.middleware.call_snapshot import CallReader, CallSnapshot, PayerBudgets
 from maestro.llm.protocols import LLMClient

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from maestro.domain.chat.feed import listens
-from maestro.domain.chat.message import Unread
+from maestro.domain.chat.message import Unread, listens
 from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, exceeded, limits_of
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse

@@ -4,9 +4,8 @@ import asyncio
 
 import structlog
 
-from maestro.domain.chat.feed import Feed, feed, listens, most_posts
-from maestro.domain.chat.turns import REMINDER, chat_only
-from maestro.domain.context.rounds import made
+from maestro.domain.chat.message import REMINDER, Feed, chat_only, feed, listens, most_posts
+from maestro.domain.context.history import made
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.llm.fit import WindowOf, room
 from maestro.llm.middleware.call_snapshot import UNREAD_POSTS, CallReader, CallSnapshot

@@ -5,11 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from maestro.domain.jobs.precedence import FairLine
 from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
+from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.domain.llm.tokens import estimate_input
-from maestro.domain.precedence import Precedence
+from maestro.domain.precedence import FairLine, Precedence
 from maestro.llm.middleware.call_snapshot import without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
 

@@ -1,6 +1,6 @@
 """Asks without tools, or without the pictures of tools, where a model takes none: it can still talk."""
 
-from maestro.domain.context.rounds import without_pictures, without_tools
+from maestro.domain.context.history import without_pictures, without_tools
 from maestro.domain.llm.errors import BadRequest, ToolsUnsupported
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, Role
 from maestro.llm.middleware.call_snapshot import without_snapshot

@@ -8,13 +8,11 @@ import httpx
 import pytest
 
 from api.dashboard.conversation import room_for_each
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.conversations.conversation import ConversationStatus
-from maestro.domain.inbox import InboxRow
+from maestro.domain.conversations.conversation import Compaction, ConversationStatus
 from maestro.domain.media import MediaFile
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
-from maestro.domain.messages import Attachment
+from maestro.domain.messages import Attachment, InboxRow
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.usage_rows import answered

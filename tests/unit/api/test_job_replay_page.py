@@ -7,8 +7,7 @@ from html import unescape
 import httpx
 import pytest
 
-from maestro.domain.jobs.edits import Edits, edits_of
-from maestro.domain.jobs.job import Job, JobKind, JobStatus, StepRef
+from maestro.domain.jobs.job import Edits, Job, JobKind, JobStatus, StepRef, edits_of
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent

@@ -2,7 +2,7 @@
 
 import pytest
 
-from maestro.domain.control import ControlWord, control_word
+from maestro.domain.messages import ControlWord, control_word
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.drafts import GROWING, STOPPED, Draft, DraftState, Next, ending, grows, next_of
-from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.drafts import GROWING, STOPPED, Draft, DraftState, Next, ending, next_of
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, grows
 from maestro.domain.messages import Address
 
 NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

@@ -8,9 +8,8 @@ import pytest
 
 from maestro.domain.llm.accounts import AccountStatus
 from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
-from maestro.domain.llm.models import ModelTable
+from maestro.domain.llm.models import ModelTable, estimate_input
 from maestro.domain.llm.prompts import LLMRequest
-from maestro.domain.llm.tokens import estimate_input
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.llm_accounts import START, Clock, Model, book, failing, failover, failover_of, limited, row

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestTooLarge
+from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.domain.llm.tokens import estimate_input
 from maestro.domain.precedence import Precedence, Priority
 from maestro.llm.middleware.rate_limit import Gate, LimiterRules, Limits, RateLimit
 from maestro.llm.protocols import Account

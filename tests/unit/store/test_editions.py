@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.agents.agent import AgentChannel
-from maestro.domain.conversations.compaction import Compaction
+from maestro.domain.conversations.conversation import Compaction
 from maestro.domain.editions import Editions
 from maestro.domain.errors import NotFound
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount

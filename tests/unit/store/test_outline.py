@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from maestro.domain.context.history import Shown, Utterance, select_history
 from maestro.domain.conversations.conversation import Line, Message, Said
+from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import Role
-from maestro.domain.llm.tokens import estimate
 from maestro.domain.messages import Address
 from maestro.domain.texts import storable
 from maestro.store.conversations import Conversations

@@ -8,8 +8,7 @@ import pytest
 
 from maestro.domain.context.quotes import Quote
 from maestro.domain.deliveries import Delivery, Purpose
-from maestro.domain.inbox import InboxRow
-from maestro.domain.messages import Address, Attachment, IncomingMessage, Receipt
+from maestro.domain.messages import Address, Attachment, InboxRow, IncomingMessage, Receipt
 from maestro.store.quotes import Quotes
 from tests.support.job_rows import JobRows
 

@@ -12,9 +12,8 @@ from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.errors import Conflict, InvalidEdit, NotFound, StoreBusy
 from maestro.domain.jobs.batch_views import BatchItemView, BatchView, BatchWish, batch_view
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState
-from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.filters import JobFilter
-from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
+from maestro.domain.jobs.job import Edits, Ending, Job, JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
 from maestro.operations.batches import BatchOperations

@@ -2,8 +2,7 @@
 
 import pytest
 
-from maestro.domain.agents.mentions import MOST_MARKS, marked, mentioned
-from maestro.domain.agents.routing import Candidate
+from maestro.domain.agents.routing import MOST_MARKS, Candidate, marked, mentioned
 
 NAMES = (
     Candidate(1, "boss", "The Boss"),

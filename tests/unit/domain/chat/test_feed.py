@@ -5,11 +5,23 @@ from datetime import UTC, datetime
 import pytest
 
 from maestro.domain.agents.agent import Agent
-from maestro.domain.chat.feed import CUT_MARK, HEADING, feed, listens, most_posts
-from maestro.domain.chat.message import Post, Unread
-from maestro.domain.chat.turns import ADDENDUM, GET_NEW, POST, REMINDER, addendum, chat_only
+from maestro.domain.chat.message import (
+    ADDENDUM,
+    CUT_MARK,
+    GET_NEW,
+    HEADING,
+    POST,
+    REMINDER,
+    Post,
+    Unread,
+    addendum,
+    chat_only,
+    feed,
+    listens,
+    most_posts,
+)
+from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import CallKey, CallPurpose, ToolCall
-from maestro.domain.llm.tokens import estimate
 from tests.support.llm_requests import request_of
 
 ROOM = 10_000

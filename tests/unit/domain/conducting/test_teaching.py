@@ -8,7 +8,7 @@ from maestro.domain.agents.edits import AgentFields
 from maestro.domain.conducting.conductor import without_tags
 from maestro.domain.conducting.teaching import CONDUCTOR_PROMPT, rules, with_prompt
 from maestro.domain.conducting.wishes import FIELDS
-from maestro.domain.llm.tokens import estimate
+from maestro.domain.llm.models import estimate
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.tags.grammar import CONDUCTOR_TAGS, TagName, parse
 

@@ -10,20 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maestro.domain.agents.agent import CONDUCTOR, Agent
-from maestro.domain.chat.message import CODER
-from maestro.domain.chat.turns import ADDENDUM
+from maestro.domain.chat.message import ADDENDUM, CODER
 from maestro.domain.conducting.teaching import rules
 from maestro.domain.context.composition import SHORTEST_ASKED, Composition, Knowledge, Matter, compose
 from maestro.domain.context.history import Utterance
-from maestro.domain.context.layers import LayerName
-from maestro.domain.context.persona import AGENTS_PART, MOST_DESCRIBED, Colleague, persona
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.llm.models import prompt_budget
+from maestro.domain.context.layers import AGENTS_PART, MOST_DESCRIBED, Colleague, LayerName, persona
+from maestro.domain.conversations.conversation import Compaction
+from maestro.domain.llm.models import MESSAGE_OVERHEAD, estimate, estimate_messages, prompt_budget
 from maestro.domain.llm.prompts import PromptMessage, Role
-from maestro.domain.llm.tokens import MESSAGE_OVERHEAD, estimate, estimate_messages
 from maestro.domain.memory.memory import FactCategory, MemoryState, Remembered
-from maestro.domain.quoting import NAME_CHARS
 from maestro.domain.skills.skill import Skill
+from maestro.domain.texts import NAME_CHARS
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 TODAY = date(2026, 3, 10)

@@ -3,10 +3,10 @@
 import pytest
 
 from maestro.domain.context.history import Shown, Utterance, select_history, show_asked
-from maestro.domain.context.persona import Colleague, said_by
+from maestro.domain.context.layers import Colleague, said_by
 from maestro.domain.conversations.conversation import Line
+from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_messages
 from maestro.domain.llm.prompts import PromptMessage, Role
-from maestro.domain.llm.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_messages
 from maestro.domain.media import MAX_IMAGES, MediaFile
 
 PRICES = said_by(Colleague("prices", "Price Bot", "watches prices"))

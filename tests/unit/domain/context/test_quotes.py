@@ -3,8 +3,8 @@
 from maestro.domain.context.history import Utterance, show_asked
 from maestro.domain.context.quotes import QUOTED_CHARS, Quote, told
 from maestro.domain.conversations.conversation import Line
+from maestro.domain.llm.models import estimate, estimate_messages
 from maestro.domain.llm.prompts import PromptMessage, Role
-from maestro.domain.llm.tokens import estimate, estimate_messages
 
 
 def line(number: int, role: Role = Role.USER, inbox_id: int | None = None) -> Line:

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from maestro.domain.context.recollection import FACTS, other_facts, state, sticky_facts, summaries
-from maestro.domain.conversations.compaction import Compaction
-from maestro.domain.llm.tokens import estimate
+from maestro.domain.context.composition import FACTS, other_facts, state, sticky_facts, summaries
+from maestro.domain.conversations.conversation import Compaction
+from maestro.domain.llm.models import estimate
 from maestro.domain.memory.memory import FactCategory, MemoryState, Remembered
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

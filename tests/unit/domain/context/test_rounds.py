@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from maestro.domain.context.rounds import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, ToolResult, made, round_of, turns
+from maestro.domain.context.history import CUT_MARK, LEFT_OUT, MOST_CALLS, Round, ToolResult, made, round_of, turns
+from maestro.domain.llm.models import IMAGE_TOKENS, estimate_messages
 from maestro.domain.llm.prompts import ImageRef, PromptMessage, Role, ToolCall
-from maestro.domain.llm.tokens import IMAGE_TOKENS, estimate_messages
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.tools import call_id
 

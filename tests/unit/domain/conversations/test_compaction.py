@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime
 
-from maestro.domain.conversations.compaction import (
+from maestro.domain.conversations.conversation import (
     KEPT_MESSAGES,
+    Conversation,
+    Message,
     excerpt,
     excerpt_budget,
     instruct,
@@ -11,9 +13,8 @@ from maestro.domain.conversations.compaction import (
     may_go,
     output_tokens,
 )
-from maestro.domain.conversations.conversation import Conversation, Message
+from maestro.domain.llm.models import cut, estimate, estimate_messages
 from maestro.domain.llm.prompts import CallPurpose, Role
-from maestro.domain.llm.tokens import cut, estimate, estimate_messages
 from maestro.domain.memory.facts import parse_facts
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

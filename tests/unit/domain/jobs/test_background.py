@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.jobs.background import SILENT, background_text, is_background, worth_posting
-from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.jobs.background import SILENT, background_text, worth_posting
+from maestro.domain.jobs.job import Job, JobKind, is_background
 
 AMSTERDAM = ZoneInfo("Europe/Amsterdam")
 SLOT = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)

@@ -8,12 +8,11 @@ from pydantic import ValidationError
 
 from maestro.domain.jobs.batch_views import BatchWish, Progress, batch_view, estimated_end
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
-from maestro.domain.jobs.edits import Edits
 from maestro.domain.jobs.failures import LONGEST, Failures, grouped, pattern_of
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.flow import RouteAction, RouteOutcome
 from maestro.domain.jobs.forecast import Made, Outlooks, Prices, Prospect, calls_to_pay, forecast, step_of
-from maestro.domain.jobs.job import Job, JobStatus, StepState
+from maestro.domain.jobs.job import Edits, Job, JobStatus, StepState
 from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.prompts import CallPurpose
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from maestro.domain.agents.agent import AgentChannel, BusyMode
-from maestro.domain.inbox import InboxRow
-from maestro.domain.jobs.busy import MOST_MERGED, Asked, absorbed, collected, interrupted, mode_of
+from maestro.domain.agents.agent import AgentChannel, BusyMode, mode_of
+from maestro.domain.jobs.busy import MOST_MERGED, Asked, absorbed, collected, interrupted
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.messages import InboxRow
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

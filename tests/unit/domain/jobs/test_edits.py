@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pydantic import ValidationError
 
-from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of, task_of
-from maestro.domain.jobs.job import Job
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, edits_of, task_of
 from maestro.domain.messages import MAX_CONTENT_CHARS
 
 

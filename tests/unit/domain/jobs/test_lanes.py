@@ -6,8 +6,7 @@ See docs/invariants.md: lanes.
 from itertools import combinations
 
 from maestro.domain.conversations.conversation import conversation_key
-from maestro.domain.jobs.lanes import lane_of
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, lane_of
 
 PLACES = [
     Address(platform="discord", channel="a"),

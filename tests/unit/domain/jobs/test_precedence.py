@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro.domain.jobs.precedence import KEPT, Candidate, ClaimOrder, FairLine
 from maestro.domain.messages import Address
-from maestro.domain.precedence import Priority, precedence_of
+from maestro.domain.precedence import KEPT, Candidate, ClaimOrder, FairLine, Priority, precedence_of
 
 PLACE = Address(platform="whatsapp", account="shop", channel="+31612345678")
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
-from maestro.domain.jobs.edits import NO_EDITS, Edits
-from maestro.domain.jobs.job import Job, JobKind, JobStep, StepState
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStep, StepState
 from maestro.domain.jobs.path import finished, next_step, tried_again
 from maestro.domain.jobs.preview import EffectKind, Evidence, Preview, preview, refused
 from maestro.domain.jobs.replay import ReplayMode

@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from maestro.domain.jobs.edits import NO_EDITS, Edits, edits_of, task_of
-from maestro.domain.jobs.job import Job, JobKind, JobStatus
+from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobKind, JobStatus, edits_of, task_of
 from maestro.domain.jobs.replay import ReplayMode, asked_of, edits_refusal, refusal, restarted, what_if
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

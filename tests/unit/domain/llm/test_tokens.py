@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from maestro.domain.llm.models import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_input, estimate_messages
 from maestro.domain.llm.prompts import CallKey, ImageRef, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec
-from maestro.domain.llm.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD, estimate, estimate_input, estimate_messages
 
 # Measured once: the larger count of two tokenizers, OpenAI's cl100k and the one Anthropic has published.
 MEASURED = {

@@ -4,14 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.domain.agents.agent import Agent, MemoryScope
+from maestro.domain.agents.agent import Agent, MemoryScope, keeps_apart
 from maestro.domain.memory.memory import (
     FRESH,
     MAX_KEY_CHARS,
     MAX_VALUE_CHARS,
     Standing,
     confirmed,
-    keeps_apart,
     lasting,
     state_problem,
     surest,

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maestro.domain.skills.patterns import problem_of
-from maestro.domain.skills.skill import SCORED_CHARS, Repertoire, Skill, SkillRow, choose, ranking
+from maestro.domain.skills.skill import SCORED_CHARS, Repertoire, Skill, SkillRow, choose, problem_of, ranking
 from maestro.domain.skills.trial import try_message
 from tests.support.job_rows import MORNING
 

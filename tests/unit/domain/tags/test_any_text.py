@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maestro.domain.tags import grammar, markdown_code, visible_text
+from maestro.domain.tags import grammar, markdown
 from maestro.domain.tags.grammar import TagName, parse
 
 ANY_TEXT = settings(derandomize=True, deadline=None, database=None, max_examples=400)
@@ -173,7 +173,7 @@ COSTLY = (
 
 def work(text: str) -> int:
     """Count the lines of the grammar's modules that reading a text runs."""
-    files = {module.__file__ for module in (grammar, markdown_code, visible_text)}
+    files = {module.__file__ for module in (grammar, markdown, markdown)}
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
