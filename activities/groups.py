@@ -31,7 +31,7 @@ from maestro.domain.jobs.flow import (
 )
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.call_snapshot import CallView
+from maestro.llm.middleware.guards import CallView
 from maestro.store.steps import Attempts, OwnAttempt, acting_for
 from maestro.store.transaction import Transaction
 

@@ -25,8 +25,8 @@ from maestro.domain.llm.prompts import (
     PromptMessage,
     ToolSpec,
 )
-from maestro.llm.fit import MARGIN
-from maestro.llm.middleware.call_snapshot import CallView, ReplayGuard
+from maestro.llm.accounts import MARGIN
+from maestro.llm.middleware.guards import CallView, ReplayGuard
 from maestro.store.callers import Caller
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction

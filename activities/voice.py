@@ -12,7 +12,7 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite
 from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import MediaFile
-from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.llm.middleware.guards import StopWatch
 from maestro.llm.transcriber import Attempt, Audio, Transcriber
 from maestro.store.commits import committed
 from maestro.store.files import Files

@@ -12,7 +12,7 @@ from importlib import import_module
 def main() -> None:
     """Import every command, the model library and the server; run by the Python of the environment."""
     sys.dont_write_bytecode = False
-    # As maestro/llm/litellm_library.py imports it: without a look at the internet or at a file .env.
+    # As maestro/llm/litellm_client.py imports it: without a look at the internet or at a file .env.
     os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_MODE="PRODUCTION", HF_HUB_OFFLINE="1")
     commands = import_module("maestro.cli")
     names = [module.name for module in pkgutil.iter_modules(commands.__path__, "maestro.cli.")]

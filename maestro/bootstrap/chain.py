@@ -8,21 +8,20 @@ from maestro.bootstrap.models import Models
 from maestro.bootstrap.scope import Scope
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
-from maestro.llm.estimates import Estimates
-from maestro.llm.held_answers import HeldAnswers, nothing_more
-from maestro.llm.middleware.breaker import Breaker, BreakerRules
-from maestro.llm.middleware.budget import Budget
-from maestro.llm.middleware.call_snapshot import CallReader, ReplayGuard
-from maestro.llm.middleware.chat_feed import ChatFeed, keep_chat_read
-from maestro.llm.middleware.deadline import deadline
-from maestro.llm.middleware.empty_answers import RefuseEmpty, Validator
-from maestro.llm.middleware.failover import Failover
-from maestro.llm.middleware.growth import Growth
-from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
-from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.request_changes import CacheMarkers, Redaction
-from maestro.llm.middleware.stop_guard import StopGuard, StopWatch
-from maestro.llm.middleware.tool_support import ToolSupport
+from maestro.llm.accounts import Estimates
+from maestro.llm.middleware.failover import Breaker, BreakerRules, Failover
+from maestro.llm.middleware.guards import CallReader, HeldAnswers, ReplayGuard, StopGuard, StopWatch, nothing_more
+from maestro.llm.middleware.limits import LimiterRules, RateLimit, deadline
+from maestro.llm.middleware.recorder import Budget, Growth, Recorder
+from maestro.llm.middleware.request_changes import (
+    CacheMarkers,
+    ChatFeed,
+    Redaction,
+    RefuseEmpty,
+    ToolSupport,
+    Validator,
+    keep_chat_read,
+)
 from maestro.llm.protocols import Middleware, chain
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -42,7 +42,7 @@ from maestro.bootstrap.storage import open_files, workspaces_folder
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind, as_it_is
-from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.llm.middleware.guards import StopWatch
 from maestro.llm.transcriber import Terms, Transcriber
 from maestro.settings import Settings, read_environment
 from maestro.store.files import Files

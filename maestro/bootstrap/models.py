@@ -15,9 +15,8 @@ from maestro.domain.llm.prompts import ImageRef
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
-from maestro.llm.litellm_client import Clients, LiteLLMClient, Transport
-from maestro.llm.litellm_library import Library
-from maestro.llm.middleware.deadline import Ready
+from maestro.llm.litellm_client import Clients, Library, LiteLLMClient, Transport
+from maestro.llm.middleware.limits import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, LLMClient
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback

@@ -37,7 +37,7 @@ from maestro.bootstrap.tools import build_tools
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.redaction import TextKind
-from maestro.llm.litellm_library import Library
+from maestro.llm.litellm_client import Library
 from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
 from maestro.store.store import Store

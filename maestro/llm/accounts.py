@@ -1,9 +1,10 @@
-"""The accounts of one process: what the store says of them, joined with the keys that this process has."""
+"""The accounts of one process, what a request is expected to cost at one, and whether it fits its model's window."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Self
 
 import structlog
@@ -24,6 +25,7 @@ from maestro.domain.llm.accounts import (
     choose,
     soonest,
 )
+from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.errors import (
     AccountsExhausted,
     AccountUnusable,
@@ -35,7 +37,9 @@ from maestro.domain.llm.errors import (
     QuotaExhausted,
     RateLimited,
 )
-from maestro.llm.protocols import Account
+from maestro.domain.llm.models import Price, estimate_input, reserve
+from maestro.domain.llm.prompts import LLMRequest
+from maestro.llm.protocols import Account, Directory
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -53,6 +57,22 @@ READ_AGAIN = 30.0
 TOO_SMALL = " Those that could answer now have too small a window for this message (see window in llm.models)."
 
 DEMO_ACCOUNT = Account(name=DEMO, provider=DEMO, model=DEMO)
+
+PriceOf = Callable[[str], Price | None]
+"""The list price of a model given as ``provider/model``, None when nobody knows it."""
+
+SUBSCRIPTION = Price(0, 0)
+"""What the tokens of a subscription cost: it is paid whether they are used or not."""
+
+WindowOf = Callable[[str], int]
+"""The tokens of the window of a model given as ``provider/model``."""
+
+ANSWER_SHARE = 4
+"""Of a window's reserve the answer gets at least this part; the rest may be taken by tools, which no prompt counts."""
+
+
+MARGIN = 500
+"""Tokens that are left over for what providers add around turns and tools."""
 
 
 @dataclass(frozen=True)
@@ -251,3 +271,57 @@ def _demo(now: datetime) -> ModelAccount:
     return ModelAccount(
         name=DEMO, provider=DEMO, model=DEMO, source=AccountSource.CONFIGURATION, created_at=now, updated_at=now
     )
+
+
+class Estimates:
+    """Estimates by list prices."""
+
+    def __init__(self, directory: Directory, price: PriceOf) -> None:
+        self._directory = directory
+        self._price = price
+
+    def least(self, request: LLMRequest) -> CallEstimate:
+        """Return what a request to a chosen account costs at least should nobody ever hear of its answer: its input."""
+        account = self._directory.find(request.account)
+        provider = account.provider if account is not None else ""
+        price = self._price_at(account.type, f"{provider}/{request.model}") if account is not None else None
+        tokens = estimate_input(request)
+        cost = price.cost(tokens, 0) if price is not None else None
+        return CallEstimate(provider, request.model, tokens, cost, request.account)
+
+    def most(self, choice: Choice, input_tokens: int, output_tokens: int) -> float | None:
+        """Return the US dollars that a call may cost with the longest answer, None when the price is unknown.
+
+        Providers may charge more for a prompt that they keep than for one they only read.
+        """
+        price = self._price_at(choice.account.type, f"{choice.account.provider}/{choice.model}")
+        return price.cost(input_tokens, output_tokens, cache_written=input_tokens) if price is not None else None
+
+    def _price_at(self, kind: AccountType, model: str) -> Price | None:
+        return SUBSCRIPTION if kind is AccountType.CLI else self._price(model)
+
+
+class Fit:
+    """Says of everybody who may be asked whether one request fits; what it takes is estimated once, when it matters."""
+
+    def __init__(self, request: LLMRequest, window: WindowOf) -> None:
+        self._request = request
+        self._window = window
+
+    def __call__(self, choice: Choice) -> bool:
+        """Say whether the request and an answer go into the window of the model that would be asked."""
+        window = self._window(f"{choice.account.provider}/{choice.model}")
+        return self._tokens + _answer(self._request, window) <= window
+
+    @cached_property
+    def _tokens(self) -> int:
+        return estimate_input(self._request)
+
+
+def room(request: LLMRequest, window: int) -> int:
+    """Return the tokens that may still be added to a request, given the window of the model that is asked."""
+    return window - estimate_input(request) - _answer(request, window) - MARGIN
+
+
+def _answer(request: LLMRequest, window: int) -> int:
+    return min(request.max_output_tokens, reserve(window) // ANSWER_SHARE)

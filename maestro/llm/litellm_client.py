@@ -2,24 +2,55 @@
 
 import asyncio
 import base64
+import importlib
+import logging
+import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import httpx
+from pydantic import BaseModel, ConfigDict
 
 from maestro.domain.llm.accounts import DEMO, AccountType
-from maestro.domain.llm.errors import CallSite, NoAccount
+from maestro.domain.llm.errors import CallSite, LLMFailure, NoAccount
 from maestro.domain.llm.models import OLLAMA, ModelTable
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage
 from maestro.domain.texts import storable
+from maestro.importing import collector_off
 from maestro.llm import chat_format
-from maestro.llm.litellm_library import Library
+from maestro.llm.classify import classify, evidence
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, AccountClient, Directory
-from maestro.llm.providers import base_url, key, model_name
-from maestro.llm.translation import ChatRequest
+from maestro.llm.translation import ChatRequest, Translator, base_url, key, model_name, translator_of
+from maestro.llm.wire import ANSWER_LIMIT, ObservedTransport, observed
+
+Transports = WeakSet[ObservedTransport]
+
+Answer = TypeVar("Answer")
+
+_ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import downloads prices from GitHub
+    "LITELLM_MODE": "PRODUCTION",  # else the import loads any .env file it finds above itself
+    "HF_HUB_OFFLINE": "1",  # else counting tokens of a Llama model asks Hugging Face, for 23 s
+}
+
+_SWITCHES = {
+    "telemetry": False,
+    "suppress_debug_info": True,
+    "disable_hf_tokenizer_download": True,
+    "drop_params": True,  # a model that does not know a parameter answers without it
+    "modify_params": False,
+    "num_retries": 0,
+    "turn_off_message_logging": True,
+    "redact_messages_in_exceptions": True,
+}
 
 LoadImage = Callable[[ImageRef], bytes]
 """Reads the bytes of an image; may block, it is called in a thread."""
@@ -28,6 +59,193 @@ _NAME = re.compile(r"[\w.:/@+-]{1,100}", re.ASCII)
 
 READ_TIMEOUT = timedelta(minutes=10)
 """How long the provider may say nothing. A model thinks in silence, so this only ends what no deadline ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The imported library: its module, what translates, who sends, and the transports it has built.
+
+    ``handler`` is litellm's owner of a client: kept, because the client is closed with it.
+    """
+
+    litellm: Any
+    translator: Translator | None
+    handler: Any
+    transports: Transports
+
+    async def complete(self, chat: ChatRequest) -> Any:
+        """Have a request answered: by litellm's translation alone, or by its entry point where it offers no other."""
+        translation = self.translator.translation_of(chat) if self.translator is not None else None
+        if translation is None:
+            return await self.litellm.acompletion(**chat.arguments())
+        return await translation.complete(chat, self.handler.client)
+
+
+class Library:
+    """litellm, which takes seconds and 190 MB to import.
+
+    ``warm_up`` starts that in the background, and a call waits for it. Use one per process, and ``close`` it on the
+    loop that called.
+    """
+
+    def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
+        """``answer_limit`` says how many bytes of an answer are read."""
+        self._answer_limit = answer_limit
+        self._imported: Future[Imported] | None = None
+
+    def warm_up(self) -> None:
+        """Begin to import the library in a thread of its own; returns at once and may be called again."""
+        if self._imported is None:
+            importer = ThreadPoolExecutor(1, thread_name_prefix="litellm-import")
+            self._imported = importer.submit(_import_litellm)
+            importer.shutdown(wait=False)
+
+    @property
+    def loading(self) -> bool:
+        """Whether the import was begun and is not over."""
+        return self._imported is not None and not self._imported.done()
+
+    async def loaded(self) -> None:
+        """Return when the library is imported, which this begins."""
+        await self._loaded()
+
+    async def settled(self) -> None:
+        """Return when the import is over, at once where none was begun."""
+        if self._imported is not None:
+            await self._loaded()
+
+    async def complete(self, site: CallSite, chat: ChatRequest, read: Callable[[Any], Answer]) -> Answer:
+        """Have a request answered with exactly one HTTP request, and return what ``read`` makes of the answer.
+
+        Every failure, also of ``read``, is raised as an ``LLMFailure`` without any text of the call.
+        """
+        imported = await self._loaded()
+        return _raised(await self._outcome(site, imported.complete(chat), read))
+
+    async def transcribe(self, site: CallSite, arguments: Mapping[str, Any], read: Callable[[Any], Answer]) -> Answer:
+        """Have a recording transcribed, as ``complete`` answers a request."""
+        imported = await self._loaded()
+        return _raised(await self._outcome(site, imported.litellm.atranscription(**arguments), read))
+
+    async def close(self) -> None:
+        """Close the connections that litellm keeps open; its own function for that forgets the ones to OpenAI."""
+        if self._imported is not None:
+            transports = (await self._loaded()).transports
+            while transports:
+                await transports.pop().aclose()
+
+    async def _loaded(self) -> Imported:
+        """Return the library when its import has finished."""
+        self.warm_up()
+        assert self._imported is not None
+        if self._imported.done():
+            return self._imported.result()
+        # Shielded: a call that is given up must not give up the import that others wait for.
+        return await asyncio.shield(asyncio.wrap_future(self._imported))
+
+    async def _outcome(
+        self, site: CallSite, call: Awaitable[Any], read: Callable[[Any], Answer]
+    ) -> Answer | LLMFailure:
+        """Send the one request and return what came of it, a failure as a value."""
+        with observed(self._answer_limit()) as exchange:
+            try:
+                return read(await call)
+            # litellm raises its own classes, those of openai, httpx and aiohttp, and bare KeyErrors at odd answers.
+            except Exception as error:  # noqa: BLE001
+                found = evidence(error, exchange)
+        return classify(site, found, datetime.now(UTC))
+
+
+def _raised(outcome: Answer | LLMFailure) -> Answer:
+    """Raise a failure where no exception is being handled: a context would carry prompt and key along."""
+    if isinstance(outcome, LLMFailure):
+        raise outcome
+    return outcome
+
+
+def _import_litellm() -> Imported:
+    """Import litellm so that it stays quiet, offline and without retries.
+
+    Imported by name in a function because it takes three seconds and 190 MB that only a process that calls models
+    should pay, and none should wait for. The environment is written here, and only here, because litellm reads these
+    variables while it is imported and offers no other way.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    with collector_off():
+        with _models_on_demand(), _encodings_on_demand():
+            litellm = importlib.import_module("litellm")
+        for name, switch in _SWITCHES.items():
+            setattr(litellm, name, switch)
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
+        handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
+        transports = _observe(handler)
+        return Imported(litellm, translator_of(litellm), handler(), transports)
+
+
+@contextmanager
+def _models_on_demand() -> Iterator[None]:
+    """Let each pydantic model that is defined inside build its validator when it is used first.
+
+    litellm defines 700 and a call uses a dozen: an eighth of the CPU time of its import, and 19 MB. ``defer_build`` is
+    pydantic's own setting, and models take the settings of their base. A model that another thread defines meanwhile
+    is built a little later too, and nothing else changes for it.
+    """
+    before = BaseModel.model_config
+    BaseModel.model_config = ConfigDict(**before, defer_build=True)
+    try:
+        yield
+    finally:
+        BaseModel.model_config = before
+
+
+@contextmanager
+def _encodings_on_demand() -> Iterator[None]:
+    """Let each encoding that is asked for inside be read when something is counted with it first.
+
+    litellm reads one of 100,000 tokens as it is imported: a twelfth of the CPU time of that. It counts tokens where a
+    provider does not, and Maestro has its own estimate.
+    """
+    tiktoken: Any = importlib.import_module("tiktoken")
+    read: Callable[[str], Any] = tiktoken.get_encoding
+
+    class UnreadEncoding(tiktoken.Encoding):  # type: ignore[misc]  # litellm asks for its class
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getattr__(self, attribute: str) -> Any:
+            if "_core_bpe" in vars(self):
+                raise AttributeError(attribute)
+            self.__dict__.update(vars(read(self.name)))
+            return getattr(self, attribute)
+
+    tiktoken.get_encoding = UnreadEncoding
+    try:
+        yield
+    finally:
+        tiktoken.get_encoding = read
+
+
+def _observe(handler: Any) -> Transports:
+    """Make every HTTP client that litellm builds from now on use an ``ObservedTransport``; return those in use.
+
+    There is no supported way that holds for all providers; this method builds the transport of all of them. The set
+    is kept on the class it belongs to, so that a second client of the same process finds it.
+    """
+    known: Transports | None = getattr(handler, "_observed", None)
+    if known is not None:
+        return known
+    transports: Transports = WeakSet()
+    create = handler._create_async_transport
+
+    def create_observed(*args: Any, **kwargs: Any) -> ObservedTransport:
+        transport = ObservedTransport(create(*args, **kwargs) or httpx.AsyncHTTPTransport())
+        transports.add(transport)
+        return transport
+
+    handler._create_async_transport, handler._observed = staticmethod(create_observed), transports
+    return transports
 
 
 class LiteLLMClient:

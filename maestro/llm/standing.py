@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 
 from maestro.llm.protocols import Account
-from maestro.llm.providers import base_url
+from maestro.llm.translation import base_url
 
 
 class Standing(StrEnum):

@@ -12,10 +12,10 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import bare
 from maestro.llm.accounts import AccountBook, Roster
-from maestro.llm.litellm_library import Library
+from maestro.llm.litellm_client import Library
 from maestro.llm.middleware.failover import MOVES_ON, Walk
 from maestro.llm.protocols import Account
-from maestro.llm.providers import base_url, key
+from maestro.llm.translation import base_url, key
 from maestro.uninterrupted import uninterrupted
 
 # Providers tell the format by the name of the file.

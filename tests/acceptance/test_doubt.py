@@ -10,7 +10,7 @@ import pytest_asyncio
 from maestro.domain.jobs.job import CANCELLED_NOTICE, FAILURE_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import OutgoingMessage
-from maestro.llm.middleware.empty_answers import GUIDANCE_WITH_TOOLS
+from maestro.llm.middleware.request_changes import GUIDANCE_WITH_TOOLS
 from tests.support.instance import Instance, running_instance
 from tests.support.llm_server import Failure
 from tests.support.web_client import WebClient

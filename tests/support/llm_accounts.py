@@ -10,11 +10,9 @@ from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.llm.errors import LLMFailure, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.accounts import AccountBook
-from maestro.llm.fit import WindowOf
-from maestro.llm.held_answers import HeldAnswers, Keep, nothing_more
-from maestro.llm.middleware.call_snapshot import CallReader, ReplayGuard
+from maestro.llm.accounts import AccountBook, WindowOf
 from maestro.llm.middleware.failover import Failover
+from maestro.llm.middleware.guards import CallReader, HeldAnswers, Keep, ReplayGuard, nothing_more
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
 from tests.support.llm_requests import response_of

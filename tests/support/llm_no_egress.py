@@ -15,8 +15,7 @@ from pydantic import SecretStr
 from maestro.bootstrap.logs import configure_logs
 from maestro.domain.llm.errors import CallSite, LLMFailure
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
-from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.litellm_library import Library
+from maestro.llm.litellm_client import Library, LiteLLMClient
 from maestro.llm.protocols import Account
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SEARCH, request_of, response_of
 from tests.support.llm_server import LLMServer

@@ -13,7 +13,7 @@ from maestro.domain.jobs.job import StepRef
 from maestro.domain.llm.calls import Prompt
 from maestro.domain.llm.prompts import PROMPT_TURNS, LLMResponse, PromptMessage, ToolSpec
 from maestro.domain.messages import Address
-from maestro.llm.estimates import Estimates
+from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import replay_guard

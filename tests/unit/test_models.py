@@ -14,9 +14,9 @@ from maestro.bootstrap.process import Process
 from maestro.bootstrap.scope import Scope
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
-from maestro.llm import litellm_library
-from maestro.llm.litellm_library import Library
-from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.llm import litellm_client
+from maestro.llm.litellm_client import Library
+from maestro.llm.middleware.guards import StopWatch
 from maestro.settings import Settings, load
 from maestro.store.store import Store
 
@@ -48,7 +48,7 @@ OF_THE_CHAT = ("ChatFeed",)
 def imported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Import nothing for seconds; each import that was begun is noted instead."""
     begun: list[str] = []
-    monkeypatch.setattr(litellm_library, "_import_litellm", lambda: begun.append("litellm"))
+    monkeypatch.setattr(litellm_client, "_import_litellm", lambda: begun.append("litellm"))
     return begun
 
 

@@ -23,7 +23,7 @@ from maestro.domain.llm.prompts import KeptRequest
 from maestro.domain.messages import Button
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import REDACTED
-from maestro.llm.estimates import Estimates
+from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.middleware.request_changes import Redaction
 from tests.support.api_client import BASIC, app_of, client

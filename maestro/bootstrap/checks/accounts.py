@@ -18,8 +18,8 @@ from maestro.domain.llm.models import FALLBACK_WINDOW, bare
 from maestro.llm.accounts import account_of_row
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account
-from maestro.llm.providers import base_url
 from maestro.llm.standing import Asked, Standing, ask
+from maestro.llm.translation import base_url
 from maestro.settings import PROVIDER_VARIABLES, AccountSettings, found_accounts, variable_of
 
 ASK_SECONDS = 3.0

@@ -1,15 +1,33 @@
-"""Changes of a request before it is committed: secrets go out of it, and marks for a provider's cache come in."""
+"""What is changed of a request: secrets, cache marks, tools that a model takes none of, guidance, and the chat feed."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 
+import structlog
+
+from maestro.domain.chat.message import REMINDER, Feed, chat_only, feed, listens, most_posts
+from maestro.domain.context.history import made, without_pictures, without_tools
 from maestro.domain.llm.accounts import AccountType
-from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role
+from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, ToolsUnsupported
+from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, as_it_is, redacted_turns
+from maestro.llm.accounts import WindowOf, room
+from maestro.llm.middleware.guards import UNREAD_POSTS, CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Directory, LLMClient
+from maestro.store.transaction import Transaction
 
 ANTHROPIC = "anthropic"
 SPOKEN = (Role.USER, Role.ASSISTANT)
+
+Site = tuple[str, str]
+"""An account by its name, and one of its models."""
+
+GUIDANCE = "Your last reply was empty. Please reply now with a text."
+GUIDANCE_WITH_TOOLS = "Your last reply was empty. Please reply now with a text, or call one of your tools."
+NOTHING_TO_SAY = "I have worked on this but have no answer to give. Please ask again, perhaps in other words."
+"""What a person reads when the model had nothing to say, not even when it was told so."""
+
+log = structlog.get_logger(__name__)
 
 
 class Redaction:
@@ -62,3 +80,206 @@ def marked(messages: Sequence[PromptMessage]) -> tuple[PromptMessage, ...]:
     system = [at for at, turn in enumerate(messages[:1]) if turn.role is Role.SYSTEM and turn.content.strip()]
     marks = {*spoken[-1:], *system}
     return tuple(turn.model_copy(update={"cache": True}) if at in marks else turn for at, turn in enumerate(messages))
+
+
+class ToolSupport:
+    """Remembers, for the life of the process, which models refuse requests with tools, or with pictures of tools."""
+
+    def __init__(self, inner: LLMClient, /) -> None:
+        self._inner = inner
+        self._without: set[Site] = set()
+        self._blind: set[Site] = set()
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Pass the request on, without its tools once they were refused.
+
+        What tools said in earlier rounds stays, as text: another model may have asked for it. A request that was cut
+        off is sent again with the tools it had, and made anew after they were refused. A model that refuses a request
+        with pictures of tools, and takes it without, is shown none any more.
+        """
+        site = (request.account, request.model)
+        if not _has_pictures(request):
+            return await self._ask(request, site)
+        blind = request.model_copy(update={"messages": without_pictures(request.messages)})
+        if site in self._blind:
+            return await self._ask(blind, site)
+        try:
+            return await self._ask(request, site)
+        except BadRequest:
+            pass  # the second request leaves the handler, so that it carries nothing along
+        response = await self._ask(without_snapshot(blind), site)
+        self._blind.add(site)
+        return response
+
+    async def _ask(self, request: LLMRequest, site: Site) -> LLMResponse:
+        known = bool(request.tools) and site in self._without
+        try:
+            return await self._inner.complete(_plain(request) if known else request)
+        except ToolsUnsupported:
+            self._without.add(site)
+        return await self._inner.complete(without_snapshot(_plain(request)))
+
+
+def _has_pictures(request: LLMRequest) -> bool:
+    return any(message.images for message in request.messages if message.role is Role.TOOL)
+
+
+def _plain(request: LLMRequest) -> LLMRequest:
+    return request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})
+
+
+class Validator:
+    """Gives an empty answer one more chance at once, which passes breaker and limits like any other request."""
+
+    def __init__(self, inner: LLMClient, /) -> None:
+        self._inner = inner
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Return an answer with content; raises ``EmptyResponse`` when there was none twice.
+
+        The empty reply itself is left out of the second request: several providers refuse a turn without content. A
+        final answer is never empty: the second time, a fixed sentence stands in for nothing.
+        """
+        try:
+            return await self._inner.complete(request)
+        except EmptyResponse:
+            pass  # the second request leaves the handler, so that its failure does not carry this one along
+        return await self._inner.complete(_guided(request))
+
+
+def _guided(request: LLMRequest) -> LLMRequest:
+    """Return the request with a turn at its end that says what is missing."""
+    text = GUIDANCE_WITH_TOOLS if request.tools and not request.final else GUIDANCE
+    turn = PromptMessage(role=Role.USER, content=text)
+    never_empty = request.never_empty or request.final
+    return without_snapshot(request, messages=(*request.messages, turn), never_empty=never_empty)
+
+
+class RefuseEmpty:
+    """Lets only answers with content pass; stands inside of the recorder, so that none without is held for good."""
+
+    def __init__(self, inner: LLMClient, /) -> None:
+        self._inner = inner
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Pass the request on; raises ``EmptyResponse`` for an answer with neither text nor tool calls.
+
+        A final answer calls no tools: those a model asks for all the same are taken off. With ``never_empty`` a fixed
+        sentence stands in for nothing.
+        """
+        response = await self._inner.complete(request)
+        if request.final and response.tool_calls:
+            response = response.model_copy(update={"tool_calls": ()})
+        if response.content.strip() or response.tool_calls:
+            return response
+        if request.never_empty:
+            return response.model_copy(update={"content": NOTHING_TO_SAY})
+        raise _refusal(request, response)
+
+
+def _refusal(request: LLMRequest, response: LLMResponse) -> EmptyResponse:
+    """Return the failure with what the empty answer took: it is paid for."""
+    failure = EmptyResponse(
+        f"{response.provider} account {response.account!r}, model {response.model!r}: {EmptyResponse.public} "
+        f"{_advice(response.finish_reason, request.max_output_tokens)}"
+    )
+    failure.site = CallSite(response.provider, response.account, response.model)
+    failure.usage = Usage.model_validate(response.model_dump(include=set(Usage.model_fields)))
+    failure.cost_usd = response.cost_usd
+    return failure
+
+
+def _advice(finish_reason: str, max_output_tokens: int) -> str:
+    """Say what an empty answer usually means."""
+    match finish_reason:
+        case "length":
+            return (
+                f"It used up its {max_output_tokens} output tokens before it said anything; raise llm.maxOutputTokens."
+            )
+        case "content_filter":
+            return "The provider's filter blocked it."
+        case _:
+            return "If it stays so, try another model."
+
+
+class ChatFeed:
+    """Adds the posts that the agent has not read, its own left out, as one turn at the end, and a reminder before all.
+
+    It stands just outside of the recorder, so that every attempt is told the newest, and what was told is committed
+    with the request. The cursor moves with the answer. What finds no room in the model's window is told in a later
+    call; only in the first call of a job, where there is as much room as there will ever be, a post is cut. The
+    reminder, that the chat is no place to ask, is due until a request that showed it was answered.
+    """
+
+    def __init__(self, inner: LLMClient, reader: CallReader, directory: Directory, window: WindowOf) -> None:
+        self._inner = inner
+        self._reader = reader
+        self._directory = directory
+        self._window = window
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Pass the request on with what is new, and with a reminder if one is due."""
+        if listens(request):
+            snapshot = await self._reader.snapshot(request)
+            if snapshot.reminder_due:
+                request = reminded(request)
+            request = await self._with_posts(request, snapshot)
+        return await self._inner.complete(request)
+
+    async def _with_posts(self, request: LLMRequest, snapshot: CallSnapshot) -> LLMRequest:
+        unread = snapshot.unread
+        told = Feed("", unread.after)
+        if unread.messages:
+            left = self._room(request)
+            if len(unread.messages) == UNREAD_POSTS:
+                unread = await asyncio.to_thread(self._reader.unread, request.agent, most_posts(left))
+            told = feed(unread, request.agent, left, may_cut=request.key.number == 1)
+        log.info(
+            "chat.retrieved",
+            job=request.key.job_id,
+            call=request.key.number,
+            agent=request.agent,
+            posts=told.posts,
+            after=unread.after,
+            newPointer=told.upto,
+        )
+        posts = (PromptMessage(role=Role.USER, content=told.text, chat=True),) if told.text else ()
+        return request.model_copy(
+            update={
+                "messages": (*request.messages, *posts),
+                "chat_after": unread.after,
+                "chat_upto": told.upto,
+            }
+        )
+
+    def _room(self, request: LLMRequest) -> int:
+        account = self._directory.find(request.account)
+        provider = account.provider if account is not None else ""
+        return room(request, self._window(f"{provider}/{request.model}"))
+
+
+def reminded(request: LLMRequest) -> LLMRequest:
+    """Return the request with the reminder as the first line of its system message.
+
+    Nothing of that message is worth keeping then: it begins so this once.
+    """
+    system, *rest = request.messages
+    assert system.role is Role.SYSTEM, "every request begins with its system message"
+    first = system.model_copy(update={"content": f"{REMINDER}\n\n{system.content}", "stable": 0})
+    return request.model_copy(update={"messages": (first, *rest), "reminded": True})
+
+
+def keep_chat_read(tx: Transaction, request: LLMRequest, response: LLMResponse) -> None:
+    """Move the cursor to what the answered request told, and note what the next one has to remind of.
+
+    A request that fails changes nothing: the next one tells and reminds of the same. Nor does a what-if.
+    """
+    if request.what_if or not listens(request):
+        return
+    slug, job_id = request.agent, request.key.job_id
+    if request.chat_upto > request.chat_after:
+        tx.chat.mark_read(slug, request.chat_upto)
+    if request.reminded:
+        tx.chat_reminders.shown(slug, job_id)
+    if chat_only(made(response.tool_calls)):
+        tx.chat_reminders.remind(slug, job_id)

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.middleware.deadline import deadline
-from maestro.llm.middleware.empty_answers import RefuseEmpty
+from maestro.llm.middleware.limits import deadline
+from maestro.llm.middleware.request_changes import RefuseEmpty
 from maestro.llm.protocols import LLMClient, chain
 from tests.support.llm_requests import MODELS, PICTURE, OneAccount, account_at
 from tests.support.llm_server import LLMServer

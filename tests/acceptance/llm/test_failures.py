@@ -22,9 +22,8 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.litellm_library import Library
-from maestro.llm.middleware.deadline import deadline
+from maestro.llm.litellm_client import Library, LiteLLMClient
+from maestro.llm.middleware.limits import deadline
 from maestro.llm.protocols import Account, LLMClient, chain
 from maestro.llm.wire import heard_by
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of

@@ -17,10 +17,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from maestro.domain.llm.prompts import LLMRequest
-from maestro.llm.litellm_client import LiteLLMClient
-from maestro.llm.litellm_library import Library
-from maestro.llm.providers import PROVIDERS
-from maestro.llm.translation import ChatRequest, Translator, translator_of
+from maestro.llm.litellm_client import Library, LiteLLMClient
+from maestro.llm.translation import PROVIDERS, ChatRequest, Translator, translator_of
 from tests.support.llm_requests import PICTURE, SAID, SEARCH, account_at, request_of
 from tests.support.llm_server import LLMServer
 
@@ -36,7 +34,7 @@ USED = {
     "litellm.anthropic_beta_headers_manager": ("update_request_with_filtered_beta",),
     "litellm.llms.custom_httpx.http_handler": ("AsyncHTTPHandler",),
 }
-"""The names that ``litellm_library.py`` and ``translation.py`` take from each module."""
+"""The names that ``litellm_client.py`` and ``translation.py`` take from each module."""
 
 METHODS = {
     "get_supported_openai_params": {"model"},
@@ -176,7 +174,7 @@ async def test_a_call_is_one_file_of_each_kind(litellm: LiteLLMClient, server: L
         await litellm.ask(account, request_of())
     ours = sorted(file.rpartition("/maestro/llm/")[2] for file in files if "/maestro/llm/" in file)
     assert ours == [
-        *("chat_format.py", "litellm_client.py", "litellm_library.py", "providers.py", "translation.py", "wire.py"),
+        *("chat_format.py", "litellm_client.py", "litellm_client.py", "providers.py", "translation.py", "wire.py"),
     ]
 
 

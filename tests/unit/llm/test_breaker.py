@@ -19,8 +19,8 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.breaker import Breaker, BreakerRules
-from maestro.llm.middleware.rate_limit import LimiterRules, RateLimit
+from maestro.llm.middleware.failover import Breaker, BreakerRules
+from maestro.llm.middleware.limits import LimiterRules, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
 from tests.support.llm_requests import leaks, request_of, response_of

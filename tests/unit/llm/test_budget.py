@@ -21,9 +21,8 @@ from maestro.domain.llm.budgets import BudgetScope, DailyBudgets, Level
 from maestro.domain.llm.errors import BudgetExceeded, ProviderUnavailable
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.estimates import Estimates
-from maestro.llm.middleware.budget import RESERVED_WAIT, Budget
-from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.accounts import Estimates
+from maestro.llm.middleware.recorder import RESERVED_WAIT, Budget, Recorder
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.store import Store
 from tests.support.job_rows import Clock, JobRows

@@ -19,9 +19,8 @@ from maestro.domain.llm.budgets import BudgetScope, Level
 from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.litellm_library import Library
-from maestro.llm.middleware.call_snapshot import UNREAD_POSTS, ReplayGuard
-from maestro.llm.middleware.stop_guard import StopWatch
+from maestro.llm.litellm_client import Library
+from maestro.llm.middleware.guards import UNREAD_POSTS, ReplayGuard, StopWatch
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
 from maestro.store.store import Store

@@ -13,12 +13,9 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.models import FALLBACK_WINDOW
 from maestro.domain.llm.prompts import CallKey, CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
-from maestro.llm.estimates import Estimates
-from maestro.llm.fit import room
-from maestro.llm.middleware.chat_feed import ChatFeed, keep_chat_read
-from maestro.llm.middleware.empty_answers import Validator
+from maestro.llm.accounts import Estimates, room
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.request_changes import CacheMarkers
+from maestro.llm.middleware.request_changes import CacheMarkers, ChatFeed, Validator, keep_chat_read
 from maestro.llm.protocols import Account, LLMClient, chain
 from tests.support.job_rows import JobRows
 from tests.support.llm_accounts import reader

@@ -4,13 +4,7 @@ import pytest
 
 from maestro.domain.llm.errors import CallSite, EmptyResponse, ProviderUnavailable
 from maestro.domain.llm.prompts import LLMResponse, PromptMessage, Role, ToolCall, ToolSpec, Usage
-from maestro.llm.middleware.empty_answers import (
-    GUIDANCE,
-    GUIDANCE_WITH_TOOLS,
-    NOTHING_TO_SAY,
-    RefuseEmpty,
-    Validator,
-)
+from maestro.llm.middleware.request_changes import GUIDANCE, GUIDANCE_WITH_TOOLS, NOTHING_TO_SAY, RefuseEmpty, Validator
 from maestro.llm.protocols import chain
 from tests.support.llm_fakes import Scripted
 from tests.support.llm_requests import leaks, request_of, response_of

@@ -5,7 +5,7 @@ import pytest
 from maestro.domain.llm.accounts import AccountSource, AccountType, Choice, ModelAccount
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.models import Price, estimate_input
-from maestro.llm.estimates import Estimates
+from maestro.llm.accounts import Estimates
 from maestro.llm.protocols import Account
 from tests.support.job_rows import MORNING
 from tests.support.llm_fakes import Accounts

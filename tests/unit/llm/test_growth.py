@@ -11,7 +11,7 @@ from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.middleware.growth import Growth, Page
+from maestro.llm.middleware.recorder import Growth, Page
 from maestro.llm.wire import listener
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of, response_of

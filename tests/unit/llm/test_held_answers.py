@@ -11,9 +11,8 @@ import pytest
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.estimates import Estimates
-from maestro.llm.held_answers import FOLDER, HeldAnswer, HeldAnswers
-from maestro.llm.middleware.call_snapshot import ReplayGuard
+from maestro.llm.accounts import Estimates
+from maestro.llm.middleware.guards import FOLDER, HeldAnswer, HeldAnswers, ReplayGuard
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.protocols import Account
 from maestro.store.store import Store

@@ -6,8 +6,7 @@ from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import DEMO_ACCOUNT
-from maestro.llm.litellm_client import Clients, Transport
-from maestro.llm.litellm_library import Library
+from maestro.llm.litellm_client import Clients, Library, Transport
 from maestro.llm.protocols import Account
 from tests.support.llm_requests import request_of, response_of
 

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from maestro.domain.agents.agent import Agent
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.estimates import Estimates
-from maestro.llm.held_answers import HeldAnswer
+from maestro.llm.accounts import Estimates
+from maestro.llm.middleware.guards import HeldAnswer
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store

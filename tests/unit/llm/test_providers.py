@@ -4,7 +4,7 @@ import pytest
 from pydantic import SecretStr
 
 from maestro.llm.protocols import Account
-from maestro.llm.providers import NO_KEY, base_url, key, model_name
+from maestro.llm.translation import NO_KEY, base_url, key, model_name
 
 
 def account(provider: str, model: str = "m", url: str = "", secret: str = "") -> Account:

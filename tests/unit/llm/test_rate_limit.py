@@ -11,7 +11,7 @@ from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestT
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.precedence import Precedence, Priority
-from maestro.llm.middleware.rate_limit import Gate, LimiterRules, Limits, RateLimit
+from maestro.llm.middleware.limits import Gate, LimiterRules, Limits, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, settled
 from tests.support.llm_requests import leaks, request_of, response_of

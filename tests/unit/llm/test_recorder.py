@@ -12,7 +12,7 @@ from maestro.domain.llm.calls import CallEstimate, LLMCall
 from maestro.domain.llm.errors import BadRequest, EmptyResponse, ModelTimeout
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, PromptMessage, Role, ToolCall, ToolSpec, Usage
-from maestro.llm.estimates import Estimates
+from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
 from maestro.llm.protocols import Account, LLMClient
 from maestro.store.transaction import Transaction

@@ -16,9 +16,9 @@ from maestro.domain.llm.prompts import (
     ToolCall,
     ToolSpec,
 )
-from maestro.llm.estimates import Estimates
+from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.recorder import Recorder
-from maestro.llm.middleware.tool_support import ToolSupport
+from maestro.llm.middleware.request_changes import ToolSupport
 from maestro.llm.protocols import LLMClient
 from tests.support.job_rows import JobRows
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled

@@ -1,22 +1,25 @@
-"""Room for requests to one account: so many a minute, so many tokens a minute, so many at once."""
+"""The limits of a request: the rate and concurrency of its account, and a deadline that no byte stretches."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
+from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, ModelTimeout, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.precedence import FairLine, Precedence
-from maestro.llm.middleware.call_snapshot import without_snapshot
-from maestro.llm.protocols import Account, Directory, LLMClient
+from maestro.llm.middleware.guards import without_snapshot
+from maestro.llm.protocols import Account, Directory, LLMClient, Middleware
 
 FILL = 0.9
 """The share of a minute's limit that may be used at once: our count of tokens is an estimate."""
 
 ROUNDING = 1e-6
 """What a bucket may lack: time is a fraction."""
+
+Ready = Callable[[LLMRequest], Awaitable[None]]
+"""Returns when a request can be sent at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +267,48 @@ def _limits(account: Account, rules: LimiterRules) -> Limits:
         concurrency=concurrency,
         background=max(1, concurrency - rules.reserved_for_people),
     )
+
+
+async def at_once(_request: LLMRequest) -> None:
+    """Wait for nothing."""
+
+
+def deadline(limit: Callable[[], timedelta], ready: Ready = at_once) -> Middleware:
+    """Return middleware that gives every call ``limit()`` in all; the limit is asked for at each call.
+
+    The clock starts when ``ready`` returns: loading a library is no time of the provider's.
+    """
+
+    def wrap(inner: LLMClient, /) -> LLMClient:
+        return Deadline(inner, limit, ready)
+
+    return wrap
+
+
+class Deadline:
+    """Cancels a call that takes too long."""
+
+    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready) -> None:
+        self._inner = inner
+        self._limit = limit
+        self._ready = ready
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Pass the request on; raises ``ModelTimeout`` when no whole answer came in time."""
+        await self._ready(request)
+        seconds = self._limit().total_seconds()
+        response = await self._within(seconds, request)
+        if response is None:
+            raise ModelTimeout(
+                f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
+                "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."
+            )
+        return response
+
+    async def _within(self, seconds: float, request: LLMRequest) -> LLMResponse | None:
+        """Return the answer, None when time is up; raising in the handler would carry the cancelled call along."""
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._inner.complete(request)
+        except TimeoutError:
+            return None

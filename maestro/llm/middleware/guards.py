@@ -1,0 +1,382 @@
+"""What a call meets first: an answer that is held already, a snapshot of the store, and a person's stop.
+
+See docs/decisions.md: questions.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import structlog
+from pydantic import ValidationError
+
+from maestro.domain.chat.message import Unread, listens
+from maestro.domain.errors import Stopped
+from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, exceeded, limits_of
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
+from maestro.domain.values import Value
+from maestro.llm.accounts import AccountBook, Roster
+from maestro.llm.protocols import LLMClient
+from maestro.store.changes import StoreState
+from maestro.store.commits import committed
+from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+FOLDER = "answers"
+"""Beside the database; answers are in it only while the database cannot be written."""
+
+Keep = Callable[[Transaction, LLMRequest, LLMResponse], None]
+"""Keeps something more with an answer, in its transaction."""
+
+log = structlog.get_logger(__name__)
+
+UNREAD_POSTS = 50
+"""The most unread posts of a snapshot; where there are more, the chat feed reads those that fit its request."""
+NOTHING_UNREAD = Unread((), 0)
+
+Result = TypeVar("Result")
+
+
+def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse) -> None:
+    """Keep nothing but the answer."""
+
+
+class HeldAnswer(Value):
+    """The answer to one attempt at a call; of its request only what is needed to commit it."""
+
+    attempt: int
+    request: LLMRequest
+    response: LLMResponse
+    payer: Payer | None = None
+
+
+class _CallbackFailed(Exception):
+    """What should have followed from an answer could not be done with it; the cause says why."""
+
+
+class HeldAnswers:
+    """Commits answers, each exactly once, however often that has to be tried and by whichever process.
+
+    The spool file says which attempt it answers. So an answer whose process died between its commit and the removal of
+    its file is found committed, and the file is only removed.
+    """
+
+    def __init__(self, store: Store, keep: Keep = nothing_more) -> None:
+        """``keep`` is called for every answer, in the transaction that commits it."""
+        self._store = store
+        self._keep = keep
+        self._folder = store.path.with_name(FOLDER)
+
+    async def commit(
+        self, attempt: int, request: LLMRequest, response: LLMResponse, payer: Payer | None = None
+    ) -> None:
+        """Return once the answer is in the store; a cancellation leaves it in its spool file.
+
+        ``payer`` is who is charged, where that is known: else it is read.
+        """
+        without_texts = request.model_copy(update={"messages": (), "tools": ()})
+        held = HeldAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
+        await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
+
+    def spooled(self) -> bool:
+        """Say whether any answer is in a spool file."""
+        return bool(self._files())
+
+    def recover(self) -> None:
+        """Commit every answer that is in a spool file; raises ``StoreBusy`` while that cannot be done."""
+        for file in self._files():
+            try:
+                held = HeldAnswer.model_validate_json(file.read_bytes())
+            except FileNotFoundError:
+                continue  # another process was faster
+            except ValidationError:
+                log.warning("answer.unreadable", file=str(file))
+                with suppress(FileNotFoundError):
+                    file.rename(file.with_suffix(".unreadable"))
+                continue
+            self._committed(held, file)
+            log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
+
+    def _committed(self, held: HeldAnswer, file: Path) -> None:
+        """Commit an answer with what follows from it; where that fails, the answer alone.
+
+        The answer is paid for: no error in what follows from it may keep it out of the store.
+        """
+        try:
+            self._commit(held, held.request.on_answer)
+        except _CallbackFailed as failed:
+            key, error = held.request.key, type(failed.__cause__).__name__
+            log.warning("answer.callback_failed", job=key.job_id, call=key.number, error=error)
+            self._commit(held, None)
+        file.unlink(missing_ok=True)
+
+    def _commit(self, held: HeldAnswer, on_answer: OnAnswer | None) -> None:
+        request = held.request
+        with self._store.begin() as tx:
+            # Who found its file may have committed it already; a restored backup may not know the call.
+            cost = tx.calls.keep_answer(request.key, held.attempt, held.response, held.payer)
+            if cost is None:
+                return
+            tx.accounts.succeeded(request.account, request.model, cost)
+            self._keep(tx, request, held.response)
+            if on_answer is not None:
+                _call(tx, on_answer, held.response)
+
+    def _spool(self, held: HeldAnswer) -> None:
+        """Write the file and see that it is on the disk; raises ``OSError``."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        file = self._file(held)
+        fresh = file.with_suffix(f".{os.getpid()}")
+        try:
+            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
+                writing.write(held.model_dump_json().encode())
+                writing.flush()
+                os.fsync(writing.fileno())
+            fresh.replace(file)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
+        _flush(self._folder)
+        log.warning("answer.spooled", job=held.request.key.job_id, call=held.request.key.number, file=str(file))
+
+    def _files(self) -> list[Path]:
+        """Return the spool files, oldest attempts first; almost always there are none, and often no folder."""
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return []
+        return [self._folder / name for name in sorted(names) if name.endswith(".json")]
+
+    def _file(self, held: HeldAnswer) -> Path:
+        key = held.request.key
+        return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
+
+
+def _call(tx: Transaction, on_answer: OnAnswer, response: LLMResponse) -> None:
+    """Do, and write, what the caller wants done in the transaction of its answer; raises ``_CallbackFailed``."""
+    try:
+        on_answer(tx, response)
+        tx.flush()
+    # Whatever it is, it is about what follows from the answer, and not about the answer.
+    except Exception as error:
+        raise _CallbackFailed from error
+
+
+def _flush(folder: Path) -> None:
+    """See that the name of a new file is on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class PayerBudgets:
+    """Whom a call is charged to, the limits that hold for it, and the first of them that is used up.
+
+    ``cheaper_model`` is asked instead when the budget is used up; empty for none.
+    """
+
+    payer: Payer
+    limits: tuple[Limit, ...] = ()
+    used_up: Limit | None = None
+    cheaper_model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallSnapshot:
+    """What the middleware decides by: accounts, budgets, and what the agent is told of #maestro.
+
+    It travels with the request and holds for one attempt that neither waits nor follows another one. Middleware that
+    waits or asks again hands the request on without it (``without_snapshot``), and what is needed then is read anew.
+    """
+
+    roster: Roster
+    budgets: PayerBudgets
+    reminder_due: bool = False
+    unread: Unread = NOTHING_UNREAD
+
+
+def without_snapshot(request: LLMRequest, **changes: object) -> LLMRequest:
+    """Return a request, with these fields changed, for which the store is read again where that matters."""
+    return request.model_copy(update={**changes, "snapshot": None})
+
+
+class CallReader:
+    """Reads snapshots; ``budgets`` is asked at each, ``chat`` says whether agents are told what others posted."""
+
+    def __init__(self, store: Store, book: AccountBook, budgets: Callable[[], DailyBudgets], *, chat: bool) -> None:
+        self._store = store
+        self._book = book
+        self._budgets = budgets
+        self._chat = chat
+
+    async def snapshot(self, request: LLMRequest) -> CallSnapshot:
+        """Return the snapshot that the request carries; one without is given a new one."""
+        carried = request.snapshot
+        return carried if isinstance(carried, CallSnapshot) else await asyncio.to_thread(self.read, request)
+
+    def read(self, request: LLMRequest) -> CallSnapshot:
+        """Read a snapshot."""
+        with self._store.view() as tx:
+            return self._snapshot(tx, request)
+
+    def read_first(self, tx: Transaction, request: LLMRequest) -> LLMResponse | CallSnapshot:
+        """Return the answer to the call that the store holds, and a snapshot where it holds none."""
+        call = tx.calls.answered(request.key)
+        return _response(call) if call else self._snapshot(tx, request)
+
+    def unread(self, agent: str, limit: int) -> Unread:
+        """Return the oldest posts that an agent has not read: there may be more than a process wants in memory."""
+        with self._store.view() as tx:
+            return tx.chat.unread(agent, limit)
+
+    def _snapshot(self, tx: Transaction, request: LLMRequest) -> CallSnapshot:
+        roster = self._book.roster(tx)
+        job_id, budgets = request.key.job_id, self._budgets()
+        payer = tx.callers.payer(job_id)
+        limits = limits_of(payer, budgets)
+        used_up = exceeded(limits, tx.callers.levels(job_id))
+        spending = PayerBudgets(payer, limits, used_up, budgets.fallback_model)
+        if not (self._chat and listens(request)):
+            return CallSnapshot(roster, spending)
+        unread, due = tx.chat.news(request.agent, job_id, UNREAD_POSTS)
+        return CallSnapshot(roster, spending, due, unread)
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """A view in which a request is built and what the store says of its call is read.
+
+    While answers are in spool files that is left to ``ReplayGuard.complete``, which commits them first.
+    """
+
+    tx: Transaction
+    reader: CallReader
+    spooled: bool
+
+    def with_snapshot(self, request: LLMRequest) -> LLMRequest:
+        """Return the request with the answer to its call that is held, or with the snapshot."""
+        if self.spooled:
+            return request
+        return request.model_copy(update={"snapshot": self.reader.read_first(self.tx, request)})
+
+
+class ReplayGuard:
+    """Returns the stored answer of a call instead of asking again; the outermost middleware.
+
+    A request that was built in its ``view`` comes with what was read there; for any other the store is read first.
+
+    See docs/invariants.md: no answer bought twice.
+    """
+
+    def __init__(self, inner: LLMClient, store: Store, reader: CallReader, answers: HeldAnswers) -> None:
+        self._inner = inner
+        self._store = store
+        self._reader = reader
+        self._answers = answers
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer from the store if an earlier attempt got that far; else pass the request on with its snapshot."""
+        if request.snapshot is None:
+            request = await asyncio.to_thread(self._read, request)
+        if isinstance(request.snapshot, LLMResponse):
+            return request.snapshot
+        return await self._inner.complete(request)
+
+    @contextmanager
+    def view(self) -> Iterator[CallView]:
+        """Open the view in which a request is built."""
+        spooled = self._answers.spooled()  # before the view: what is committed after this look is not in the view
+        with self._store.view() as tx:
+            yield CallView(tx, self._reader, spooled)
+
+    def _read(self, request: LLMRequest) -> LLMRequest:
+        self._answers.recover()
+        with self._store.view() as tx:
+            return CallView(tx, self._reader, spooled=False).with_snapshot(request)
+
+
+def _response(call: LLMCall) -> LLMResponse:
+    values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
+    return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
+
+
+class StopWatch:
+    """Ends running work whose job was asked to stop, or ended; the store's watcher looks at all of them together."""
+
+    def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
+        self._store = store
+        self._seconds = seconds
+        self._tasks: dict[str, set[asyncio.Task[Any]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+
+    async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
+        """Return what the work of a job returns, or raise ``Stopped`` when a person stopped the job meanwhile.
+
+        A job may have several works at once. When the caller is cancelled, so is the work.
+        """
+        task = asyncio.create_task(work)
+        self.watch(job_id, task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not self.forget(job_id, task):
+                raise Stopped("a person stopped this job") from None
+            task.cancel()
+            raise
+        finally:
+            self.forget(job_id, task)
+
+    def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
+        """Cancel this task when its job is asked to stop."""
+        self._tasks.setdefault(job_id, set()).add(task)
+        self._store.changes.watch(job_id)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    def forget(self, job_id: str, task: asyncio.Task[Any]) -> bool:
+        """Stop watching; true when the task was being watched, false when the watch had cancelled it."""
+        tasks = self._tasks.get(job_id, set())
+        watched = task in tasks
+        tasks.discard(task)
+        if not tasks:
+            self._tasks.pop(job_id, None)
+            self._store.changes.forget(job_id)
+        return watched
+
+    async def _look(self) -> None:
+        with self._store.changes.subscribed(self._is_any_unwanted, self._seconds) as changed:
+            while self._tasks:
+                await changed.wait()
+                changed.clear()
+                for job_id in self._unwanted():
+                    for task in self._tasks.pop(job_id, ()):
+                        task.cancel()
+
+    def _is_any_unwanted(self, state: StoreState) -> bool:
+        return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
+
+    def _unwanted(self) -> frozenset[str]:
+        state = self._store.changes.state
+        return state.unwanted & self._tasks.keys() if state is not None else frozenset()
+
+
+class StopGuard:
+    """Runs the inner call so that the watch can cancel it."""
+
+    def __init__(self, inner: LLMClient, watch: StopWatch) -> None:
+        self._inner = inner
+        self._watch = watch
+
+    async def complete(self, request: LLMRequest) -> LLMResponse:
+        """Answer, or raise ``Stopped`` when a person stopped the job meanwhile."""
+        return await self._watch.until_stopped(request.key.job_id, self._inner.complete(request))
