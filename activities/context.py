@@ -27,7 +27,7 @@ from maestro.domain.llm.prompts import Role, ToolSpec
 from maestro.domain.media import spoken_text
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.permissions import Person
-from maestro.store.editions import Shelf
+from maestro.store.changes import Shelf
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

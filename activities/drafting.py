@@ -11,9 +11,8 @@ from maestro.domain.deliveries import Purpose
 from maestro.domain.drafts import STOPPED, DraftState, ending
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
-from maestro.store.commits import committed
 from maestro.store.drafts import Sheet
-from maestro.store.store import Store
+from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
 

@@ -27,7 +27,7 @@ from maestro.domain.llm.prompts import (
 )
 from maestro.llm.accounts import MARGIN
 from maestro.llm.middleware.guards import CallView, ReplayGuard
-from maestro.store.callers import Caller
+from maestro.store.job_rows import Caller
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

@@ -20,8 +20,7 @@ from maestro.domain.scanning import LOOK_AHEAD
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
 from maestro.llm.middleware.guards import StopWatch
-from maestro.store.commits import committed
-from maestro.store.store import Store
+from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
 from maestro.tools.base import Acts, Asks, Caller, Runs, Tool, ToolImage

@@ -14,9 +14,8 @@ from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import MediaFile
 from maestro.llm.middleware.guards import StopWatch
 from maestro.llm.transcriber import Attempt, Audio, Transcriber
-from maestro.store.commits import committed
 from maestro.store.files import Files
-from maestro.store.store import Store
+from maestro.store.store import Store, committed
 
 
 class VoiceActivities:

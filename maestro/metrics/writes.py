@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from maestro.store.writer import WriteHistory
+from maestro.store.engine import WriteHistory
 
 
 class StoreWrites:

@@ -22,7 +22,7 @@ from maestro.domain.llm.accounts import (
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
 from maestro.domain.llm.prompts import CallKey
-from maestro.store.editions import kept_while
+from maestro.store.changes import kept_while
 from maestro.store.jobs import Jobs
 from maestro.store.prepared import Prepared, one_of
 from maestro.store.repository import Repository

@@ -23,10 +23,10 @@ from maestro.domain.webhooks.webhook import Webhook
 from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions
 from maestro.store.calls import Calls
+from maestro.store.claims import Merges
 from maestro.store.delegations import Delegations
 from maestro.store.deliveries import Deliveries
 from maestro.store.job_filters import conditions, job_mentions
-from maestro.store.merges import Merges
 from maestro.store.prompts import Prompts
 from maestro.store.repository import Repository
 from maestro.store.steps import Steps

@@ -1,4 +1,4 @@
-"""What was spent and is reserved, by day and scope; reserving and settling are one transaction each."""
+"""What model calls cost: one row of usage for each request, and budgets, reserved before it and settled after."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,10 +6,11 @@ from datetime import UTC, date, datetime, time, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, select, union_all
+from sqlalchemy import bindparam, case, delete, func, select, union_all, update
 from sqlmodel import col
 
 from maestro.domain.clients.views import ClientView, client_view
+from maestro.domain.jobs.job import Job
 from maestro.domain.llm.budgets import (
     DUST,
     BudgetScope,
@@ -23,12 +24,129 @@ from maestro.domain.llm.budgets import (
     day_of,
     exceeded,
 )
+from maestro.domain.llm.calls import CallState, LLMCall
 from maestro.domain.llm.prompts import CallKey
-from maestro.store.callers import Callers
-from maestro.store.prepared import Prepared, insert
+from maestro.domain.llm.usage import (
+    EVERYBODY,
+    NOTHING,
+    Period,
+    UsageBy,
+    UsageOf,
+    UsagePart,
+    UsageRow,
+    UsageSum,
+    UsageWish,
+)
+from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
+from maestro.store.job_rows import Callers
+from maestro.store.prepared import Prepared, insert, row_insert
 from maestro.store.repository import Repository
+from maestro.store.usage_sums import parts, sums, total
+
+_OF_CALL = (
+    "job_id",
+    "purpose",
+    "number",
+    "attempt",
+    "provider",
+    "model",
+    "account",
+    "state",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "cost_usd",
+    "duration_ms",
+    "error",
+)
+_OF_JOB = ("agent_id", "client_id", "conversation_id")
 
 _PARTS = ("scope", "subject")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What an attempt cost, as far as it is known, and who pays."""
+
+    payer: Payer
+    cost_usd: float = 0.0
+
+
+class UsageLog(Repository):
+    """The rows of ``usage_log``."""
+
+    _OF_ATTEMPT = (
+        col(UsageRow.job_id) == bindparam("of_job"),
+        col(UsageRow.number) == bindparam("its_number"),
+        col(UsageRow.attempt) == bindparam("its_attempt"),
+        col(UsageRow.purpose) == bindparam("its_purpose"),
+    )
+    _FORGET = Prepared(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
+
+    def note(self, call: LLMCall, payer: Payer) -> Charge:
+        """Write what the row of an attempt says, and whom it is charged to; return that and what it cost."""
+        of_call = {name: getattr(call, name) for name in _OF_CALL}
+        of_job = {name: getattr(payer, name) for name in _OF_JOB}
+        self._insert(row_insert(UsageRow), id=None, at=self._now, **of_job, **of_call)
+        return Charge(payer, call.cost_usd or 0.0)
+
+    def of_job(self, job_id: str) -> Sequence[UsageRow]:
+        """Return the rows of a job in the order of its calls and their attempts."""
+        found = select(UsageRow).where(col(UsageRow.job_id) == job_id)
+        return self._session.scalars(found.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
+
+    def add(self, row: UsageRow) -> int:
+        """Write a row of a request that was no call for a text, charged to whom the job is charged to; return its id.
+
+        Its attempt is counted here: it is the next of its purpose and number.
+        """
+        before = select(func.count()).where(
+            col(UsageRow.job_id) == row.job_id,
+            col(UsageRow.purpose) == row.purpose,
+            col(UsageRow.number) == row.number,
+        )
+        row.attempt, row.at = self._session.execute(before).scalar_one() + 1, self._now
+        job = self._session.get_one(Job, row.job_id)
+        for name in _OF_JOB:
+            setattr(row, name, getattr(job, name))
+        self._session.add(row)
+        self._session.flush()
+        assert row.id is not None
+        return row.id
+
+    def end(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
+        """Write how a request ended that was added before it left; its time is that of its end, as with any other."""
+        ended = update(UsageRow).where(col(UsageRow.id) == row_id)
+        self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
+
+    def sums(self, wish: UsageWish, limit: int) -> Sequence[UsageSum]:
+        """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""
+        return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
+
+    def total(self, period: Period, whose: UsageOf = EVERYBODY) -> UsageSum:
+        """Return everything that is meant as one sum without a key."""
+        row = self._session.execute(total(period, whose)).first()
+        return UsageSum(*row) if row is not None else NOTHING
+
+    def parts(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
+        """Return what each took on each day on which anything was taken, oldest first."""
+        rows = self._session.execute(parts(by, period, whose))
+        return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
+
+    def page(self, query: UsageQuery, today: date) -> UsagePage:
+        """Return what operators asked for, with the sum of everything meant, and that of as many days before."""
+        wish = query.wish(today)
+        found = self.sums(wish, query.limit + 1)
+        totals = self.total(wish.period, wish.whose), self.total(wish.period.before, wish.whose)
+        return usage_page(found, query.limit, wish.period, totals)
+
+    def forget(self, key: CallKey, attempt: int) -> float:
+        """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
+        return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **_usage_values(key, attempt)))
+
+
+def _usage_values(key: CallKey, attempt: int) -> dict[str, object]:
+    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
 
 
 @dataclass(frozen=True, slots=True)

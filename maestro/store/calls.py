@@ -16,12 +16,11 @@ from maestro.domain.llm.budgets import Payer
 from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
 from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
 from maestro.store.accounts import Accounts
-from maestro.store.budgets import Budgets
-from maestro.store.callers import Callers
+from maestro.store.budgets import Budgets, Charge, UsageLog
+from maestro.store.job_rows import Callers
 from maestro.store.prepared import Prepared, in_list, json_list
 from maestro.store.repository import Repository, read_once
 from maestro.store.steps import Steps, recorded_attempt
-from maestro.store.usage import Charge, UsageLog
 
 FREE = Expense()
 """What an attempt took that never reached a model."""

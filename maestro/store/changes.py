@@ -1,4 +1,4 @@
-"""Tells the loops of a process what changed in the store, by one look for all of them."""
+"""Changes of the store: rows kept until one of them changes, and one look for all the loops of a process."""
 
 import asyncio
 import itertools
@@ -7,22 +7,94 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from functools import wraps
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import structlog
-from sqlalchemy import bindparam, func, or_, select, text
-from sqlmodel import col
+from sqlalchemy import bindparam, func, or_, text
+from sqlalchemy import select as columns
+from sqlmodel import col, select
 
 from maestro.domain.editions import Edition
+from maestro.domain.editions import Editions as Stamps
 from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.batches import ReplayBatch
 from maestro.domain.jobs.job import OPEN, Job, JobStatus
 from maestro.domain.live import SettingsVersion
 from maestro.store.claims import CLAIM_LAPSES, Claims
 from maestro.store.prepared import Prepared, one_of
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
+Query = TypeVar("Query", bound=Callable[..., Any])
+
+MOST_KEPT = 1_000
+"""Things on one shelf."""
 
 log = structlog.get_logger(__name__)
+
+
+class Shelf(Generic[Key, Made]):
+    """Keeps, by key, what was made of rows, for as long as their edition is the same; when it is full it is emptied.
+
+    The database draws a new edition in the transaction that changes the rows, in whatever process. Who reads an edition
+    and then the rows, in one transaction, reads what belongs together: so what was made under an edition is what would
+    be made now.
+
+    Threads may share a shelf. An edition and its things are one value, which is only ever replaced as a whole: what a
+    slow thread still makes of an older edition is put beside things of that edition, or nowhere.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, dict[Key, Made]] = (None, {})
+
+    def get(self, edition: object, key: Key, make: Callable[[], Made]) -> Made:
+        """Return the thing under this key, made now if there is none of this edition."""
+        kept, things = self._kept
+        if key in things and kept == edition:
+            return things[key]
+        if kept != edition or len(things) >= MOST_KEPT:
+            things = {}
+            self._kept = (edition, things)
+        made = things[key] = make()
+        return made
+
+
+class Editions(Repository):
+    """The editions of each kind of rows; of accounts, only what decides which of them is asked first."""
+
+    _ALL = Prepared(select(Edition.name, Edition.stamp))
+
+    @read_once
+    def now(self) -> Stamps:
+        """Return all of them, as they are when the transaction first asks.
+
+        What is made of the rows after that, and before this transaction changes them, may be kept under the stamp.
+        """
+        found = dict(self._rows(self._ALL))
+        return Stamps(*map(found.get, Stamps._fields))
+
+
+def kept_while(*tables: str) -> Callable[[Query], Query]:
+    """Have a query that returns values keep what it found for the transactions to come, until one changes these tables.
+
+    A transaction that may itself have changed rows of a kind that is kept reads them anew (``Link.reads_kept``).
+    """
+
+    def keep(method: Query) -> Query:
+        @wraps(method)
+        def reading(self: Repository, *arguments: Any) -> Any:
+            if not self._link.reads_kept:
+                return method(self, *arguments)
+            stamps = Editions(self._link, self._now).now()
+            shelf = self._link.shelves.setdefault(method.__qualname__, Shelf())
+            edition = tuple(getattr(stamps, table) for table in tables)
+            return shelf.get(edition, arguments, lambda: method(self, *arguments))
+
+        return cast("Query", reading)
+
+    return keep
 
 
 class StoreState(NamedTuple):
@@ -54,32 +126,32 @@ class StoreStates(Repository):
     # Statuses are written out, and not parameters, so that the indexes of just these rows are used.
     _WAITING = (text("queue.status = 'waiting'"),)
     _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
-    _UNWANTED = select(func.json_group_array(col(Job.id))).where(
-        col(Job.id).in_(select(_WATCHED.c.value)),
+    _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
+        col(Job.id).in_(columns(_WATCHED.c.value)),
         or_(col(Job.stop_requested), ~one_of(col(Job.status), OPEN)),
     )
     _STATE = Prepared(
-        select(
-            select(func.coalesce(func.max(col(SettingsVersion.version)), 0)).scalar_subquery().label("settings"),
-            select(col(Edition.stamp)).where(col(Edition.name) == "agents").scalar_subquery().label("agents"),
-            select(col(Edition.stamp)).where(col(Edition.name) == "bot_instances").scalar_subquery().label("bots"),
-            select(col(Edition.stamp)).where(col(Edition.name) == "schedules").scalar_subquery().label("schedules"),
-            select(col(ReplayBatch.id)).where(col(ReplayBatch.ended_at).is_(None)).exists().label("batches"),
-            select(col(Job.id)).where(*Claims.UNCLAIMED).exists().label("unclaimed"),
-            select(col(Job.id))
+        columns(
+            columns(func.coalesce(func.max(col(SettingsVersion.version)), 0)).scalar_subquery().label("settings"),
+            columns(col(Edition.stamp)).where(col(Edition.name) == "agents").scalar_subquery().label("agents"),
+            columns(col(Edition.stamp)).where(col(Edition.name) == "bot_instances").scalar_subquery().label("bots"),
+            columns(col(Edition.stamp)).where(col(Edition.name) == "schedules").scalar_subquery().label("schedules"),
+            columns(col(ReplayBatch.id)).where(col(ReplayBatch.ended_at).is_(None)).exists().label("batches"),
+            columns(col(Job.id)).where(*Claims.UNCLAIMED).exists().label("unclaimed"),
+            columns(col(Job.id))
             .where(*_WAITING, or_(col(Job.wake_at) <= bindparam("now"), col(Job.waits_since) > bindparam("now")))
             .exists()
             .label("due"),
-            select(col(Job.id))
+            columns(col(Job.id))
             .where(col(Job.status) == JobStatus.RUNNING, col(Job.stop_requested))
             .exists()
             .label("stopping"),
             _UNWANTED.scalar_subquery().label("unwanted"),
-            select(func.min(col(Job.wake_at)))
+            columns(func.min(col(Job.wake_at)))
             .where(*_WAITING, col(Job.wake_at) > bindparam("now"))
             .scalar_subquery()
             .label("wakes_at"),
-            select(func.min(col(Job.claimed_at)))
+            columns(func.min(col(Job.claimed_at)))
             .where(*_PENDING, col(Job.claimed_at).between(bindparam("abandoned_before"), bindparam("now")))
             .scalar_subquery()
             .label("claimed_at"),

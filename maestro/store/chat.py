@@ -1,19 +1,65 @@
-"""The posts of #maestro: the session is added and filtered here, and nowhere else."""
+"""The posts of #maestro, its sessions and its reminders.
+
+See docs/decisions.md: chat sessions.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC
 from typing import Any
+from uuid import uuid4
 
-from sqlalchemy import bindparam, func, true
+from sqlalchemy import bindparam, delete, func, true, update
 from sqlalchemy import select as columns
-from sqlmodel import col, select
+from sqlmodel import col, not_, or_, select
 
 from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, ChatReminder, Post, Unread, author_problem
+from maestro.domain.chat.session import ChatSession
 from maestro.domain.errors import Forbidden
-from maestro.store.chat_reminders import ChatReminders
-from maestro.store.chat_sessions import ChatSessions
-from maestro.store.prepared import NO_LIMIT, Prepared, greatest, insert
+from maestro.domain.jobs.job import OPEN, Job
+from maestro.store.prepared import NO_LIMIT, Prepared, greatest, insert, one_of
+from maestro.store.repository import Repository
+
+
+class ChatSessions(Repository):
+    """Opens and ends sessions; at most one is open, because who changes that has the database to itself."""
+
+    _IS_OPEN = col(ChatSession.ended_at).is_(None)
+    _OPEN_ONE = select(ChatSession.id).where(_IS_OPEN)
+    _CURRENT = Prepared(_OPEN_ONE)
+    _OPEN = Prepared(insert(ChatSession).on_conflict_do_update(index_elements=["id"], set_={"ended_at": None}))
+    _END_OTHERS = Prepared(
+        update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
+    )
+    _BY_ID = Prepared(select(ChatSession).where(ChatSession.id == bindparam("session_id")))
+
+    def current(self) -> str | None:
+        """Return the id of the open session, None when there is none."""
+        found: str | None = self._value(self._CURRENT)
+        return found
+
+    def join(self, pinned: str = "") -> str:
+        """Return the id of the open session, which is ``pinned`` where one is given; opens it if it is not open."""
+        current = self.current()
+        if current is not None and pinned in ("", current):
+            return current
+        return self.open(pinned or str(uuid4()))
+
+    def open(self, session_id: str) -> str:
+        """Let just this session be open: a new one, or an earlier one that goes on; return its id."""
+        self._change(self._END_OTHERS, but=session_id, at=self._now)
+        self._change(self._OPEN, id=session_id, started_at=self._now, ended_at=None)
+        return session_id
+
+    def end(self) -> str | None:
+        """End the open session and return its id, None when there was none; the next post opens another."""
+        current = self.current()
+        self._change(self._END_OTHERS, but="", at=self._now)
+        return current
+
+    def session(self, session_id: str) -> ChatSession | None:
+        """Return a session as a value, if there is one of this id."""
+        return self._read(self._BY_ID, ChatSession, session_id=session_id)
 
 
 class Chat(ChatSessions):
@@ -117,3 +163,33 @@ class Chat(ChatSessions):
 def _unread(rows: Sequence[tuple[Any, ...]]) -> Unread:
     """Return the posts of these rows, and the cursor, which is beside each of them."""
     return Unread([Post(*post) for _, *post in rows if post[0] is not None], rows[0][0])
+
+
+class ChatReminders(Repository):
+    """One for each agent and job whose last answer did nothing but chat.
+
+    It is shown to the next call of that job, or of any job of the agent when that one has ended without another call.
+    """
+
+    _DUE = (
+        col(ChatReminder.agent_id) == bindparam("of_agent"),
+        or_(
+            col(ChatReminder.job_id) == bindparam("for_job"),
+            select(Job.id).where(Job.id == ChatReminder.job_id, not_(one_of(col(Job.status), OPEN))).exists(),
+        ),
+    )
+    _IS_DUE = Prepared(select(ChatReminder.job_id).where(*_DUE).limit(1))
+    _SHOWN = Prepared(delete(ChatReminder).where(*_DUE))
+    _REMIND = Prepared(insert(ChatReminder).on_conflict_do_nothing())
+
+    def due(self, slug: str, job_id: str) -> bool:
+        """Say whether the next call of this job reminds its agent."""
+        return self._row(self._IS_DUE, of_agent=slug, for_job=job_id) is not None
+
+    def shown(self, slug: str, job_id: str) -> None:
+        """Note that a call of this job reminded its agent, and was answered."""
+        self._change(self._SHOWN, of_agent=slug, for_job=job_id)
+
+    def remind(self, slug: str, job_id: str) -> None:
+        """Let the next call remind the agent."""
+        self._change(self._REMIND, agent_id=slug, job_id=job_id)

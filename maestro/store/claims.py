@@ -1,24 +1,30 @@
-"""Jobs that wait to begin: whose turn it is, and who has taken it upon himself to start them."""
+"""Jobs that wait to begin: which is claimed next, and which are answered together.
 
-from collections.abc import Iterable
+See docs/decisions.md: busy agents.
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, func, insert, inspect, or_, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, insert, inspect, update
+from sqlalchemy import select as columns
 from sqlalchemy.orm import Mapped, aliased
-from sqlmodel import col
+from sqlmodel import col, or_, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.columns import UtcDateTime
-from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepState
+from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.jobs.busy import Asked
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, JobStep, StepState
 from maestro.domain.llm.budgets import Client
-from maestro.domain.messages import Address
+from maestro.domain.messages import Address, InboxRow, LaneKey
 from maestro.domain.precedence import Candidate, ClaimOrder, Precedence, Priority, precedence_of
 from maestro.store.prepared import Prepared, one_of
-from maestro.store.repository import Repository
+from maestro.store.repository import Repository, read_once
 
 HOLDS_A_PLACE = (JobStatus.PENDING, JobStatus.RUNNING)
 
@@ -60,7 +66,7 @@ class Claims(Repository):
 
     # Who runs keeps the lane from everybody, also from a job that comes back to an earlier place after a wait.
     _HEADS = (
-        select(
+        columns(
             col(Job.lane), func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn")
         )
         .where(one_of(col(Job.status), HOLDS_A_PLACE), col(Job.lane).is_not(None))
@@ -70,7 +76,7 @@ class Claims(Repository):
     _LEADING = aliased(Job)
     # What an answer leads to comes after it.
     _LED_TO = (
-        select(col(_LEADING.id))
+        columns(col(_LEADING.id))
         .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
         .exists()
     )
@@ -82,7 +88,7 @@ class Claims(Repository):
             col(Job.claimed_at) > bindparam("now"),  # the clock was set back
         ),
     )
-    _UNCLAIMED = Prepared(select(col(Job.id)).where(*UNCLAIMED).limit(1))
+    _UNCLAIMED = Prepared(columns(col(Job.id)).where(*UNCLAIMED).limit(1))
     _ITS_TURN = (
         *UNCLAIMED,
         col(Job.priority) <= bindparam("until"),
@@ -91,7 +97,7 @@ class Claims(Repository):
     )
     # Who pays is known of a message only when it is routed; before, it is who pays for what its channel's agent does.
     _FOUND = (
-        select(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
+        columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
         .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
         .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
         .outerjoin(
@@ -118,14 +124,14 @@ class Claims(Repository):
     ).subquery()
     # First one of each who waits, then a second of each, and so on: a flood of one must not hide the others.
     _CROWD = Prepared(
-        select(_RANKED)
+        columns(_RANKED)
         .where(_RANKED.c.place <= bindparam("of_each"))
         .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
         .limit(bindparam("at_most"))
     )
     _CLAIMED_LATELY = _lately(col(Job.claimed_at))
     _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
-    _STEP = select(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
+    _STEP = columns(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
     _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
     _ENDED_LATELY = _STEP.where(_lately(col(JobStep.finished_at)))
     _MOVES = or_(
@@ -136,7 +142,7 @@ class Claims(Repository):
     _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
     # Who stands still waits for somebody else, such as a process that is away: counted, a few would keep everybody out.
     _IN_HAND = Prepared(
-        select(func.count())
+        columns(func.count())
         .select_from(Job)
         .where(
             one_of(col(Job.status), HOLDS_A_PLACE),
@@ -144,7 +150,7 @@ class Claims(Repository):
         )
     )
     _IN_BACKGROUND = Prepared(
-        select(func.count())
+        columns(func.count())
         .select_from(Job)
         .where(
             one_of(col(Job.status), HOLDS_A_PLACE),
@@ -155,7 +161,7 @@ class Claims(Repository):
     _CLAIM = Prepared(
         update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
     )
-    _BY_ID = Prepared(select(Job).where(col(Job.id) == bindparam("job_id")))
+    _BY_ID = Prepared(columns(Job).where(col(Job.id) == bindparam("job_id")))
     # What the columns of a new job hold where nothing else is said.
     _NEW = MappingProxyType(
         {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
@@ -163,10 +169,10 @@ class Claims(Repository):
     _ENTERED = Prepared(
         insert(Job).values(
             {column.key: bindparam(column.key) for column in inspect(Job).columns if column.key != "turn"}
-            | {"turn": select(func.coalesce(func.max(Job.turn), 0) + 1).scalar_subquery()}
+            | {"turn": columns(func.coalesce(func.max(Job.turn), 0) + 1).scalar_subquery()}
         )
     )
-    _WEIGHT = Prepared(select(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
+    _WEIGHT = Prepared(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
 
     def claimable(self, limit: int, abandoned_before: datetime) -> list[Candidate]:
         """Return up to ``limit`` pending jobs whose turn it is, the most urgent first, whoever they belong to.
@@ -249,3 +255,92 @@ class Claims(Repository):
         job = self._read(self._BY_ID, Job, job_id=job_id)
         assert job is not None
         return job
+
+
+class Merges(Repository):
+    """``queue.merged_into``: which job answers in whose place."""
+
+    _also_changes = ("Jobs",)
+
+    _OWN = Prepared(select(InboxRow).where(col(InboxRow.id) == bindparam("own")))
+    _ASKED = Prepared(
+        select(InboxRow)
+        .where(
+            or_(
+                col(InboxRow.id) == bindparam("own"),
+                col(InboxRow.id).in_(select(Job.inbox_id).where(Job.merged_into == bindparam("host"))),
+            )
+        )
+        .order_by(col(InboxRow.id))
+    )
+    _BEHIND = (
+        select(Job, InboxRow)
+        .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        .where(
+            Job.lane == bindparam("its_lane"), Job.status == JobStatus.PENDING, col(Job.turn) > bindparam("its_turn")
+        )
+        .order_by(col(Job.turn))
+        .limit(bindparam("at_most"))
+    )
+
+    def asked(self, job: Job) -> Sequence[InboxRow]:
+        """Return every message that a job answers, in the order they came in; none for one that answers no message.
+
+        They are values, which cannot be changed.
+        """
+        if job.inbox_id is None:
+            return ()
+        alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
+        return self._asked(job.inbox_id, None if alone else job.id)
+
+    def assume_none(self, job_id: str) -> None:
+        """Take it that a job answers in the place of no other one, as the caller has read in this transaction."""
+        self._known()[("none", job_id)] = True
+
+    @read_once
+    def _asked(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
+        if host is None:
+            return self._read_all(self._OWN, InboxRow, own=inbox_id)
+        return self._read_all(self._ASKED, InboxRow, own=inbox_id, host=host)
+
+    def behind(self, job: Job, limit: int) -> Sequence[Asked]:
+        """Return what waits behind a job in its lane, in order."""
+        where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
+        return [Asked(*row) for row in self._session.exec(self._BEHIND, params=where)]
+
+    def open_in(self, lane: LaneKey) -> Sequence[Asked]:
+        """Return the open jobs of a lane that answer messages, those outside their place too, in order."""
+        found = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
+        return [Asked(*row) for row in self._session.exec(open_ones)]
+
+    def into(self, ids: Sequence[str]) -> Sequence[Job]:
+        """Return the jobs in whose place these answer, as far as is known."""
+        return self._session.exec(
+            select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
+            execution_options={"populate_existing": True},
+        ).all()
+
+    def merge(self, ids: Sequence[str], host: str) -> None:
+        """Let a job answer in the place of others, and of those in whose place they would have answered."""
+        self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
+        self.follow(ids, host)
+
+    def follow(self, ids: Sequence[str], host: str) -> None:
+        """Let everything that these jobs were to answer be answered by another."""
+        self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
+        self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Let jobs that ended by themselves keep what they answered."""
+        self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
+
+    def unheard(self, ids: Sequence[str]) -> Sequence[str]:
+        """Return those of these jobs of whose answer nothing has left, as far as we know."""
+        left = select(Delivery.job_id).where(
+            col(Delivery.job_id).in_(ids),
+            Delivery.purpose == Purpose.ANSWER,
+            col(Delivery.state).in_((DeliveryState.SENT, DeliveryState.UNCONFIRMED, DeliveryState.SENDING)),
+        )
+        heard = self._session.exec(left).all()
+        return [one for one in ids if one not in heard]

@@ -20,7 +20,7 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.llm.usage import UsageRow
 from maestro.domain.memory.memory import MemoryFact
 from maestro.domain.messages import InboxRow
-from maestro.store.media import Media
+from maestro.store.inbox import Media
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository
 

@@ -1,4 +1,4 @@
-"""Conversations and messages, with counters that equal the sum of the rows."""
+"""Conversations and messages, with counters that equal the sum of the rows, and their compactions."""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -11,19 +11,22 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    delete,
     false,
     func,
     insert,
     inspect,
     true,
     union_all,
+    update,
 )
 from sqlalchemy import select as columns
-from sqlmodel import col, delete, select, update
+from sqlmodel import col, select
 
 from maestro.domain.context.history import plain_chars
 from maestro.domain.conversations.conversation import (
     ArchivedMessage,
+    Compaction,
     Conversation,
     ConversationStatus,
     Line,
@@ -35,10 +38,59 @@ from maestro.domain.conversations.removal import RemovedConversation
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, InboxRow
+from maestro.store.changes import kept_while
 from maestro.store.inbox import Inbox
 from maestro.store.prepared import Prepared
 from maestro.store.removals import Removals
 from maestro.store.repository import Repository, read_once, with_values
+
+COLUMNS = tuple(Said.model_fields)
+
+
+class Compactions(Repository):
+    """All compactions."""
+
+    _LATEST = Prepared(
+        select(Compaction)
+        .where(Compaction.conversation_id == bindparam("of_conversation"))
+        .order_by(col(Compaction.id).desc())
+        .limit(bindparam("at_most"))
+    )
+
+    @kept_while("compactions")
+    def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
+        """Return the newest ones first, as values."""
+        return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
+
+    def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
+        """Move messages out of their conversation: people still find them, models do not.
+
+        See docs/decisions.md: retention.
+        """
+        its_own = col(Message.id).in_(ids), col(Message.conversation_id) == conversation_id
+        going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
+        self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
+        self._session.exec(delete(Message).where(*its_own))
+        self._recount(conversation_id)
+
+    def add(self, compaction: Compaction) -> Compaction:
+        """Keep what a compaction left behind."""
+        self._session.add(compaction)
+        self._session.flush()
+        return compaction
+
+    def _recount(self, conversation_id: int) -> None:
+        """Set a conversation's counters to the sums of what it still holds."""
+        count, tokens = self._session.exec(
+            select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
+                Message.conversation_id == conversation_id
+            )
+        ).one()
+        self._session.exec(
+            update(Conversation)
+            .where(col(Conversation.id) == conversation_id)
+            .values(message_count=count, total_tokens_estimate=tokens)
+        )
 
 
 class Found(NamedTuple):

@@ -1,13 +1,13 @@
-"""What goes out: chunks as rows, and the outbound lane of each channel."""
+"""What goes out: chunks and files as rows, the outbound lane of each channel, and answers while they are written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, case, func
+from sqlalchemy import bindparam, case, delete, func, update
 from sqlalchemy import select as columns
 from sqlalchemy.orm import aliased
-from sqlmodel import col, delete, or_, select, update
+from sqlmodel import col, or_, select
 
 from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.columns import UtcDateTime
@@ -271,3 +271,22 @@ def _start_values(job: Job, purpose: Purpose) -> dict[str, object]:
 def _start(purpose: Purpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
     closed, chunks, draft, files, asked = row
     return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)
+
+
+class JobFiles(Repository):
+    """All of them, each once in a job."""
+
+    _ADD = Prepared(insert(JobFile).on_conflict_do_nothing())
+    _OF_JOB = Prepared(
+        select(JobFile)
+        .where(col(JobFile.job_id) == bindparam("of_job"))
+        .order_by(col(JobFile.number), col(JobFile.place), col(JobFile.id))
+    )
+
+    def add(self, file: JobFile) -> None:
+        """Keep a file of a job; the same one under the same name once."""
+        self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
+
+    def of(self, job_id: str) -> Sequence[JobFile]:
+        """Return the files of a job as values, in the order in which they were asked for."""
+        return self._read_all(self._OF_JOB, JobFile, of_job=job_id)

@@ -1,9 +1,10 @@
-"""Received messages."""
+"""Received messages, and the files that came with them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import ColumnElement, and_, bindparam, func, insert, inspect, literal, or_, text, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, inspect, literal, or_, text, update
 from sqlmodel import SQLModel, col, select
 
 from maestro.domain.agents.agent import Agent, AgentChannel
@@ -12,6 +13,7 @@ from maestro.domain.bots.channels import DisabledChannel
 from maestro.domain.errors import NotFound
 from maestro.domain.jobs.job import Job, JobStatus
 from maestro.domain.llm.budgets import Client
+from maestro.domain.media import MediaFile
 from maestro.domain.messages import InboxRow, IncomingMessage, Pace, lane_of
 from maestro.domain.people.pairing import KnownPerson
 from maestro.domain.people.people import Owner
@@ -20,6 +22,52 @@ from maestro.domain.questions.question import Question
 from maestro.store.claims import CLAIM_LAPSES, Claims
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
+
+
+class Media(Repository):
+    """What was fetched of every attachment."""
+
+    def put(self, file: MediaFile) -> None:
+        """Keep what became of one attachment, in the place of what was known of it before."""
+        self._session.exec(
+            delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
+        )
+        self._session.add(file)
+        self._session.flush()
+
+    def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+        """Return the files of each of these messages in order; one that was never fetched counts as unavailable."""
+        if not inbox_ids:
+            return {}
+        rows = self._session.exec(
+            select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]")
+        ).all()
+        if not rows:
+            return {}
+        ids = [row.id for row in rows]
+        fetched = self._session.exec(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids))).all()
+        known = {(file.inbox_id, file.seq): file for file in fetched}
+        return {
+            row.id: tuple(
+                known.get((row.id, seq)) or MediaFile(inbox_id=row.id, seq=seq, filename=attachment.filename)
+                for seq, attachment in enumerate(row.files())
+            )
+            for row in rows
+            if row.id is not None
+        }
+
+    def unheard(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
+        """Return the voices of these messages that nobody has listened to yet, in order."""
+        kept = self._session.exec(
+            select(MediaFile)
+            .where(col(MediaFile.inbox_id).in_(inbox_ids))
+            .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
+        ).all()
+        return [file for file in kept if file.unheard]
+
+    def heard(self, file_id: int | None, transcript: str) -> None:
+        """Keep what was said in a file, empty when nobody could tell."""
+        self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from sqlmodel import col, delete, select
 from maestro.domain.errors import NotFound
 from maestro.domain.skills.library import FoundFile, Known, Library
 from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
-from maestro.store.editions import kept_while
+from maestro.store.changes import kept_while
 from maestro.store.prepared import Prepared
 from maestro.store.repository import Repository
 

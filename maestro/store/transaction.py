@@ -16,39 +16,33 @@ from maestro.store.accounts import Accounts
 from maestro.store.actions import Actions
 from maestro.store.agent_edits import AgentEdits
 from maestro.store.agent_tokens import AgentTokens
+from maestro.store.agents import Channels, Colleagues, Routes
 from maestro.store.audit import Audit
 from maestro.store.batches import Batches
 from maestro.store.bots import Bots
 from maestro.store.browse import Browse
-from maestro.store.callers import Callers
+from maestro.store.budgets import UsageLog
 from maestro.store.calls import Calls
-from maestro.store.changes import StoreStates
-from maestro.store.channels import Channels
-from maestro.store.chat import Chat
-from maestro.store.chat_reminders import ChatReminders
+from maestro.store.changes import Editions, StoreStates
+from maestro.store.chat import Chat, ChatReminders
+from maestro.store.claims import Merges
 from maestro.store.clients import Clients
-from maestro.store.colleagues import Colleagues
-from maestro.store.compactions import Compactions
 from maestro.store.conversation_lists import ConversationLists
-from maestro.store.conversations import Conversations
+from maestro.store.conversations import Compactions, Conversations
 from maestro.store.delegations import Delegations
-from maestro.store.deliveries import Deliveries
-from maestro.store.dependents import DependentRows, Dependents
+from maestro.store.deliveries import Deliveries, JobFiles
 from maestro.store.drafts import Drafts
-from maestro.store.editions import Editions
 from maestro.store.figures import Figures
 from maestro.store.ignored import Ignored
-from maestro.store.inbox import Inbox
-from maestro.store.job_files import JobFiles
+from maestro.store.inbox import Inbox, Media
 from maestro.store.job_papers import JobPapers
+from maestro.store.job_rows import Callers, DependentRows, Dependents
 from maestro.store.jobs import Jobs
 from maestro.store.latency import Latency
 from maestro.store.live_values import LiveValues
 from maestro.store.logins import Logins
-from maestro.store.media import Media
 from maestro.store.memory import Memory
 from maestro.store.memory_edits import MemoryEdits
-from maestro.store.merges import Merges
 from maestro.store.moves import Moves
 from maestro.store.overview import Overview
 from maestro.store.owners import Owners
@@ -62,7 +56,6 @@ from maestro.store.removals import Removals
 from maestro.store.reports import Reports
 from maestro.store.repository import Link
 from maestro.store.requests import Requests
-from maestro.store.routes import Routes
 from maestro.store.schedule_edits import ScheduleEdits
 from maestro.store.schedule_following import ScheduleFollowing
 from maestro.store.schedule_runs import ScheduleRuns
@@ -71,7 +64,6 @@ from maestro.store.skills import Skills
 from maestro.store.steps import Steps
 from maestro.store.tallies import Tallies
 from maestro.store.tool_runs import ToolRuns
-from maestro.store.usage import UsageLog
 from maestro.store.usage_budgets import UsedBudgets
 from maestro.store.versions import AgentVersions
 from maestro.store.webhooks import Webhooks

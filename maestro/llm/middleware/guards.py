@@ -25,8 +25,7 @@ from maestro.domain.values import Value
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.protocols import LLMClient
 from maestro.store.changes import StoreState
-from maestro.store.commits import committed
-from maestro.store.store import Store
+from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 
 FOLDER = "answers"

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.errors import NotFound, StoreBusy, StoreFull
-from maestro.store.commits import committed
-from maestro.store.store import Store, utc_now
-from maestro.uninterrupted import finished
+from maestro.store.store import Store, committed, finished, utc_now
 from tests.support.fresh_store import fresh_store
 from tests.support.instance import until
 from tests.support.locking import locked
@@ -65,7 +63,7 @@ async def test_a_commit_that_succeeds_at_once_is_not_spooled(store: Store) -> No
 
 
 async def test_a_late_commit_is_spooled_while_it_waits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("maestro.store.commits.LATE_SECONDS", 0.01)
+    monkeypatch.setattr("maestro.store.store.LATE_SECONDS", 0.01)
     patient = Store(store.path)
     spooled = asyncio.Event()
     loop = asyncio.get_running_loop()

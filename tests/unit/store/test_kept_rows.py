@@ -12,7 +12,7 @@ from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.errors import NotFound
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.skills.library import FoundFile
-from maestro.store.editions import MOST, Shelf
+from maestro.store.changes import MOST_KEPT, Shelf
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
 
@@ -148,7 +148,7 @@ def test_a_shelf_holds_only_so_much() -> None:
         made.append(1)
         return len(made)
 
-    for key in [*range(MOST), *range(MOST)]:
+    for key in [*range(MOST_KEPT), *range(MOST_KEPT)]:
         assert shelf.get(1, key, make) == key + 1
-    assert shelf.get(1, MOST, make) == MOST + 1
-    assert shelf.get(1, 0, make) == MOST + 2, "it was full, and emptied"
+    assert shelf.get(1, MOST_KEPT, make) == MOST_KEPT + 1
+    assert shelf.get(1, 0, make) == MOST_KEPT + 2, "it was full, and emptied"
