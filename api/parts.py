@@ -18,6 +18,7 @@ from maestro.operations.clients import ClientOperations
 from maestro.operations.connectors import ConnectorOperations
 from maestro.operations.conversations import ConversationOperations
 from maestro.operations.memory import MemoryOperations
+from maestro.operations.people import PeopleOperations
 from maestro.operations.schedules import ScheduleOperations
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
@@ -104,3 +105,8 @@ class ApiParts:
     def memory(self) -> MemoryOperations:
         """Return the operations on what agents remember."""
         return MemoryOperations(self.store, self.redact)
+
+    @property
+    def people(self) -> PeopleOperations:
+        """Return the operations on people."""
+        return PeopleOperations(self.store, self.pairing)

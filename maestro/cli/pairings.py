@@ -7,12 +7,12 @@ import typer
 
 from maestro.bootstrap.access import pairing_rules
 from maestro.cli.commands import Commands
-from maestro.cli.opened import ACTOR, opened
+from maestro.cli.opened import ACTOR, Opened, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.pages import table_page
-from maestro.domain.people.views import InvitationView, PairingPage, PairingView, pairing_page, pairing_view
-from maestro.intake import strangers
+from maestro.domain.people.views import Approval, PairingPage, PairingView
+from maestro.operations.people import PeopleOperations
 
 MOST = 1000
 NOTHING = "Nobody wishes to be let in."
@@ -30,19 +30,24 @@ Which = Annotated[str, typer.Argument(metavar="CODE", help="The code that the pe
 AsOwner = Annotated[bool, typer.Option("--owner", help="Make the person an owner too.")]
 
 
+def people_operations(at: Opened) -> PeopleOperations:
+    """Return the operations on people."""
+    return PeopleOperations(at.store, lambda: pairing_rules(at.live.current()))
+
+
 @app.command("list")
 def list_pairings(given: Given) -> None:
     """List who wishes to be let in, and who was, newest first."""
-    with opened(given) as at, at.store.view() as tx:
-        page = pairing_page(tx.pairings.page(None, MOST + 1), MOST, tx.now)
+    with opened(given) as at:
+        page = people_operations(at).pairings(MOST)
     write(page, _listing(page), given.as_json)
 
 
 @app.command()
 def approve(given: Given, which: Which, owner: AsOwner = False) -> None:
     """Let a person in, from their next message on, and tell them."""
-    with opened(given) as at, at.store.begin() as tx:
-        found = pairing_view(strangers.approve(tx, which, ACTOR, as_owner=owner), tx.now)
+    with opened(given) as at:
+        found = people_operations(at).approve(which, ACTOR, Approval(owner=owner))
     said = f"{found.person} is let in, and an owner" if owner else f"{found.person} is let in"
     write(found, [said], given.as_json)
 
@@ -50,8 +55,8 @@ def approve(given: Given, which: Which, owner: AsOwner = False) -> None:
 @app.command()
 def refuse(given: Given, which: Which) -> None:
     """Keep a person out, without a word to them; `approve` takes that back."""
-    with opened(given) as at, at.store.begin() as tx:
-        found = pairing_view(strangers.refuse(tx, which, ACTOR), tx.now)
+    with opened(given) as at:
+        found = people_operations(at).refuse(which, ACTOR)
     write(found, [f"{found.person} is not let in"], given.as_json)
 
 
@@ -59,12 +64,10 @@ def refuse(given: Given, which: Which) -> None:
 def invite(given: Given, owner: AsOwner = False) -> None:
     """Print a code that lets in whoever sends it, once; it is not shown again."""
     with opened(given) as at:
-        rules = pairing_rules(at.live.current())
-        with at.store.begin() as tx:
-            code, expires_at = strangers.invite(tx, rules, ACTOR, as_owner=owner)
-    until = expires_at.astimezone().strftime("%H:%M")
-    said = [f"/pair {code}", f"Whoever sends this line to Maestro until {until} is let in, once."]
-    write(InvitationView(code=code, owner=owner, expires_at=expires_at), said, given.as_json)
+        invitation = people_operations(at).invite(ACTOR, Approval(owner=owner))
+    until = invitation.expires_at.astimezone().strftime("%H:%M")
+    said = [f"/pair {invitation.code}", f"Whoever sends this line to Maestro until {until} is let in, once."]
+    write(invitation, said, given.as_json)
 
 
 def _listing(page: PairingPage) -> Iterator[str]:

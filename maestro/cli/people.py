@@ -7,10 +7,9 @@ from maestro.cli.opened import ACTOR, opened
 from maestro.cli.options import Given
 from maestro.cli.output import write
 from maestro.cli.owner import Changed, Person
+from maestro.cli.pairings import people_operations
 from maestro.cli.table import lines
-from maestro.domain.people.owners import PersonId
-from maestro.domain.people.views import PersonPage, person_page
-from maestro.intake import strangers
+from maestro.domain.people.views import PersonPage
 
 MOST = 10_000
 NOTHING = "Nobody was let in yet; `maestro pairings` lets people in."
@@ -27,16 +26,16 @@ app = Commands(HELP)
 @app.command("list")
 def list_people(given: Given) -> None:
     """List the people who were let in."""
-    with opened(given) as at, at.store.view() as tx:
-        page = person_page(tx.pairings.people(None, MOST + 1), MOST)
+    with opened(given) as at:
+        page = people_operations(at).list(MOST)
     write(page, _listing(page), given.as_json)
 
 
 @app.command()
 def remove(given: Given, person: Person) -> None:
     """Know a person no longer; it counts from their next message on."""
-    with opened(given) as at, at.store.begin() as tx:
-        strangers.forget(tx, PersonId.parse(person), ACTOR)
+    with opened(given) as at:
+        people_operations(at).remove(person, ACTOR)
     write(Changed(id=person, changed=True), [f"{person} is not known any more"], given.as_json)
 
 

@@ -1,0 +1,75 @@
+"""What an operator does with people: pairings, users who were let in, and messages that were dropped."""
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import Field
+
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.views import (
+    Approval,
+    IgnoredPage,
+    InvitationView,
+    PairingPage,
+    PairingView,
+    PersonPage,
+    ignored_page,
+    pairing_page,
+    pairing_view,
+    person_page,
+)
+from maestro.domain.words import OwnerId
+from maestro.intake import strangers
+from maestro.intake.strangers import PairingRules
+from maestro.operations.inputs import LIMIT, Limit
+from maestro.store.store import Store
+
+RowCursor = Annotated[str | None, Field(pattern=r"^\d{1,18}$")]
+
+
+class PeopleOperations:
+    """The operations on people; ``rules`` are asked for at each use."""
+
+    def __init__(self, store: Store, rules: Callable[[], PairingRules]) -> None:
+        self._store = store
+        self._rules = rules
+
+    def pairings(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> PairingPage:
+        """List the wishes to be let in, newest first, with their codes."""
+        with self._store.view() as tx:
+            rows = tx.pairings.page(int(cursor) if cursor else None, limit + 1)
+            return pairing_page(rows, limit, tx.now)
+
+    def invite(self, actor: str, wish: Approval | None = None) -> InvitationView:
+        """Make a code that lets in whoever sends `/pair CODE`, once; it is not shown again."""
+        as_owner = wish is not None and wish.owner
+        with self._store.begin() as tx:
+            code, expires_at = strangers.invite(tx, self._rules(), actor, as_owner=as_owner)
+        return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
+
+    def approve(self, pairing: str, actor: str, approval: Approval | None = None) -> PairingView:
+        """Let in the person of a pairing, by its id or code, and tell them; 409 when the code ran out."""
+        as_owner = approval is not None and approval.owner
+        with self._store.begin() as tx:
+            return pairing_view(strangers.approve(tx, pairing, actor, as_owner=as_owner), tx.now)
+
+    def refuse(self, pairing: str, actor: str) -> PairingView:
+        """Keep a person out, without a word to them; 409 when they were let in."""
+        with self._store.begin() as tx:
+            return pairing_view(strangers.refuse(tx, pairing, actor), tx.now)
+
+    def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
+        """List the people who were let in, by platform and user id; owners are not among them unless they were."""
+        with self._store.view() as tx:
+            return person_page(tx.pairings.people(PersonId.parse(cursor) if cursor else None, limit + 1), limit)
+
+    def remove(self, person: OwnerId, actor: str) -> None:
+        """Know a person, `platform:userId`, no longer, from their next message on."""
+        with self._store.begin() as tx:
+            strangers.forget(tx, PersonId.parse(person), actor)
+
+    def ignored(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> IgnoredPage:
+        """Count the messages that were dropped at the door, by channel and reason, the largest counts first."""
+        offset = int(cursor or 0)
+        with self._store.view() as tx:
+            return ignored_page(tx.ignored.page(offset, limit + 1), offset, limit)
