@@ -13,7 +13,7 @@ LIMITS = {
     "workflow tasks": 2,
     "history events": 13,
     "billable actions": 4,
-    "files": 74,
+    "files": 75,
     "files of bootstrap": 0,
 }
 """The most that the second message of a conversation may cost; a transaction counts with its BEGIN and COMMIT.
