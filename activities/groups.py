@@ -55,6 +55,20 @@ class GroupJournal(Protocol):
         """Put a step that acts outside on record for the first attempt of the activity that comes next."""
         ...
 
+    def attempt(
+        self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
+    ) -> AbstractAsyncContextManager[str | None]:
+        """Have the block count as an attempt at a step that acts outside; it gets the result of a finished one."""
+        ...
+
+    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
+        """Return what the finished step returned, or the attempt that begins now."""
+        ...
+
+    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
+        """Return the attempt that the step before put on record for this one, None where it did not."""
+        ...
+
 
 class PreparationActivities:
     """Routes a message, records it and builds its prompt."""
@@ -92,33 +106,11 @@ class PreparationActivities:
         return PreparationOutcome(**done, milliseconds=tuple(took))
 
 
-class AttemptJournal(Protocol):
-    """Journals the steps of an activity that does several, some of which act outside."""
-
-    def run(self, function: Callable[[Any], Any], ref: StepRef) -> Any:
-        """Return what a step that only writes to the store returns, or what it returned when it finished."""
-        ...
-
-    def attempt(
-        self, ref: StepRef, name: str, begin: OwnAttempt | Callable[[], str | OwnAttempt]
-    ) -> AbstractAsyncContextManager[str | None]:
-        """Have the block count as an attempt at a step that acts outside; it gets the result of a finished one."""
-        ...
-
-    def begin(self, ref: StepRef, name: str, *, recorded: bool = True) -> str | OwnAttempt:
-        """Return what the finished step returned, or the attempt that begins now."""
-        ...
-
-    def adopt(self, tx: Transaction, ref: StepRef) -> OwnAttempt | None:
-        """Return the attempt that the step before put on record for this one, None where it did not."""
-        ...
-
-
 @dataclass(frozen=True)
 class AnswerSteps:
     """The steps that an answer takes, and what journals them."""
 
-    journal: AttemptJournal
+    journal: GroupJournal
     llm: LLMActivities
     tags: TagActivities
     delivery: DeliveryActivities

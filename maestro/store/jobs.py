@@ -36,7 +36,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class JobStart:
     """A job that begins a ``run``; ``has_merged`` says whether it answers in the place of other jobs."""
 
     run: int
@@ -172,7 +172,7 @@ class Jobs(Claims):
         """Count the jobs that wait for their turn."""
         return int(self._value(self._PENDING))
 
-    def started(self, job_id: str) -> Begun | None:
+    def started(self, job_id: str) -> JobStart | None:
         """Note that the workflow of a pending job runs; None, and nothing is noted, while another of its lane does.
 
         A job that was resumed began with its first run.
@@ -180,7 +180,7 @@ class Jobs(Claims):
         for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.made(Job, row)
             self.assume(job)
-            return Begun(run=job.run, has_merged=has_merged)
+            return JobStart(run=job.run, has_merged=has_merged)
         return None
 
     def end(self, job_id: str, ending: Ending) -> bool:
