@@ -8,12 +8,24 @@ import pytest_asyncio
 from tests.support.evidence import Evidence
 from tests.support.llm_server import LLMServer
 from tests.support.running import Maestro, running
+from tests.support.slack_server import SlackServer
 
 LONG = "{last}: " + "The quick brown fox jumps over the lazy dog. " * 5
 """An answer of three chunks."""
 
 HELPER = {"slug": "helper"}
 """The only agent: a message that does not mention it is dropped."""
+
+
+ANN = "UANN"
+"""A person on Slack."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def slack() -> AsyncIterator[SlackServer]:
+    async with SlackServer.running() as server:
+        server.workspace.person(ANN, "Ann")
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.drafts import PLACEHOLDER
+from tests.chaos.conftest import ANN
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -14,15 +15,7 @@ from tests.support.slack_server import APP_TOKEN, BOT_TOKEN, SlackServer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("chaos-growing")]
 
-ANN = "UANN"
 WORDS = "one two three four five six seven eight nine ten"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def slack() -> AsyncIterator[SlackServer]:
-    async with SlackServer.running() as server:
-        server.workspace.person(ANN, "Ann")
-        yield server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -20,6 +20,7 @@ import pytest_asyncio
 
 from maestro.bootstrap.up import READY
 from temporal.server_process import read_record
+from tests.chaos.conftest import ANN
 from tests.chaos.promise import (
     assert_books_closed,
     assert_delivered_once,
@@ -51,7 +52,6 @@ MESSAGES = 4
 """Those of each person, who says the next one without waiting for an answer."""
 STREAMED = 3
 """Messages in one thread of Slack, where answers are streamed."""
-ANN = "UANN"
 
 GAP = 0.5
 """The most seconds between two messages of a person."""
@@ -93,13 +93,6 @@ class Message:
         llm.script(match=self.id, reply=f"{self.id} {ANSWERS[self.kind]}", delay=delay, slow=slow)
         if self.kind == "tools":
             llm.script(match=self.id, calls=(("note", f'{{"text": "{self.id}"}}'),), rounds=0, delay=delay)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def slack() -> AsyncIterator[SlackServer]:
-    async with SlackServer.running() as server:
-        server.workspace.person(ANN, "Ann")
-        yield server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

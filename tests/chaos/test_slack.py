@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from tests.chaos.conftest import ANN
 from tests.support.evidence import Evidence, Row
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -16,14 +17,6 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group(
 PARAGRAPH = "The quick brown fox jumps over the lazy dog. " * 80
 LONG = "\n\n".join(f"{n}: {PARAGRAPH}" for n in range(4))
 """An answer of four chunks, in as many paragraphs."""
-ANN = "UANN"
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def slack() -> AsyncIterator[SlackServer]:
-    async with SlackServer.running() as server:
-        server.workspace.person(ANN, "Ann")
-        yield server
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
