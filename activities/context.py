@@ -286,6 +286,8 @@ class ContextActivities:
             colleagues = tx.colleagues.staff().colleagues(agent_id, circle) if circle is not None else ()
             return persona(agent, nature.tools, colleagues, nature.budget)
 
+        if not tx.editions.are_kept:
+            return make()
         return self._personas.get(tx.editions.now().agents, (agent.id, nature), make)
 
 

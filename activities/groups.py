@@ -196,11 +196,13 @@ class _Call:
         return self._outcome
 
     def _keep(self, tx: Transaction, response: LLMResponse) -> None:
-        """Do what follows from an answer in the transaction that keeps it; called anew when that is tried again."""
+        """Do what follows from an answer in the transaction that keeps it; called anew when that is tried again.
+
+        What it did counts once that is committed: a chunk of a transaction that was taken back must not be sent.
+        """
         steps, request, job = self._steps, self._request, self._job
         assert request is not None
         assert job is not None
-        self._outcome = self._recorded = self._prepared = None
         recorded = prepared = None
         tx.jobs.assume(job)  # a stop or an end since it was read is noticed where the answer is noted in its row
         tx.steps.assume(job.id, self._attempts)  # and another attempt where this one ends
@@ -210,6 +212,11 @@ class _Call:
             recorded = steps.journal.run(steps.tags.record_answer, tags)
             if not (recorded.heard or recorded.silent or request.shown_every):
                 prepared = self._prepare(tx)
+        tx.when_committed(partial(self._kept, outcome, recorded, prepared))
+
+    def _kept(
+        self, outcome: ModelOutcome, recorded: AnswerOutcome | None, prepared: tuple[OwnAttempt, Prepared] | None
+    ) -> None:
         self._outcome, self._recorded, self._prepared = outcome, recorded, prepared
 
     def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, Prepared] | None:

@@ -67,7 +67,7 @@ class Product:
 
 
 def settle(folder: Path, model: Model | None, tree: Path = ROOT, **options: Any) -> Setting:
-    """Write a configuration into a new folder; without a model the built-in demo model answers."""
+    """Write a configuration into a new folder; without a model the built-in demo model answers, and at once."""
     folder.mkdir(parents=True)
     web_port = free_port()
     base: dict[str, Any] = {
@@ -78,7 +78,9 @@ def settle(folder: Path, model: Model | None, tree: Path = ROOT, **options: Any)
         "health": {"workerPort": free_port(), "connectPort": free_port()},
         "logs": {"level": "warning"},
     }
-    if model is not None:
+    if model is None:
+        base["llm"] = {"demoSeconds": 0}
+    else:
         account = {"name": "local", "type": "api_key", "provider": "openai", "model": "gpt-4o-mini"}
         base["llm"] = {"accounts": [{**account, "apiKey": "sk-nobody", "baseUrl": model.url}]}
     setting = Setting(folder, web_port, tree, merged(base, options))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machine import Machine
+from benchmarks.measure.start import FIRST_ANSWER, READY
 from benchmarks.results import Figure, Section, Target
 
 HERE = Path(__file__).parent
@@ -25,7 +26,7 @@ Written by `make bench`; [README.md](README.md) says what is measured and how to
 the median of its rounds, and every percentile is a value that was measured.
 """
 BLOCK = re.compile(r"(?<=<!-- figures of benchmarks/results.json -->\n).*(?=<!-- end of the figures -->)", re.DOTALL)
-START = ("litellm, again: ready", "litellm, again: first answer, after ready")
+START = (f"litellm, again: {READY}", f"litellm, again: {FIRST_ANSWER}")
 ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("CPU time of a message: Maestro, and the Temporal server", "cost", ("CPU of Maestro", "CPU of Temporal server")),
     ("the same as a multiple of a workflow that does nothing", "cost", ("ratio",)),
@@ -35,9 +36,9 @@ ROWS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("history events, and billable actions in Temporal Cloud", "counts", ("history events", "billable actions")),
     ("commits, and SQL statements", "counts", ("commits", "statements")),
     (
-        "ready, and the first answer, after the start",
+        "ready, and the first answer after that",
         "start",
-        ("litellm, again: ready", "litellm, again: first answer"),
+        START,
     ),
     ("memory of `maestro up`: idle, after load", "memory", ("maestro up, idle: RSS", "maestro up, after load: RSS")),
 )

@@ -32,35 +32,37 @@ STAGES = {
     "route": ("activities/routing",),
     "record": ("activities/conversations",),
     "context": ("activities/context",),
-    "tags": ("activities/tags",),
-    "send": ("activities/delivery",),
-    "model: the step": ("activities/llm", "activities/answering"),
+    "tags": ("activities/acting",),
+    "send": ("activities/delivery", "activities/chunks", "connectors/hub"),
+    "model: the step": ("activities/llm", "activities/groups"),
     "model: litellm and HTTP": (
         "maestro/llm/litellm_client",
-        "maestro/llm/transport",
+        "maestro/llm/translation",
+        "maestro/llm/wire",
         "litellm/",
         "httpx/",
         "httpcore/",
     ),
     "model: the chain": ("maestro/llm/", "maestro/bootstrap/chain"),
-    "SDK: activities": ("temporalio/worker/_activity",),
-    "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "workflows/"),
+    "SDK: activities": ("temporalio/worker/_activity", "temporal/attempts"),
+    "SDK: workflows": ("temporalio/worker/_workflow", "temporalio/", "temporal/activations", "workflows/"),
     "sockets": ("websockets/", "uvicorn/", "starlette/"),
 }
 """The beginnings of the modules of each stage; the first that fits counts."""
-STEPS = (
-    "activities.routing:RoutingActivities.choose_agent",
-    "activities.conversations:ConversationActivities.record_message",
-    "activities.context:ContextActivities.build_context",
-    "activities.llm:LLMActivities.call_model",
-    "activities.groups:AnsweringActivities.answer",
-    "activities.conversations:TagActivities.record_answer",
-    "activities.delivery:DeliveryActivities.deliver",
-    "activities.delivery:DeliveryActivities.prepare_at_once",
-    "activities.delivery:DeliveryActivities.send",
-    "maestro.llm.litellm_client:LiteLLMClient.ask",
-)
-"""What other work contains; one that is not there counts with what calls it."""
+STEPS = {
+    "activities.groups:PreparationActivities.prepare": "context",
+    "activities.routing:RoutingActivities.choose_agent": "route",
+    "activities.conversations:ConversationActivities.record_message": "record",
+    "activities.context:ContextActivities.build_context": "context",
+    "activities.llm:LLMActivities.call_model": "model: the step",
+    "activities.groups:AnsweringActivities.answer": "model: the step",
+    "activities.conversations:TagActivities.record_answer": "tags",
+    "activities.delivery:DeliveryActivities.deliver": "send",
+    "activities.delivery:DeliveryActivities.prepare_at_once": "send",
+    "activities.delivery:DeliveryActivities.send": "send",
+    "maestro.llm.litellm_client:LiteLLMClient.ask": "model: litellm and HTTP",
+}
+"""What other work contains, with its stage; in older sources one that is not there counts with what calls it."""
 OTHER = "other work"
 LOOP = "event loop: waiting and waking"
 
@@ -113,9 +115,8 @@ def stage_of(path: str) -> str:
     return next((name for name, starts in STAGES.items() if any(f"/{start}" in f"/{path}" for start in starts)), OTHER)
 
 
-def staged(clock: StageClock, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with its time counted for the stage of its module, while it waits for others not at all."""
-    stage = stage_of(function.__module__)
+def staged(clock: StageClock, function: Callable[..., Any], stage: str) -> Callable[..., Any]:
+    """Return the function with its time counted for a stage, while it waits for others not at all."""
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:
@@ -164,17 +165,19 @@ def counted(clock: StageClock) -> Iterator[None]:
         return submit(pool, timed)
 
     def handled(handle: asyncio.Handle) -> None:
-        task = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]
+        callback = handle._callback  # type: ignore[attr-defined]
+        task = getattr(callback, "__self__", None)
         coroutine: Any = task.get_coro() if isinstance(task, asyncio.Task) else None
-        with clock.within(stage_of(coroutine.cr_code.co_filename) if inspect.iscoroutine(coroutine) else OTHER):
+        is_task = inspect.iscoroutine(coroutine)
+        with clock.within(stage_of(coroutine.cr_code.co_filename if is_task else _module_of(callback, ()))):
             run_handle(handle)
 
-    for name in STEPS:
+    for name, stage in STEPS.items():
         module, _, path = name.partition(":")
         owner, _, method = path.partition(".")
         kind = getattr(importlib.import_module(module), owner, None) if importlib.util.find_spec(module) else None
         if hasattr(kind, method):
-            setattr(kind, method, staged(clock, getattr(kind, method)))
+            setattr(kind, method, staged(clock, getattr(kind, method), stage))
     with mock.patch.object(ThreadPoolExecutor, "submit", submitted), mock.patch.object(asyncio.Handle, "_run", handled):
         yield
 

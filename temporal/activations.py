@@ -3,12 +3,13 @@
 import asyncio
 import ctypes
 import functools
+import importlib
 import inspect
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
@@ -19,8 +20,6 @@ from typing import Any, cast
 import structlog
 from temporalio.bridge import worker as bridge
 from temporalio.converter import DataConverter
-from temporalio.converter._extstore import StorageOperationMetrics
-from temporalio.worker._workflow import _CommandAwareDataConverter
 
 log = structlog.get_logger(__name__)
 
@@ -192,29 +191,49 @@ def _take_back() -> None:
 
 def skip_visits() -> bool:
     """Replace the SDK's functions for the rest of the process; false when they are not the known ones."""
-    functions = (bridge.decode_activation, bridge.encode_completion, _CommandAwareDataConverter.create)
+    sdk = _private_parts()
+    functions = [getattr(owner, name, None) for owner, name in sdk]
     if not is_known(version("temporalio"), functions):
         log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
         return False
-    bridge.decode_activation = _skipping(bridge.decode_activation)
-    bridge.encode_completion = _skipping(bridge.encode_completion)
-    _CommandAwareDataConverter.create = staticmethod(_sharing(_CommandAwareDataConverter.create))  # type: ignore[method-assign]
+    decode, encode, create, nothing_done = cast("list[Callable[..., Any]]", functions)
+    bridge.decode_activation = _skipping(decode, nothing_done)
+    bridge.encode_completion = _skipping(encode, nothing_done)
+    sdk[2][0].create = staticmethod(_sharing(create))
     return True
 
 
-def is_known(sdk_version: str, functions: tuple[Callable[..., Any], ...]) -> bool:
-    """Say whether the functions of this version are those that may be replaced."""
-    found = {function.__name__: tuple(inspect.signature(function).parameters) for function in functions}
-    return sdk_version == SDK_VERSION and found == PARAMETERS
+def _private_parts() -> list[tuple[Any, str]]:
+    """Return where the SDK's functions, and what they return where nothing is done, are to be found, if they are."""
+    workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
+    converter = getattr(workflow, "_CommandAwareDataConverter", None)
+    return [
+        (bridge, "decode_activation"),
+        (bridge, "encode_completion"),
+        (converter, "create"),
+        (storage, "StorageOperationMetrics"),
+    ]
 
 
-def _skipping(visit: Callable[..., Any]) -> Callable[..., Any]:
+def _module(name: str) -> Any:
+    with suppress(ImportError):
+        return importlib.import_module(name)
+
+
+def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
+    """Say whether the functions of this version are those that may be replaced; the last makes what they return."""
+    *replaced, nothing_done = functions
+    found = {one.__name__: tuple(inspect.signature(one).parameters) for one in replaced if one is not None}
+    return sdk_version == SDK_VERSION and found == PARAMETERS and nothing_done is not None
+
+
+def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
     """Visit the payloads of an activation or a completion only where there is something to do with them."""
 
     @functools.wraps(visit)
     async def visit_unless_plain(message: Any, data_converter: DataConverter, *args: Any, **kwargs: Any) -> Any:
         if _is_plain(data_converter):
-            return StorageOperationMetrics()
+            return nothing_done()
         return await visit(message, data_converter, *args, **kwargs)
 
     return visit_unless_plain

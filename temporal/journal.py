@@ -296,7 +296,7 @@ def _suspend(tx: Transaction, ref: StepRef, waits: Suspension) -> None:
 def _begin(tx: Transaction, job_id: str) -> None:
     """Let a pending job begin where its lane is free; what follows from its row then need not be read."""
     begun = tx.jobs.started(job_id)
-    if begun is not None and begun.run == 1:
+    if begun is not None and begun.is_new:
         tx.steps.assume(job_id, {})
     if begun is not None and not begun.has_merged:
         tx.merges.assume_none(job_id)

@@ -9,6 +9,8 @@ from benchmarks.product import Setting, settle, up
 from benchmarks.results import Figure, Section, at_most, figure
 
 STARTS = 3
+READY, FIRST_ANSWER = "ready", "first answer, after ready"
+"""What is measured of each start."""
 
 
 async def start(bench: Bench) -> Section:
@@ -27,11 +29,13 @@ async def _starts(bench: Bench, name: str, model: Model | None) -> tuple[Figure,
     settings = [settle(bench.folder / f"start-{name}-{number}", model) for number in range(STARTS)]
     cold = [await _once(setting) for setting in settings]
     again = [await _once(setting) for setting in settings]
-    return (
-        figure(f"{name}, cold: ready", "s", [ready for ready, _ in cold], at_most(3)),
-        figure(f"{name}, cold: first answer, after ready", "s", [more for _, more in cold], at_most(2)),
-        figure(f"{name}, again: ready", "s", [ready for ready, _ in again], at_most(3)),
-        figure(f"{name}, again: first answer, after ready", "s", [more for _, more in again], at_most(2)),
+    return tuple(
+        made
+        for start, times in (("cold", cold), ("again", again))
+        for made in (
+            figure(f"{name}, {start}: {READY}", "s", [ready for ready, _ in times], at_most(3)),
+            figure(f"{name}, {start}: {FIRST_ANSWER}", "s", [more for _, more in times], at_most(2)),
+        )
     )
 
 

@@ -66,6 +66,11 @@ class Editions(Repository):
 
     _ALL = Prepared(select(Edition.name, Edition.stamp))
 
+    @property
+    def are_kept(self) -> bool:
+        """Whether what this transaction makes of rows may be kept: it has certainly changed none of a kind that is."""
+        return self._link.reads_kept
+
     @read_once
     def now(self) -> Stamps:
         """Return all of them, as they are when the transaction first asks.

@@ -37,9 +37,12 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class JobStart:
-    """A job that begins a ``run``; ``has_merged`` says whether it answers in the place of other jobs."""
+    """A job that begins a run; ``is_new`` says that no step of it was ever tried.
 
-    run: int
+    ``has_merged`` says whether it answers in the place of other jobs.
+    """
+
+    is_new: bool
     has_merged: bool
 
 
@@ -180,7 +183,7 @@ class Jobs(Claims):
         for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
             job = self._STARTED.made(Job, row)
             self.assume(job)
-            return JobStart(run=job.run, has_merged=has_merged)
+            return JobStart(is_new=job.run == 1 and job.attempts == 0, has_merged=has_merged)
         return None
 
     def end(self, job_id: str, ending: Ending) -> bool:

@@ -86,7 +86,11 @@ SHARES = {"long": 2, "failing": 1, "tools": 1, "control": 1, "dropped": 1}
 
 
 async def points_of(world: World, kind: str) -> list[str]:
-    """Return the points of a kind of message: all of a long answer, of the others what is not the same there."""
+    """Return the points of a kind of message: all of a long answer, of the others what is not the same there.
+
+    What the first message writes for all that follow, such as a text that prompts share, is no point of the next one.
+    """
+    await world.record(kind, "first")
     recorded = whole = await world.record("long")
     if kind != "long":
         recorded = (await world.record(kind)).beside(whole)

@@ -78,6 +78,17 @@ def test_a_step_that_fails_fails_alone(rows: JobRows) -> None:
     assert kept(rows, job) == [("route", "done"), ("conversation", "failed")]
 
 
+def test_a_job_whose_first_step_failed_is_prepared_in_one_transaction_when_that_is_tried_again(rows: JobRows) -> None:
+    worker = Worker(rows, broken="route")
+    job = rows.add()
+    with pytest.raises(StepFailure):
+        worker.prepare(job)
+    again = Worker(rows)
+    again.prepare(job)
+    assert again.parts == [True] * 3
+    assert kept(rows, job) == [("route", "failed"), *((name, "done") for name in STEPS)]
+
+
 def test_the_steps_of_an_older_job_are_on_record_before_they_begin(rows: JobRows) -> None:
     job = rows.add()
     rows.clock.go(seconds=1)
