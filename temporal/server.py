@@ -38,6 +38,17 @@ __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
 FULL_BYTES = 4 * 1024**2
 """With less space than this the server's database cannot grow by what it wants at once."""
+KILLS_AT_START = 3
+"""How often a server that is killed while it starts is started again before that is given up."""
+NOTICED_WITHIN = 1.0
+"""Seconds within which we learn that a process has ended whose sockets are closed."""
+
+
+class _KilledAtStart(TemporalUnavailable):
+    """It was killed before it was healthy, by a person or by a system that is short of memory."""
+
+    def __init__(self) -> None:
+        super().__init__("The Temporal server was killed while it started.")
 
 
 class EmbeddedServer:
@@ -76,7 +87,7 @@ class EmbeddedServer:
         After an error no server started here is left behind, after a cancellation none at all.
         """
         command, program = await asyncio.to_thread(self._wanted)
-        self._process = await self._adopt(command, program) or await self._launch(command, program)
+        self._process = await self._adopt(command, program) or await self._launch_again(command, program)
         self._supervision = asyncio.create_task(self._supervise(), name="temporal-server")
 
     async def stop(self) -> None:
@@ -147,6 +158,15 @@ class EmbeddedServer:
             raise
         return True
 
+    async def _launch_again(self, command: tuple[str, ...], program: str) -> ServerProcess:
+        """Start a server as ``_launch`` does, again where it is killed while it starts, a few times."""
+        for _ in range(KILLS_AT_START):
+            try:
+                return await self._launch(command, program)
+            except _KilledAtStart as error:
+                self._report(f"{error} Starting it again.")
+        return await self._launch(command, program)
+
     async def _launch(self, command: tuple[str, ...], program: str) -> ServerProcess:
         """Start a server and return it healthy; on any failure, a cancellation included, none is left."""
         await asyncio.to_thread(self._check_ports)
@@ -173,7 +193,7 @@ class EmbeddedServer:
         pid, watch = pids
         seen = look(pid)
         if seen is None:
-            raise TemporalUnavailable("The Temporal server was ended from outside while it was being started.")
+            raise _KilledAtStart
         ports = {"port": self._config.port, "ui_port": self._config.ui_port}
         record = Record(pid=pid, started=seen.started, command=command, program=program, watch=watch, **ports)
         record.save(self._config.record)
@@ -181,12 +201,14 @@ class EmbeddedServer:
 
     async def _until_healthy(self, process: ServerProcess, written: int) -> None:
         ended = asyncio.create_task(process.wait())
-        ready = asyncio.create_task(until_ready(self.address, self.ui_url))
+        ready = asyncio.create_task(self._ready())
         limit = self._config.timing.ready
         try:
             await asyncio.wait({ended, ready}, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            if ready.done() and ready.exception() is not None:  # maybe because it has ended, which we learn later
+                await asyncio.wait({ended}, timeout=NOTICED_WITHIN)
             if ended.done():
-                raise await asyncio.to_thread(self._why_it_ended, written)
+                raise _KilledAtStart if process.was_killed else await asyncio.to_thread(self._why_it_ended, written)
             if not ready.done():
                 raise TemporalUnavailable(
                     f"The Temporal server did not become healthy within {limit:g} seconds. See {self._config.log}."
@@ -196,6 +218,9 @@ class EmbeddedServer:
             ended.cancel()
             ready.cancel()
             await asyncio.gather(ended, ready, return_exceptions=True)
+
+    async def _ready(self) -> None:
+        await until_ready(self.address, self.ui_url)
         await register_search_attributes(self.address)
 
     async def _supervise(self) -> None:

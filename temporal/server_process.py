@@ -156,6 +156,11 @@ class ServerProcess:
         while await asyncio.to_thread(self.record.exists):  # noqa: ASYNC110 - only a parent is told of an end
             await asyncio.sleep(_POLL)
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether it was our child and has been killed."""
+        return self._child is not None and self._child.returncode == -signal.SIGKILL
+
     async def unwatch(self) -> None:
         """Let the watch over a server that has ended see that, and end."""
         if self._watch is not None:

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import httpx
@@ -28,13 +30,14 @@ from temporal.search_attributes import SEARCH_ATTRIBUTES
 from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing
 from temporal.server_command import find_binary
 from temporal.server_health import until_ready
-from temporal.server_process import Record, ServerProcess, look, look_in_proc, look_with_ps, open_log, read_record
+from temporal.server_process import Record, look, look_in_proc, look_with_ps, open_log, read_record
 
 ROOT = Path(__file__).parents[2]
 QUICK = Timing(first_restart=0.05, grace=5.0)
 
 OWNER = """
 import asyncio, sys
+from contextlib import nullcontext
 from pathlib import Path
 from maestro.bootstrap.data_folder import DataFolder
 from temporal.server import EmbeddedServer, ServerConfig, Timing
@@ -47,19 +50,6 @@ async def main():
         await server.start()
         print(server.pid, flush=True)
         await asyncio.Event().wait()
-
-asyncio.run(main())
-"""
-
-DIES_TOO_EARLY = """
-import asyncio, os, sys
-from temporal.server_process import hold
-
-async def main():
-    with open(os.devnull, "ab") as nowhere:
-        held = await hold(("/bin/sleep", "1000"), {}, nowhere)
-    print(held.pid, flush=True)
-    os.kill(os.getpid(), 9)
 
 asyncio.run(main())
 """
@@ -305,6 +295,28 @@ async def test_a_killed_server_is_started_again_and_keeps_its_workflows(start: S
         assert description.status is WorkflowExecutionStatus.RUNNING
 
 
+@pytest.mark.parametrize("kills", [2, 9])
+async def test_a_server_that_is_killed_while_it_starts_is_started_again_a_few_times(
+    config: ServerConfig, kills: int
+) -> None:
+    """Whoever kills everything may meet the server of the next start."""
+    started = Started(config)
+
+    def report(line: str) -> None:
+        started.reports(line)
+        pid = re.search(r"Starting the Temporal server \(pid (\d+)\)", line)
+        if pid is not None and sum("Starting the" in said for said in started.reports.lines) <= kills:
+            os.kill(int(pid[1]), signal.SIGKILL)
+
+    server = EmbeddedServer(config, report)
+    try:
+        with pytest.raises(TemporalUnavailable, match="killed while it started") if kills == 9 else nullcontext():
+            await server.start()
+        assert servers_of(config) == ([] if kills == 9 else [server.pid])
+    finally:
+        await server.stop()
+
+
 async def test_a_restart_that_fails_is_reported_and_tried_again_later(start: Start, config: ServerConfig) -> None:
     started = await start(dataclasses.replace(config, timing=Timing(first_restart=0.2)))
     await started.reports.wait_for("is ready")
@@ -412,22 +424,6 @@ async def test_a_record_of_another_process_is_not_believed(
     finally:
         bystander.kill()
         await bystander.wait()
-
-
-@pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', "\xff"])
-async def test_a_broken_record_is_none(tmp_path: Path, text: str) -> None:
-    (tmp_path / "temporal.json").write_text(text, encoding="latin-1")
-    assert read_record(tmp_path / "temporal.json") is None
-
-
-async def test_a_death_before_the_record_is_written_leaves_no_server() -> None:
-    command = [sys.executable, "-c", DIES_TOO_EARLY]
-    dead = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True)
-    assert dead.returncode == -signal.SIGKILL
-    seen = look(pid := int(dead.stdout))
-    if seen is not None:
-        record = Record(pid=pid, started=seen.started, command=(seen.command,), program="", port=1, ui_port=2)
-        await asyncio.wait_for(ServerProcess(record).wait(), 10)
 
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="needs ps")

@@ -1,12 +1,29 @@
-"""The watch over a server, with a server that ends at once when it is told to: the real one takes its time."""
+"""The process of a server: its watch, its record, and its end before that is written."""
 
 import asyncio
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from temporal.server_process import Record, watch_over
+from temporal.server_process import Record, ServerProcess, look, read_record, watch_over
+
+ROOT = Path(__file__).parents[2]
+
+DIES_TOO_EARLY = """
+import asyncio, os, sys
+from temporal.server_process import hold
+
+async def main():
+    with open(os.devnull, "ab") as nowhere:
+        held = await hold(("/bin/sleep", "1000"), {}, nowhere)
+    print(held.pid, flush=True)
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
 
 
 async def test_a_watch_ends_a_server_that_no_record_names_and_no_other(tmp_path: Path) -> None:
@@ -23,3 +40,19 @@ async def test_a_watch_ends_a_server_that_no_record_names_and_no_other(tmp_path:
     file.unlink()
     assert await server.wait() == -signal.SIGTERM
     await watch.wait()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', "\xff"])
+async def test_a_broken_record_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "temporal.json").write_text(text, encoding="latin-1")
+    assert read_record(tmp_path / "temporal.json") is None
+
+
+async def test_a_death_before_the_record_is_written_leaves_no_server() -> None:
+    command = [sys.executable, "-c", DIES_TOO_EARLY]
+    dead = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True)
+    assert dead.returncode == -signal.SIGKILL
+    seen = look(pid := int(dead.stdout))
+    if seen is not None:
+        record = Record(pid=pid, started=seen.started, command=(seen.command,), program="", port=1, ui_port=2)
+        await asyncio.wait_for(ServerProcess(record).wait(), 10)
