@@ -1,4 +1,4 @@
-"""Chunks as rows, each sent once; with the last receipt the job is closed."""
+"""Delivery: chunks as rows, each sent once or left in doubt; with the last receipt the job is closed."""
 
 import asyncio
 from collections.abc import Callable

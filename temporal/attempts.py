@@ -1,4 +1,4 @@
-"""Attempts at steps: their heartbeats and times, and how a repeat joins an attempt that still runs."""
+"""Attempts at steps: their heartbeats and times, the load that stretches them, and a repeat that joins an attempt."""
 
 import asyncio
 import math

@@ -191,9 +191,16 @@ class JobRun:
 
     async def _ask_and_send(self, step: Asking, summary: str) -> ModelOutcome:
         terms = self._queued.answer_terms()
-        done: AskingOutcome = await self._queued.do(
-            AnsweringActivities.answer, step, terms, f"{summary}; record and send its answer"
-        )
+        done: AskingOutcome
+        try:
+            done = await self._queued.do(
+                AnsweringActivities.answer, step, terms, f"{summary}; record and send its answer"
+            )
+        except (Suspended, ActivityError) as error:
+            if "deliver" in (failed_step(error), *getattr(error, "steps", ())):
+                self.tell(f"{step.step}: done")
+                self.tell("tags: done")
+            raise
         self._answered = done
         steps = ((step.step, done.model), ("tags", done.recorded), ("deliver", done.delivered))
         finished = [(name, result) for name, result in steps if result is not None]

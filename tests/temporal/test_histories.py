@@ -261,6 +261,12 @@ async def test_the_web_ui_tells_how_each_step_ended_and_what_it_took(told: Told)
     assert 0 < sum(step.milliseconds for step in steps.values()) < PATIENCE * 1000
 
 
+async def test_the_web_ui_tells_what_was_done_before_a_send_that_failed(told: Told) -> None:
+    details = str(await told.client.get_workflow_handle(told.job("refused")).query("__temporal_workflow_metadata"))
+    assert "model-1: done" in details
+    assert "tags: done" in details
+
+
 async def test_the_failure_path_is_there_too(told: Told) -> None:
     steps = steps_of(await page(told, f"/workflows/{told.job('400')}/history"))
     assert [name for name, _ in steps] == ["prepare", "answer", "deliver", "close_job"]
