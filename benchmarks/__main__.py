@@ -54,9 +54,17 @@ async def measure(names: Sequence[str], rounds: int, base: str) -> tuple[Machine
         trees = {THIS: ROOT, **({BASE: await sources_of(base, Path(folder))} if base else {})}
         async with model(Path(folder)) as served:
             for name in names:
-                sections.append(await _one(name, Bench(Path(folder), served, rounds, trees)))
+                section = await _one(name, Bench(Path(folder), served, rounds, trees))
+                sections.append(_naming(section, base))
                 print(table(sections[-1]), end="\n\n", flush=True)
     return machine, sections
+
+
+def _naming(section: Section, base: str) -> Section:
+    """Return a section that says of which commit the figures of the base are, where it has any."""
+    if not base or not any(figure.what.endswith(f", {BASE}") for figure in section.figures):
+        return section
+    return replace(section, how=f"{section.how} The base is commit {base}.")
 
 
 async def _one(name: str, bench: Bench) -> Section:
