@@ -15,7 +15,7 @@ from maestro.llm.middleware.guards import FOLDER
 from tests.chaos.conftest import HELPER
 from tests.chaos.promise import assert_answered_once
 from tests.support.chatting import Person, person
-from tests.support.crashing import be_impatient
+from tests.support.crashing import be_impatient, lose_writer
 from tests.support.evidence import Evidence
 from tests.support.instance import until
 from tests.support.llm_server import LLMServer
@@ -134,6 +134,16 @@ async def test_a_lock_that_another_process_holds(maestro: Maestro, llm: LLMServe
         if killed:
             await maestro.start()
         await assert_bought_once(maestro, llm, people)
+
+
+async def test_the_one_connection_that_writes_is_lost(maestro: Maestro, llm: LLMServer) -> None:
+    """As by a thread that was interrupted within the pool, inside a transaction; the next write replaces it."""
+    async with conversations(maestro, llm, "lost.a", "lost.b") as people:
+        lose_writer(maestro.data)
+        await assert_bought_once(maestro, llm, people)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{maestro.webui_port}") as http:
+        assert "maestro_store_writers_replaced_total 1.0" in (await http.get("/metrics")).text
+        assert (await http.get("/readyz", timeout=30)).status_code == 200
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["lives", "killed"])

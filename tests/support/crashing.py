@@ -33,10 +33,12 @@ from maestro.store.transaction import Transaction
 from maestro.tools.base import Caller
 from temporal.server_process import read_record
 from tests.support.crash_points import Change, Commit, Recording, RowWatch, inside
+from tests.support.locking import lose_connection
 
 ARMED = "armed.json"
 PASSED = "passed.log"
 BUSY = "busy-seconds"
+LOSE = "lose-writer"
 
 MAESTRO, TEMPORAL = "maestro", "temporal"
 """Who can die at a point; Temporal first where both do."""
@@ -53,6 +55,11 @@ def be_impatient(folder: Path, seconds: float) -> None:
 def busy_seconds(folder: Path) -> float:
     """Return how long the store of this data folder waits for the lock of its database."""
     return float((folder / BUSY).read_text()) if (folder / BUSY).exists() else BUSY_SECONDS
+
+
+def lose_writer(folder: Path) -> None:
+    """Let the process of this data folder lose the one connection that writes, inside a transaction."""
+    (folder / LOSE).touch()
 
 
 class Fuse:
@@ -156,6 +163,8 @@ class CrashingStore(Store):
         self._watch = RowWatch(self._changed)
         self._changes: list[Change] = []
         """Those of the one transaction that writes."""
+        self._lose = path.parent / LOSE
+        self._lost: list[object] = []
 
     @contextmanager
     def begin(self) -> Iterator[Transaction]:
@@ -164,6 +173,7 @@ class CrashingStore(Store):
             with super().begin() as tx:
                 yield tx
             return
+        self._lose_connection()
         commit = Commit(())
         with super().begin() as tx:
             self._watch.follow(tx._link.driver)
@@ -176,6 +186,12 @@ class CrashingStore(Store):
         if commit.changes:
             self._fuse.note([astuple(change) for change in commit.changes])
             self._fuse.reach(*commit.points("after"))
+
+    def _lose_connection(self) -> None:
+        """Lose the connection if a test says so; the garbage collector must not give it back either."""
+        if self._lose.exists():
+            self._lose.unlink(missing_ok=True)
+            self._lost.append(lose_connection(self, "BEGIN IMMEDIATE"))
 
     def _changed(self, change: Change) -> None:
         self._changes.append(change)

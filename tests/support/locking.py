@@ -1,9 +1,11 @@
-"""A lock on the database of a store, held by a connection that is not the product's."""
+"""Stores that cannot be written: another program has the lock, or nobody has the connection."""
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+
+from maestro.store.store import Store
 
 
 @contextmanager
@@ -13,3 +15,12 @@ def locked(database: Path) -> Iterator[None]:
         holder.execute("BEGIN IMMEDIATE")
         yield
         holder.execute("ROLLBACK")
+
+
+def lose_connection(store: Store, *statements: str) -> object:
+    """Take the connection out of the pool as an interrupted thread does: nobody will give it back."""
+    lost = store._writer.engine.pool._do_get()
+    assert lost.dbapi_connection is not None
+    for statement in statements:
+        lost.dbapi_connection.execute(statement)
+    return lost

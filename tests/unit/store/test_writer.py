@@ -14,7 +14,7 @@ from maestro.domain.errors import StoreBusy, StoreFull
 from maestro.store.engine import RESERVE_BYTES
 from maestro.store.store import NO_ROOM, Store, utc_now
 from tests.support.fresh_store import fresh_store
-from tests.support.locking import locked
+from tests.support.locking import locked, lose_connection
 
 BUSY_SECONDS = 0.2
 
@@ -31,15 +31,6 @@ def write(store: Store, text: str = "wrote") -> None:
     """Commit a change."""
     with store.begin() as tx:
         tx.audit.add("ada", text)
-
-
-def lose_connection(store: Store, *statements: str) -> object:
-    """Take the connection out of the pool as an interrupted thread does: nobody will give it back."""
-    lost = store._writer.engine.pool._do_get()
-    assert lost.dbapi_connection is not None
-    for statement in statements:
-        lost.dbapi_connection.execute(statement)
-    return lost
 
 
 def in_line(store: Store, place: int, seconds: float, threads: ThreadPoolExecutor) -> "Future[None]":
