@@ -149,11 +149,6 @@ def build_app(parts: ApiParts) -> FastAPI:
     errors.register(app)
     refusals.answer_people(app)
     app.add_middleware(FrontDoor, parts=parts)
-    if app.state.doorman.open:
-        log.warning(
-            "security: no password is set, so everybody who reaches this port from this machine is the operator; "
-            "set webui.password or MAESTRO_WEBUI_PASSWORD"
-        )
     return app
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from importlib import import_module
 
+import structlog
 from starlette.types import ASGIApp
 
 from api.parts import AgentChat, ApiParts, GuardSettings, PaneRules
@@ -37,6 +38,8 @@ from maestro.settings import Settings, read_environment
 from maestro.store.store import Store
 from maestro.tools.outside import OutsideTools
 
+log = structlog.get_logger(__name__)
+
 
 async def at_once() -> None:
     """Wait for nothing."""
@@ -61,6 +64,7 @@ class ApiServer:
         Raises ``PortTaken`` or ``ConfigurationError`` when the port cannot be had.
         """
         sockets = await asyncio.to_thread(listen, self._place)
+        warn_if_open(self._parts.guard)
         with ExitStack() as bound:
             for one in sockets:
                 bound.callback(one.close)
@@ -74,6 +78,15 @@ class ApiServer:
     def _close(self) -> None:
         if self._parts.outside is not None:
             self._parts.outside.close()
+
+
+def warn_if_open(guard: GuardSettings) -> None:
+    """Say at the start, and not when the application is built, that everybody is let in."""
+    if not guard.password:
+        log.warning(
+            "security: no password is set, so everybody who reaches this port from this machine is the operator; "
+            "set webui.password or MAESTRO_WEBUI_PASSWORD"
+        )
 
 
 def _built_app(parts: ApiParts) -> ASGIApp:

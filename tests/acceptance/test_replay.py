@@ -239,7 +239,8 @@ async def test_a_running_job_cannot_be_replayed_but_cancelled(maestro: Instance,
             with pytest.raises(Conflict, match="only an ended job"):
                 await replay(maestro, running["id"], mode)
         await cancel(maestro, running["id"])
-        assert [await told(client), await told(client)] == [CANCELLED_NOTICE, "answer to: after the long think"]
+        # The notice is a job without a lane: a model that answers at once may be as quick as it is.
+        assert {await told(client), await told(client)} == {CANCELLED_NOTICE, "answer to: after the long think"}
     await maestro.ended(channel, "cancelled")
     assert maestro.llm.matching("a long think")[0].outcome == "gone"
     with pytest.raises(Conflict, match="nothing to cancel"):

@@ -7,8 +7,11 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from fastapi.routing import APIRouter
+from structlog.testing import capture_logs
 
 from api.guards import COOKIE, Guard, GuardedRoute
+from api.parts import GuardSettings
+from maestro.bootstrap.api_server import warn_if_open
 from tests.support.api_client import BASIC, HOME, OTHER_ADDRESS, PASSWORD, app_of, client
 from tests.support.job_rows import JobRows
 
@@ -312,11 +315,11 @@ async def test_without_a_password_everything_is_open(rows: JobRows) -> None:
         assert (await http.get("/login")).headers["location"] == "/"
 
 
-def test_without_a_password_a_warning_is_logged_once(rows: JobRows, capsys: pytest.CaptureFixture[str]) -> None:
-    app_of(rows, password="")
-    assert capsys.readouterr().out.count("security: no password is set") == 1
-    app_of(rows)
-    assert "security" not in capsys.readouterr().out
+def test_a_warning_is_logged_only_without_a_password() -> None:
+    with capture_logs() as logs:
+        warn_if_open(GuardSettings(signing_key=b"", password=""))
+        warn_if_open(GuardSettings(signing_key=b"", password="a password"))
+    assert [line["event"].partition(",")[0] for line in logs] == ["security: no password is set"]
 
 
 async def test_without_a_password_the_chat_says_so(rows: JobRows) -> None:
