@@ -149,6 +149,7 @@ async def test_a_message_that_a_restart_has_answered_is_not_answered_by_a_resume
         assert (await client.wait_for("message"))["content"] == "answer to: fails, then restarted"
         with pytest.raises(Conflict, match=newer):
             await replay(maestro, job["id"])
+        await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = 'completed'", newer)
         third = await replay(maestro, job["id"], ReplayMode.RESTART)
         assert (await client.wait_for("message"))["content"] == "answer to: fails, then restarted"
         await maestro.until("SELECT 1 FROM queue WHERE id = ? AND status = 'completed'", third)

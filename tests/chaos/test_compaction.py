@@ -53,8 +53,8 @@ def scripted(maestro: Maestro, llm: LLMServer) -> None:
     llm.script(SUMMARY, reply="They spoke of nothing at all.")
 
 
-async def outgrow(somebody: Person, llm: LLMServer) -> str:
-    """Talk until the next message makes compaction due; return what that is called."""
+async def outgrow(somebody: Person, evidence: Evidence, llm: LLMServer) -> str:
+    """Talk until the next message makes compaction due, which finds its lane free; return what that is called."""
     name = somebody.channel
     # A fact that resembles one of another conversation would be refused, and nothing written.
     fact = sha256(name.encode()).hexdigest()
@@ -62,6 +62,7 @@ async def outgrow(somebody: Person, llm: LLMServer) -> str:
     for number in range(ROUNDS):
         await somebody.say(f"{name}-{number}. {FILLER}")
         await somebody.answered(f"{name}-{number}.")
+    await evidence.ended(*(f"{name}-{number}." for number in range(ROUNDS)))
     return f"{name}-last."
 
 
@@ -78,7 +79,7 @@ async def test_a_compaction_survives_a_crash_at_any_point(
 ) -> None:
     """What a compaction adds to a message without one is what is recorded only with it."""
     async with person(maestro.web_port, "recorded") as somebody:
-        last = await outgrow(somebody, llm)
+        last = await outgrow(somebody, evidence, llm)
         compacted = await record(maestro, evidence, somebody, last)
         without = await record(maestro, evidence, somebody, "recorded-without.")
     points = compacted.beside(without).sample()
@@ -93,7 +94,7 @@ async def compacted_through(maestro: Maestro, evidence: Evidence, llm: LLMServer
     """Let a compaction be due, and the process die in it."""
     calls: Counter[tuple[str, str]] = Counter()
     async with person(maestro.web_port, channel) as somebody:
-        last = await outgrow(somebody, llm)
+        last = await outgrow(somebody, evidence, llm)
         maestro.arm(point)
         crash = asyncio.create_task(maestro.crash_at(point, lambda: calls.update(calls_of(evidence, llm, last))))
         await somebody.say(f"{last} {FILLER}")
