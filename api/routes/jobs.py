@@ -4,7 +4,7 @@ import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Number, Parts
@@ -16,7 +16,7 @@ from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.jobs.timeline import CallPage
 from maestro.domain.jobs.views import JobDetail, JobPage, call_page, detail, summary
-from maestro.domain.values import Value
+from maestro.domain.values import Value, readable_by
 from maestro.store.replays import foreseen
 from maestro.store.store import Store
 
@@ -30,14 +30,7 @@ class JobQuery(JobFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: str | None = None
-
-    @field_validator("cursor")
-    @classmethod
-    def _ours(cls, text: str | None) -> str | None:
-        if text is not None:
-            Cursor.decode(text)
-        return text
+    cursor: Annotated[str, readable_by(Cursor.decode)] | None = None
 
     @property
     def after(self) -> Cursor | None:

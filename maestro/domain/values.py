@@ -1,6 +1,8 @@
 """The frozen bases of every value that crosses a boundary."""
 
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Callable
+
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
@@ -16,3 +18,13 @@ class View(Value):
     model_config = ConfigDict(
         alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True, from_attributes=True
     )
+
+
+def readable_by(read: Callable[[str], object]) -> AfterValidator:
+    """Return the validator of a text that ``read`` must be able to read, such as the cursor of a page."""
+
+    def checked(text: str) -> str:
+        read(text)
+        return text
+
+    return AfterValidator(checked)

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from maestro.domain.columns import LARGEST
 from maestro.domain.conversations.views import (
@@ -17,7 +17,7 @@ from maestro.domain.conversations.views import (
     conversation_view,
     said_view,
 )
-from maestro.domain.values import Value
+from maestro.domain.values import Value, readable_by
 from maestro.domain.words import SearchText
 from maestro.operations.inputs import RowId
 from maestro.store.store import Store
@@ -34,14 +34,7 @@ class ConversationQuery(ConversationFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: str | None = None
-
-    @field_validator("cursor")
-    @classmethod
-    def _ours(cls, text: str | None) -> str | None:
-        if text is not None:
-            Mark.decode(text)
-        return text
+    cursor: Annotated[str, readable_by(Mark.decode)] | None = None
 
     @property
     def after(self) -> Mark | None:

@@ -6,10 +6,10 @@ from dataclasses import fields, replace
 from datetime import date, timedelta
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from maestro.domain.llm.usage import Period, UsageBy, UsageMark, UsageOf, UsageSum, UsageWish
-from maestro.domain.values import Value, View
+from maestro.domain.values import Value, View, readable_by
 from maestro.domain.words import SearchText
 
 DAYS = 30
@@ -75,14 +75,7 @@ class UsageQuery(UsageTable):
     """A table and a page of it; ``cursor`` is a page's ``next``."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: str | None = None
-
-    @field_validator("cursor")
-    @classmethod
-    def _ours(cls, text: str | None) -> str | None:
-        if text is not None:
-            decode(text)
-        return text
+    cursor: Annotated[str, readable_by(lambda text: decode(text))] | None = None
 
     def wish(self, today: date) -> UsageWish:
         """Return what is to be added up, and where the page begins."""

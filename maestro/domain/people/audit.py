@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from maestro.domain.jobs.cursors import Cursor
 from maestro.domain.moments import Moment, in_order
 from maestro.domain.people.people import AuditEntry
-from maestro.domain.values import Value, View
+from maestro.domain.values import Value, View, readable_by
 from maestro.domain.words import SearchText
 
 LIMIT = 100
@@ -39,14 +39,7 @@ class AuditQuery(AuditFilter):
     """A filter and a page of its result; ``cursor`` is the ``next`` of the page before."""
 
     limit: int = Field(default=LIMIT, ge=1, le=MOST)
-    cursor: str | None = None
-
-    @field_validator("cursor")
-    @classmethod
-    def _ours(cls, text: str | None) -> str | None:
-        if text is not None:
-            read_mark(text)
-        return text
+    cursor: Annotated[str, readable_by(lambda text: read_mark(text))] | None = None
 
     @property
     def after(self) -> "Mark | None":
