@@ -28,8 +28,8 @@ def perform(tx: Transaction, tag: Tag, by: Requester) -> Performed:
     """Do what one of a conductor's tags asks for, and say what came of it.
 
     Only what a conductor writes is acted on, and only for an owner or a person whom the settings name
-    (docs/decisions.md: access).
-    What cannot be done leaves nothing behind; a later tag of the same answer finds what an earlier one made.
+    (docs/decisions.md: access). What cannot be done leaves nothing behind; a later tag of the same answer finds what an
+    earlier one made.
     """
     reason = by.refusal or ("" if tag.complete else INCOMPLETE)
     if reason:

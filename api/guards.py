@@ -147,17 +147,13 @@ class Doorman:
     """Decides about requests, and knows who is logged in."""
 
     def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: Hooks) -> None:
+        self.open = settings.is_open
         self._passwords = Passwords(settings)
         self._store = store
         self._throttle = Throttle(clock, "passwords")
         self._bearers = Bearers(store, clock)
         self.signatures = Signatures(hooks, clock)
         self.sessions = Sessions(settings, store, clock)
-
-    @property
-    def open(self) -> bool:
-        """Whether no password is set, so that whoever reaches the port is the operator."""
-        return self._passwords.none
 
     async def admit(self, route: GuardedRoute, request: Request) -> None:
         """Return if the request may pass.

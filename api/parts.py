@@ -43,6 +43,11 @@ class GuardSettings:
     allowed_hosts: frozenset[str] = frozenset()
     trusted_proxies: TrustedProxies = field(default_factory=TrustedProxies)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether no password is set, so that every request to the port has the rights of the operator."""
+        return not self.password
+
 
 @dataclass(frozen=True)
 class PaneRules:

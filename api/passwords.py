@@ -26,11 +26,6 @@ class Passwords:
     def __init__(self, settings: GuardSettings) -> None:
         self._known = {Role.OPERATOR: settings.password, Role.VIEWER: settings.viewer_password}
 
-    @property
-    def none(self) -> bool:
-        """Whether no password is set, so that whoever reaches the port is the operator."""
-        return not self._known[Role.OPERATOR]
-
     def role_of(self, user: str, password: str) -> Role | None:
         """Return what name and password allow, None when they do not belong together."""
         fits = [role for name, role in USERS.items() if same(user, name) & self._fits(role, password)]

@@ -175,9 +175,9 @@ class Journal:
         """Return what the finished step returned, or the attempt that begins now.
 
         Raises ``JobEnded`` and ``Stopped`` when the step must not act any more, ``Quarantined`` when its process died
-        in it too often
-        (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of its lane runs, and ``StepTaken`` when
-        Temporal has given the step to another process, or the job to another run, since it gave it to this one.
+        in it too often (docs/decisions.md: retry). Raises ``LaneTaken`` while another job of its lane runs, and
+        ``StepTaken`` when Temporal has given the step to another process, or the job to another run, since it gave it
+        to this one.
         """
         tried = self._tried()
         if not recorded:  # it is part of another step's activity, or local: its number says nothing of this step
@@ -215,9 +215,9 @@ class Journal:
     def failed(self, ref: StepRef, error: Exception) -> StepFailure:
         """Note why the attempt failed, or that it has to wait, and return what Temporal is told.
 
-        What has failed often enough waits where there is something to wait for instead
-        (docs/decisions.md: retry). Raises
-        ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a crash.
+        What has failed often enough waits where there is something to wait for instead (docs/decisions.md: retry).
+        Raises ``StoreBusy`` when this cannot be written; the next attempt writes it, so that it does not count as a
+        crash.
         """
         own = own_attempt_at(ref)
         if own is not None:

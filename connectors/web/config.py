@@ -27,10 +27,10 @@ class WebConfig:
     """Structural settings of the web connector; sizes in bytes, times in seconds, origins as ``scheme://host[:port]``.
 
     ``local_owner`` is true when neither ``web.apiKey`` nor ``webui.password`` is set and the bind is loopback: the
-    person at this machine is then the owner
-    (docs/decisions.md: web identity). ``allowed_hosts`` are further names in the Host header,
-    beside localhost and ``host``. ``upload_dir`` is where files wait until they are kept; the system's folder if None.
-    ``password_digest`` tells one ``webui.password`` from another, and ``owner_hours`` how long a login lasts.
+    person at this machine is then the owner (docs/decisions.md: web identity). ``allowed_hosts`` are further names in
+    the Host header, beside localhost and ``host``. ``upload_dir`` is where files wait until they are kept; the system's
+    folder if None. ``password_digest`` tells one ``webui.password`` from another, and ``owner_hours`` how long a login
+    lasts.
     """
 
     signing_key: bytes = field(repr=False)

@@ -81,8 +81,8 @@ class ApiServer:
 
 
 def warn_if_open(guard: GuardSettings) -> None:
-    """Say at the start, and not when the application is built, that everybody is let in."""
-    if not guard.password:
+    """Warn at the start, before the application is imported, that no password is set."""
+    if guard.is_open:
         log.warning(
             "security: no password is set, so everybody who reaches this port from this machine is the operator; "
             "set webui.password or MAESTRO_WEBUI_PASSWORD"

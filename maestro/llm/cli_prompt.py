@@ -8,8 +8,8 @@ from maestro.domain.llm.prompts import PromptMessage, Role
 def prompt_of(messages: Sequence[PromptMessage]) -> str:
     """Return the system message, then each turn behind its role: ``[user]: ...``.
 
-    Further lines of a turn are indented, so that nothing in it can pose as a turn of its own
-    (docs/decisions.md: prompt layers).
+    Further lines of a turn are indented, so that nothing in it can pose as a turn of its own (docs/decisions.md: prompt
+    layers).
     """
     return "\n\n".join(_turn(message) for message in messages) + "\n"
 

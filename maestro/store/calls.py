@@ -177,9 +177,8 @@ class Calls(Repository):
         """Commit the answer of a model under the key of its request, and settle what the call had reserved.
 
         An attempt that was given up before is answered all the same. A caller that knows the payer need not have it
-        read. Return the US dollars that its account is still to
-        be charged with, where its success is counted; None, and keep nothing, where its answer is kept already or the
-        attempt is unknown.
+        read. Return the US dollars that its account is still to be charged with, where its success is counted; None,
+        and keep nothing, where its answer is kept already or the attempt is unknown.
         """
         tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
         values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}

@@ -24,11 +24,10 @@ class ScheduleEdits(Schedules):
     def add(self, kind: type[Planned], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST) -> Planned:
         """Plan something.
 
-        Raises ``InvalidEdit`` for a schedule that is none
-        (docs/decisions.md: schedules) and for what has nothing to do, ``NotFound``
-        for an unknown agent, and ``Conflict`` for an archived one, for a name that it has something planned under
-        already, and for what it has planned already when there is no name to tell the two apart: an answer that is
-        given again plans nothing twice.
+        Raises ``InvalidEdit`` for a schedule that is none (docs/decisions.md: schedules) and for what has nothing to
+        do, ``NotFound`` for an unknown agent, and ``Conflict`` for an archived one, for a name that it has something
+        planned under already, and for what it has planned already when there is no name to tell the two apart: an
+        answer that is given again plans nothing twice.
         """
         columns = new.columns()
         check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)

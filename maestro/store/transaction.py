@@ -272,11 +272,10 @@ class Transaction:
     ) -> bool:
         """Let a newer message, which ``agent_id`` would answer, end what that agent does for the same person.
 
-        It is answered in the turn of ``newer_id``, the job of the newer one
-        (docs/decisions.md: busy agents). What runs stops at its next
-        step; a chunk that is being sent is sent. Says whether the person knows already that they have to wait, and is
-        not told again. What came before a ``/new``, that of ``user_id`` alone if one is given, is another conversation
-        and goes on.
+        It is answered in the turn of ``newer_id``, the job of the newer one (docs/decisions.md: busy agents). What runs
+        stops at its next step; a chunk that is being sent is sent. Says whether the person knows already that they have
+        to wait, and is not told again. What came before a ``/new``, that of ``user_id`` alone if one is given, is
+        another conversation and goes on.
         """
         told_to_wait = False
         for one in interrupted(row, agent_id, self.merges.open_in(lane)):

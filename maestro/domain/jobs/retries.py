@@ -31,10 +31,10 @@ def next_attempt_in(error: BaseException, failures: int, rules: RetryRules) -> t
     """Return the wait before the next attempt after the given number of failures, or None to give up.
 
     A provider gets ``provider_attempts`` with waits of ``base``, doubled each time, or what it asked for
-    (docs/decisions.md: retry); one that asks for more than ``LONGEST_PROVIDER_WAIT`` gets none: the job
-    fails with that reason, and can be resumed when the account is back. A platform is tried more often and sooner. A
-    fault of our own gets a few quick repeats. A store that cannot be written is waited for as long as that takes, since
-    it is no fault of the job. An error that says it is not retryable gets none.
+    (docs/decisions.md: retry); one that asks for more than ``LONGEST_PROVIDER_WAIT`` gets none: the job fails with that
+    reason, and can be resumed when the account is back. A platform is tried more often and sooner. A fault of our own
+    gets a few quick repeats. A store that cannot be written is waited for as long as that takes, since it is no fault
+    of the job. An error that says it is not retryable gets none.
     """
     known = error if isinstance(error, MaestroError) else None
     if known is not None and not known.retryable:

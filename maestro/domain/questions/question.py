@@ -185,8 +185,8 @@ def choosing(content: str) -> Said | None:
 def may_answer(question: Question, speaker: Speaker) -> bool:
     """Say whether this person's answer counts.
 
-    A question is for who was asked, or an owner; an approval for an owner or one of its approvers
-    (docs/decisions.md: questions).
+    A question is for who was asked, or an owner; an approval for an owner or one of its approvers (docs/decisions.md:
+    questions).
     """
     if speaker.is_owner:
         return True

@@ -27,9 +27,8 @@ class SignatureScheme(StrEnum):
 class Webhook(SQLModel, table=True):
     """A path under ``/hooks/``; ``prompt_template`` is what the agent is told, with ``{{payload.field}}`` in it.
 
-    What the agent says goes to the address. ``secret`` is a reference or encrypted
-    (docs/decisions.md: secrets at rest), ``last4`` its end;
-    ``per_minute`` is how many deliveries a minute are taken.
+    What the agent says goes to the address. ``secret`` is a reference or encrypted (docs/decisions.md: secrets at
+    rest), ``last4`` its end; ``per_minute`` is how many deliveries a minute are taken.
     """
 
     __tablename__ = "webhooks"
