@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from connectors.base import Connector, Edits, PermanentSend, Renders, Scope
-from connectors.hub import Move, move_for, unsettled
+from connectors.base import Connector, EditsMessages, FailureScope, PermanentSend, Renders
+from connectors.hub import SendAction, action_in_doubt, choose_action
 from connectors.splitting import MINIMUM, Measure, chunks, length
 from maestro.domain.deliveries import IN_DOUBT, UNSENT, Delivery, DeliveryState, JobFile, Purpose, kept_buttons
 from maestro.domain.drafts import IN_FILES
@@ -154,7 +154,7 @@ def _shown(tx: Transaction, job: Job, connector: Connector) -> str:
     draft = tx.drafts.find(job.id)
     if draft is None:
         return ""
-    if not draft.platform_message_id or not isinstance(connector, Edits):
+    if not draft.platform_message_id or not isinstance(connector, EditsMessages):
         tx.drafts.forget(job.id)
         return ""
     tx.drafts.take(job.id)
@@ -181,7 +181,7 @@ class Turn:
     """A chunk whose turn it is, and what is safe with it."""
 
     chunk: OutgoingMessage
-    move: Move
+    move: SendAction
 
 
 class Turns:
@@ -199,8 +199,8 @@ class Turns:
             if chunk.state not in UNSENT:
                 continue
             outgoing = self._outgoing(tx, chunk, more=chunk is not chunks[-1])
-            move = move_for(outgoing, connector, tx.now)
-            if move in (Move.LEAVE, Move.RESEND) and self.rule(tx, outgoing, connector) is Move.LEAVE:
+            move = choose_action(outgoing, connector, tx.now)
+            if move in (SendAction.LEAVE, SendAction.RESEND) and self.rule(tx, outgoing, connector) is SendAction.LEAVE:
                 continue
             tx.deliveries.sending(outgoing.id)
             return Turn(outgoing, move)
@@ -208,12 +208,12 @@ class Turns:
 
     def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> Turn | None:
         """Return the first chunk of a message that was stored just now, as being sent: none of it is in doubt."""
-        return Turn(self._outgoing(tx, chunks[0], more=len(chunks) > 1), Move.SEND) if chunks else None
+        return Turn(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
-    def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> Move:
+    def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
         """Return what the account's rule says of a chunk in doubt, once its row says so too."""
-        move = unsettled(chunk, connector)
-        if move is Move.RESEND:
+        move = action_in_doubt(chunk, connector)
+        if move is SendAction.RESEND:
             tx.deliveries.repeated(chunk.id)
         else:
             tx.deliveries.unconfirmed(chunk.id)
@@ -241,7 +241,7 @@ def require_delivered(chunks: Sequence[Delivery]) -> None:
     """Raise ``PermanentSend`` when a part of a message did not arrive."""
     failed = undelivered(chunks)
     if failed is not None:
-        raise PermanentSend(failed.error, Scope.MESSAGE)
+        raise PermanentSend(failed.error, FailureScope.MESSAGE)
 
 
 def _is_unasked(tx: Transaction, job_id: str) -> bool:

@@ -11,8 +11,8 @@ from temporalio import activity
 
 from activities.chunks import Turn, Turns, Words, after, require_delivered, store_parts, undelivered, words_of
 from activities.routing import Typing
-from connectors.base import Connector, PermanentSend, Scope, SendFailure, Unsettled
-from connectors.hub import Move, hand_over
+from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
+from connectors.hub import SendAction, hand_over
 from maestro.domain.drafts import DraftState
 from maestro.domain.errors import JobEnded, StepTaken, Stopped
 from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
@@ -171,7 +171,7 @@ class DeliveryActivities:
         """
         if isinstance(outcome, Unsettled):
             return self._decided(step, connector, turn.chunk)
-        if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is Scope.MESSAGE:
+        if turn.chunk.edits and isinstance(outcome, PermanentSend) and outcome.scope is FailureScope.MESSAGE:
             return self._anew(step.job_id, turn.chunk)
         if isinstance(outcome, SendFailure):
             self._unsent(turn, outcome)
@@ -180,7 +180,7 @@ class DeliveryActivities:
         if left.status.ended:
             raise JobEnded(f"job {step.job_id} is {left.status}; the rest of its message is not sent")
         if left.undelivered is not None:
-            raise PermanentSend(left.undelivered, Scope.MESSAGE)
+            raise PermanentSend(left.undelivered, FailureScope.MESSAGE)
         if left.stopped:
             raise Stopped("stopped before the rest of its message was sent")
         return left
@@ -197,7 +197,7 @@ class DeliveryActivities:
                 raise JobEnded(f"job {job.id} is {job.status}")
             start = tx.deliveries.begin(job, step.purpose)
             if start.closed is not None:  # as the platform said before
-                raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", Scope.CHANNEL)
+                raise PermanentSend(f"nothing is sent to this channel any more: {start.closed}", FailureScope.CHANNEL)
             connector = self._connectors.holding(job.address)
             if not start.has_lane:
                 return None
@@ -255,7 +255,7 @@ class DeliveryActivities:
             tx.drafts.forget(job_id)
             tx.deliveries.unplaced(chunk.id)
             tx.deliveries.sending(chunk.id)
-        return Left(Turn(chunk.model_copy(update={"edits": "", "tried_at": None}), Move.SEND), awaited=True)
+        return Left(Turn(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True)
 
     def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
         """Return what is left when nobody will ever know whether the platform has a chunk.
@@ -268,9 +268,9 @@ class DeliveryActivities:
                 tx.deliveries.sent(chunk.id, known)
                 return self._left(tx, step, connector, chunk)
             tx.steps.require_newest()
-            if self._turns.rule(tx, chunk, connector) is Move.RESEND:
+            if self._turns.rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.sending(chunk.id)
-                return Left(Turn(chunk, Move.RESEND), awaited=True)
+                return Left(Turn(chunk, SendAction.RESEND), awaited=True)
             return self._left(tx, step, connector, chunk)
 
     def _left(self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage) -> Left:
@@ -300,13 +300,13 @@ class DeliveryActivities:
         chunk, broken = turn.chunk, failure.scope if isinstance(failure, PermanentSend) else None
         with self._store.begin() as tx:
             tx.steps.require_newest()  # what became of the chunk since is known to the attempt that took the step
-            if turn.move is Move.RESEND and failure.surely_unsent:
+            if turn.move is SendAction.RESEND and failure.surely_unsent:
                 tx.deliveries.repeated(chunk.id, -1)
             surely_unsent = failure.surely_unsent and chunk.tried_at is None
             tx.deliveries.failed(chunk.id, type(failure).__name__, surely_unsent=surely_unsent)
-            if broken is Scope.CHANNEL:
+            if broken is FailureScope.CHANNEL:
                 tx.channels.disable(chunk.address, str(failure))
-        if broken is Scope.ACCOUNT:
+        if broken is FailureScope.ACCOUNT:
             self._connectors.refused(chunk.address, str(failure))
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 from activities.chunks import measure_of, reply_to
 from connectors.base import Connector, Idempotency, PermanentSend, SendFailure, Unsettled
-from connectors.hub import Move, hand_over, move_for
+from connectors.hub import SendAction, choose_action, hand_over
 from connectors.splitting import chunks
 from maestro.domain.deliveries import Purpose
 from maestro.domain.drafts import STOPPED, DraftState, ending
@@ -33,7 +33,7 @@ class Drafting:
         if message is None:
             return None
         move = await asyncio.to_thread(self._move, message, connector)
-        if move not in (Move.SEND, Move.LOOK):
+        if move not in (SendAction.SEND, SendAction.LOOK):
             await asyncio.to_thread(self._dropped, job_id)
             return None
         outcome = await hand_over(connector, message, move)
@@ -42,7 +42,7 @@ class Drafting:
     async def edit(self, sheet: Sheet, connector: Connector) -> float | None:
         """Let the message say what is written so far, as much of it as fits."""
         message = sheet.draft.saying(sheet.address, _fitting(sheet.draft.text, connector, 0))
-        outcome = await hand_over(connector, message, Move.SEND)
+        outcome = await hand_over(connector, message, SendAction.SEND)
         if isinstance(outcome, PermanentSend):
             await asyncio.to_thread(self._dropped, sheet.draft.job_id)
         return _pause(outcome)
@@ -50,7 +50,7 @@ class Drafting:
     async def end(self, sheet: Sheet, connector: Connector) -> float | None:
         """Let the message say that nothing more comes; what cannot be said is left as it is."""
         text = ending(_fitting(sheet.draft.text, connector, len(STOPPED)))
-        outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), Move.SEND)
+        outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)
         if isinstance(outcome, Receipt | PermanentSend):
             await self.forget(sheet.draft.job_id)
         return _pause(outcome)
@@ -73,12 +73,12 @@ class Drafting:
                 return None
             return draft.placeholder(job.address, reply_to(tx, job, tx.deliveries.start(job, Purpose.ANSWER)))
 
-    def _move(self, message: OutgoingMessage, connector: Connector) -> Move:
+    def _move(self, message: OutgoingMessage, connector: Connector) -> SendAction:
         """Say what is safe; where a platform knows keys, what it has forgotten is not looked for: many say the same."""
         with self._store.view() as tx:
-            move = move_for(message, connector, tx.now)
-        forgotten = move is Move.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
-        return Move.LEAVE if forgotten else move
+            move = choose_action(message, connector, tx.now)
+        forgotten = move is SendAction.LOOK and connector.capabilities.idempotency is Idempotency.NATIVE
+        return SendAction.LEAVE if forgotten else move
 
     def _told(self, job_id: str, message: OutgoingMessage, outcome: Receipt | SendFailure) -> float | None:
         """Keep what became of the message."""

@@ -1,31 +1,43 @@
-"""What a connector is: three methods, and what it may do besides; its context is re-exported from here."""
+"""The contract of a connector: its methods, the optional ones, and the context that Maestro gives it."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from starlette.routing import BaseRoute
 
-from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, OnAmbiguous, Transport
-from connectors.outcomes import (
+from connectors.capabilities import Capabilities, Idempotency, LengthUnit, Markup, OnAmbiguous, PlatformTransport
+from connectors.failures import (
     AccountRefused,
     AmbiguousSend,
+    FailureScope,
     FetchFailure,
     NotDispatched,
     PermanentFetch,
     PermanentSend,
     RetryableFetch,
     RetryableSend,
-    Scope,
     SendFailure,
     Unsettled,
 )
-from connectors.surroundings import ConnectorContext, ConnectorState, Identity, KnownChannel, Role, Upload
-from maestro.domain.messages import Address, Attachment, Button, OutgoingMessage, Receipt, Report, Standing
+from maestro.domain.messages import (
+    Accepted,
+    Address,
+    Attachment,
+    Button,
+    IncomingMessage,
+    OutgoingMessage,
+    Receipt,
+    Report,
+    Standing,
+)
 
 __all__ = [
     "AccountRefused",
-    "Acknowledges",
+    "AcknowledgesMessages",
     "AmbiguousSend",
     "Button",
     "Capabilities",
@@ -33,12 +45,14 @@ __all__ = [
     "Connector",
     "ConnectorContext",
     "ConnectorState",
-    "Edits",
+    "EditsMessages",
+    "FailureScope",
     "FetchFailure",
     "FetchesMedia",
     "HasRoutes",
     "Idempotency",
     "Identity",
+    "IdentityRole",
     "KnownChannel",
     "LengthUnit",
     "Markup",
@@ -46,19 +60,172 @@ __all__ = [
     "OnAmbiguous",
     "PermanentFetch",
     "PermanentSend",
+    "PlatformTransport",
     "Reconciles",
     "Renders",
     "Report",
     "RetryableFetch",
     "RetryableSend",
-    "Role",
-    "Scope",
     "SendFailure",
     "Standing",
-    "Transport",
     "Unsettled",
     "Upload",
 ]
+
+
+class IdentityRole(StrEnum):
+    """What a person on the web connector is allowed to be (docs/decisions.md: web identity)."""
+
+    OWNER = "owner"
+    USER = "user"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who is at the other end; chosen by the server, never by the client."""
+
+    user_id: str
+    user_name: str
+    role: IdentityRole
+
+
+class ConnectorState(StrEnum):
+    """How a connector is doing, for doctor and dashboard."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DEGRADED = "degraded"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class KnownChannel:
+    """A channel, or a thread of one, in which something was seen.
+
+    Everything up to the platform's message id ``mark`` is in the inbox; it is empty where nothing is. ``direct`` says
+    that it is one person's; ``seen_at`` is when something was last seen there.
+    """
+
+    channel: str
+    thread: str
+    mark: str
+    direct: bool
+    seen_at: datetime
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A received file before it is kept; ``path`` is moved away by whoever keeps it, ``size`` in bytes."""
+
+    path: Path
+    filename: str
+    content_type: str
+    size: int
+
+
+class ConnectorContext(Protocol):
+    """All a connector may ask of Maestro; every method is safe to call from the event loop."""
+
+    async def accept(self, message: IncomingMessage) -> Accepted:
+        """Commit the message; only then may the platform be acknowledged (docs/invariants.md: durable before ack).
+
+        A message with ``edit_of`` changes the text of that one while nobody works on it. Control words such as
+        ``/stop`` are messages like others. Raises ``Backlogged`` when the inbox is full, ``InvalidMessage`` for a
+        broken rule, and what the store raises: the platform is then not acknowledged, so that it sends again.
+        """
+        ...
+
+    async def cursor(self, channel: str, thread: str = "") -> str | None:
+        """Return up to which message of the platform a channel is in the inbox; None for one never seen."""
+        ...
+
+    async def advance(self, channel: str, mark: str, thread: str = "") -> None:
+        """Keep that everything up to ``mark`` is in the inbox; call it only when that is so for each earlier message.
+
+        It never goes back: of two marks the longer one is the later, then the one that sorts later.
+        """
+        ...
+
+    async def remember_channel(self, channel: str, thread: str = "", *, direct: bool = False) -> None:
+        """Keep that a channel exists and something was seen there now, for platforms that list not all of them."""
+        ...
+
+    async def known_channels(self) -> Sequence[KnownChannel]:
+        """Return every channel and thread of this account that was ever seen, the one seen last first."""
+        ...
+
+    async def skipped(self, channel: str, count: int, why: str) -> None:
+        """Tell operators that so many messages of a channel were not taken in, and why; 0 for an unknown number."""
+        ...
+
+    async def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[OutgoingMessage]:
+        """Return what was sent to this channel after the given delivery, oldest first, at most ``limit`` of it."""
+        ...
+
+    async def newest_delivery(self) -> int:
+        """Return an id that no delivery exceeds by now, and every later one will: a larger cursor is of another store.
+
+        It is the highest id ever given in this store, or where its ids began at the last start.
+        """
+        ...
+
+    async def last_heard(self, channel: str) -> datetime | None:
+        """Return when the newest message of a channel that is in the inbox was written; None for one without any."""
+        ...
+
+    async def told(self, key: str, report: Report) -> bool:
+        """Keep what the platform says of a message of ours, in whatever order it says so; false for one of others.
+
+        What it said before stays where that is further on. A failure marks the delivery as failed.
+        """
+        ...
+
+    async def receipt(self, key: str) -> Receipt | None:
+        """Return what the platform has told us a message of ours is known as; None as long as it has not."""
+        ...
+
+    async def pressed(self, key: str, number: int) -> str | None:
+        """Return what who presses this button of a message of ours says, counted from 0; None where there is none."""
+        ...
+
+    async def moved(self, channel: str, to: str) -> None:
+        """Keep that the platform goes on with a channel under another id: bindings and conversations go along."""
+        ...
+
+    async def moved_to(self, channel: str) -> str:
+        """Return the id under which a channel goes on, its own where it was never moved."""
+        ...
+
+    async def open_channel(self, address: Address, user_id: str) -> bool:
+        """Give the channel to this user if nobody has it; false when it is somebody else's.
+
+        See docs/decisions.md: web identity.
+        """
+        ...
+
+    async def redeem(self, ticket: str) -> Identity | None:
+        """Exchange a dashboard ticket, once, for the identity behind it; None when unknown, used or expired."""
+        ...
+
+    async def keep_upload(self, user_id: str, upload: Upload) -> Attachment:
+        """Keep an uploaded file under a new id that only this user can refer to."""
+        ...
+
+    async def uploads(self, user_id: str, ids: Sequence[str]) -> tuple[Attachment, ...]:
+        """Return the user's uploads by id; raises ``InvalidMessage`` naming an id that is not theirs."""
+        ...
+
+    async def upload_file(self, attachment_id: str) -> Path:
+        """Return where a kept upload is, to be read only; raises ``NotFound``."""
+        ...
+
+    async def report(self, state: ConnectorState, detail: str = "") -> None:
+        """Tell operators how the connector is doing; the last event and its lag are noted by ``accept``.
+
+        The detail of ``DEGRADED`` and ``FAILED`` stays visible as the last error; it never holds a token.
+        """
+        ...
 
 
 class Connector(Protocol):
@@ -113,7 +280,7 @@ class Reconciles(Protocol):
 
 
 @runtime_checkable
-class Edits(Protocol):
+class EditsMessages(Protocol):
     """A connector that can write a message of ours anew, so that an answer grows while it is written."""
 
     async def edit(self, message: OutgoingMessage) -> None:
@@ -126,7 +293,7 @@ class Edits(Protocol):
 
 
 @runtime_checkable
-class Acknowledges(Protocol):
+class AcknowledgesMessages(Protocol):
     """A connector that can show at once, at the message itself, that it was seen."""
 
     async def acknowledge(self, address: Address, message_id: str) -> None:

@@ -40,7 +40,7 @@ class Markup(StrEnum):
     PLAIN = "plain"
 
 
-class Transport(StrEnum):
+class PlatformTransport(StrEnum):
     """How messages reach us; only webhooks need an address that others can reach."""
 
     SOCKET = "socket"
@@ -64,7 +64,7 @@ class Capabilities:
     typing_interval: float
     idempotency: Idempotency
     markup: Markup = Markup.MARKDOWN
-    transport: Transport = Transport.SOCKET
+    transport: PlatformTransport = PlatformTransport.SOCKET
     native_window: timedelta | None = None
     max_file_bytes: int = 0
     catches_up: bool = False

@@ -12,17 +12,17 @@ from enum import StrEnum
 import structlog
 
 from connectors.base import (
-    Acknowledges,
+    AcknowledgesMessages,
     Connector,
-    Edits,
+    EditsMessages,
+    FailureScope,
     Idempotency,
     NotDispatched,
     OnAmbiguous,
     PermanentSend,
     Reconciles,
-    Scope,
 )
-from connectors.outcomes import SendFailure
+from connectors.failures import SendFailure
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 
@@ -42,7 +42,7 @@ async def attempt(connector: Connector, message: OutgoingMessage) -> Receipt | S
         return failure
 
 
-class Move(StrEnum):
+class SendAction(StrEnum):
     """Send it, look first whether the platform has it, send it again in doubt, or leave it unconfirmed."""
 
     SEND = "send"
@@ -51,7 +51,7 @@ class Move(StrEnum):
     LEAVE = "leave"
 
 
-def move_for(message: OutgoingMessage, connector: Connector, now: datetime) -> Move:
+def choose_action(message: OutgoingMessage, connector: Connector, now: datetime) -> SendAction:
     """Say what is safe with a chunk.
 
     One that surely never arrived is sent, and so is one that takes the place of another: it may do so twice. While the
@@ -59,22 +59,22 @@ def move_for(message: OutgoingMessage, connector: Connector, now: datetime) -> M
     for; where that cannot be done either, the rule of its account counts.
     """
     if message.tried_at is None or message.edits:
-        return Move.SEND
+        return SendAction.SEND
     able = connector.capabilities
     window = able.native_window
     if able.idempotency is Idempotency.NATIVE and (window is None or now - message.tried_at < window):
-        return Move.SEND
-    return Move.LOOK if isinstance(connector, Reconciles) else unsettled(message, connector)
+        return SendAction.SEND
+    return SendAction.LOOK if isinstance(connector, Reconciles) else action_in_doubt(message, connector)
 
 
-def unsettled(message: OutgoingMessage, connector: Connector) -> Move:
+def action_in_doubt(message: OutgoingMessage, connector: Connector) -> SendAction:
     """Say what becomes of a chunk of which nobody will ever know whether the platform has it."""
     rule = connector.capabilities.on_ambiguous
     held = rule is OnAmbiguous.HOLD or (rule is OnAmbiguous.AUTO and message.unasked)
-    return Move.LEAVE if held else Move.RESEND
+    return SendAction.LEAVE if held else SendAction.RESEND
 
 
-async def hand_over(connector: Connector, message: OutgoingMessage, move: Move) -> Receipt | SendFailure:
+async def hand_over(connector: Connector, message: OutgoingMessage, move: SendAction) -> Receipt | SendFailure:
     """Look for the chunk if that is the move, send it unless it was found, and return how it went as a value.
 
     One that takes the place of another message is written there. A file that is gone is gone for good: only what the
@@ -82,17 +82,17 @@ async def hand_over(connector: Connector, message: OutgoingMessage, move: Move) 
     """
     if message.edits:
         return await _rewrite(connector, message)
-    found = await _look(connector, message) if move is Move.LOOK else None
+    found = await _look(connector, message) if move is SendAction.LOOK else None
     if found is not None:
         return found
     if message.path is not None and not await asyncio.to_thread(message.path.is_file):
-        return PermanentSend(f"the file {message.filename} is not kept any more", Scope.MESSAGE)
+        return PermanentSend(f"the file {message.filename} is not kept any more", FailureScope.MESSAGE)
     return await attempt(connector, message)
 
 
 async def _rewrite(connector: Connector, message: OutgoingMessage) -> Receipt | SendFailure:
-    if not isinstance(connector, Edits):
-        return PermanentSend("this platform changes no message that was sent", Scope.MESSAGE)
+    if not isinstance(connector, EditsMessages):
+        return PermanentSend("this platform changes no message that was sent", FailureScope.MESSAGE)
     try:
         await connector.edit(message)
     except SendFailure as failure:
@@ -184,7 +184,7 @@ class TypingIndicators:
         if connector is None:
             return False
         self._loop.call_soon_threadsafe(self._begin, job_id, connector, address)
-        if seen and isinstance(connector, Acknowledges):
+        if seen and isinstance(connector, AcknowledgesMessages):
             self._loop.call_soon_threadsafe(self._see, connector, address, seen)
         return True
 
@@ -197,7 +197,7 @@ class TypingIndicators:
         if shown is None or shown.done():
             self._shown[job_id] = self._loop.create_task(self._show(job_id, connector, address))
 
-    def _see(self, connector: Acknowledges, address: Address, seen: Collection[str]) -> None:
+    def _see(self, connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
         acknowledging = self._loop.create_task(_acknowledge_all(connector, address, seen))
         self._seen.add(acknowledging)
         acknowledging.add_done_callback(self._seen.discard)
@@ -225,12 +225,12 @@ class TypingIndicators:
                 del self._shown[job_id]
 
 
-async def _acknowledge_all(connector: Acknowledges, address: Address, seen: Collection[str]) -> None:
+async def _acknowledge_all(connector: AcknowledgesMessages, address: Address, seen: Collection[str]) -> None:
     for message_id in seen:
         await _acknowledge(connector, address, message_id)
 
 
-async def _acknowledge(connector: Acknowledges, address: Address, message_id: str) -> None:
+async def _acknowledge(connector: AcknowledgesMessages, address: Address, message_id: str) -> None:
     try:
         async with asyncio.timeout(LONGEST_ACKNOWLEDGEMENT):
             await connector.acknowledge(address, message_id)

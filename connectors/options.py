@@ -39,7 +39,7 @@ class Options(Value):
     )
 
 
-class Groups(Options):
+class GroupOptions(Options):
     """What can be set where more than two talk."""
 
     channels: tuple[str, ...] = Field(
@@ -52,7 +52,7 @@ class Groups(Options):
     )
 
 
-class CatchUp(Options):
+class CatchUpOptions(Options):
     """What can be set where what was missed can be read later."""
 
     catch_up_messages: int = Field(
@@ -66,7 +66,7 @@ class CatchUp(Options):
     )
 
 
-class Streams(Options):
+class StreamingOptions(Options):
     """What can be set where a message of ours can be written anew."""
 
     streaming: bool = Field(
@@ -77,7 +77,7 @@ class Streams(Options):
     )
 
 
-class Reacts(Options):
+class ReactionOptions(Options):
     """What can be set where a bot can put a reaction to a message."""
 
     ack_reaction: str = Field(
@@ -87,7 +87,7 @@ class Reacts(Options):
     )
 
 
-class Quotes(Options):
+class QuoteOptions(Options):
     """What can be set where an answer can quote the message that it answers."""
 
     quote_replies: Literal["always", "groups", "never"] = Field(
@@ -95,7 +95,7 @@ class Quotes(Options):
     )
 
 
-class InDoubt(Options):
+class AmbiguityOptions(Options):
     """What can be set where nobody can say whether a message arrived when its connection was cut."""
 
     on_ambiguous: Literal["auto", "resend", "hold"] = Field(

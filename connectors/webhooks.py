@@ -1,14 +1,79 @@
-"""The webhooks of platforms on the web connector's port; their routes come and go with their connectors."""
+"""Webhooks of platforms: routes that come and go with their connectors, and bodies of limited size with signatures."""
 
 import contextlib
+import hashlib
+import hmac
+import json
 from collections.abc import Iterator
+from http import HTTPStatus
+from typing import Any
 
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, Router
 
 from connectors.base import Connector, HasRoutes
+from maestro.domain.texts import tidied
+
+MAX_BODY = 1024 * 1024
+"""Bytes of the largest body that is read."""
 
 
-class Webhooks:
+async def read_body(request: Request) -> bytes | Response:
+    """Return the raw body, for signatures are over it, or what to answer to a request whose body we do not take."""
+    try:
+        body = await _read(request)
+    except ClientDisconnect:
+        return PlainTextResponse("the body did not come to its end", HTTPStatus.BAD_REQUEST)
+    if body is None:
+        return PlainTextResponse("too large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return body
+
+
+def parse_object(body: bytes) -> dict[str, Any] | Response:
+    """Return the JSON object that a body is, or what to answer to one that is none.
+
+    What no store takes is replaced in it: else it would be posted again and again, and hold up what comes with it.
+    """
+    try:
+        payload = tidied(json.loads(body))
+    except (ValueError, RecursionError):  # the latter of one that is nested thousands deep
+        return PlainTextResponse("this is no JSON", HTTPStatus.BAD_REQUEST)
+    if not isinstance(payload, dict):
+        return PlainTextResponse("this is no object", HTTPStatus.BAD_REQUEST)
+    return payload
+
+
+def ask_to_resend() -> Response:
+    """Return the answer to a request whose messages are not all kept: the platform sends it again."""
+    return PlainTextResponse("not taken: please send it again", HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def is_signed(secret: str, content: bytes, signature: str, scheme: str) -> bool:
+    """Tell whether a signature ``<scheme>=<HMAC-SHA256 in hex>`` is over this; a wrong one takes as long as another."""
+    expected = f"{scheme}={hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()}"
+    return is_same_secret(expected, signature)
+
+
+def is_same_secret(expected: str, given: str) -> bool:
+    """Compare what only the platform and we know; takes as long for a wrong word as for the right one."""
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
+
+
+async def _read(request: Request) -> bytes | None:
+    """Return the raw body, None when it is too large: then the rest of it is not read."""
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > MAX_BODY:
+        return None
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > MAX_BODY:
+            return None
+    return bytes(body)
+
+
+class PlatformWebhooks:
     """Serves the routes of connectors under ``/<platform>/<account>`` while they run; nothing else is found there."""
 
     def __init__(self) -> None:
@@ -17,7 +82,7 @@ class Webhooks:
     @contextlib.contextmanager
     def serving(self, connector: Connector) -> Iterator[None]:
         """Serve a connector's routes, if it has any, for the length of the block."""
-        routes = _below(f"/{connector.platform}/{connector.account}", connector)
+        routes = _routes_below(f"/{connector.platform}/{connector.account}", connector)
         self.router.routes.extend(routes)
         try:
             yield
@@ -26,14 +91,14 @@ class Webhooks:
                 self.router.routes.remove(route)
 
 
-def _below(prefix: str, connector: Connector) -> list[BaseRoute]:
+def _routes_below(prefix: str, connector: Connector) -> list[BaseRoute]:
     """Return a connector's routes under a prefix, which stands for their ``/``: platforms follow no redirect."""
     if not isinstance(connector, HasRoutes):
         return []
-    return [_moved(prefix, route) for route in connector.routes()]
+    return [_prefixed(prefix, route) for route in connector.routes()]
 
 
-def _moved(prefix: str, route: BaseRoute) -> BaseRoute:
+def _prefixed(prefix: str, route: BaseRoute) -> BaseRoute:
     if not isinstance(route, Route):
         return Mount(prefix, routes=[route])
     return Route(prefix + route.path.rstrip("/"), route.endpoint, methods=list(route.methods or ()))

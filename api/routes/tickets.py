@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from api.guards import OPERATOR, PasswordRoute
 from api.routes.surroundings import Parts
-from connectors.base import Role
+from connectors.base import IdentityRole
 from maestro.domain.values import Value
 
 TICKET_BYTES = 32
@@ -30,5 +30,5 @@ def add_ticket(parts: Parts) -> Ticket:
     """Return a ticket for the auth frame of a web socket."""
     ticket = secrets.token_urlsafe(TICKET_BYTES)
     with parts.store.begin() as tx:
-        tx.people.add_ticket(ticket, (OPERATOR, OPERATOR, Role.OWNER), LIFETIME)
+        tx.people.add_ticket(ticket, (OPERATOR, OPERATOR, IdentityRole.OWNER), LIFETIME)
     return Ticket(ticket=ticket)

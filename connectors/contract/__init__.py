@@ -3,8 +3,7 @@
 They run under pytest with pytest-asyncio, against a server on this machine that speaks the platform's protocol.
 """
 
-from connectors.contract.bench import Bench, Fault
 from connectors.contract.context import MemoryContext
-from connectors.contract.tests import ConnectorContract
+from connectors.contract.tests import Bench, ConnectorContract, Fault
 
 __all__ = ["Bench", "ConnectorContract", "Fault", "MemoryContext"]

@@ -20,7 +20,7 @@ from maestro.domain.messages import (
     Standing,
 )
 
-FURTHER = tuple(Standing)
+REPORT_ORDER = tuple(Standing)
 """What a platform says of a message never goes back in this order."""
 
 
@@ -126,7 +126,7 @@ class MemoryContext:
         if self.failure is not None:
             raise self.failure
         known = self.reports.get(key)
-        if known is None or FURTHER.index(report.standing) > FURTHER.index(known.standing):
+        if known is None or REPORT_ORDER.index(report.standing) > REPORT_ORDER.index(known.standing):
             self.reports[key] = report
         return True
 

@@ -1,33 +1,93 @@
-"""What a connector promises, each promise a test: subclass it and provide the fixture ``bench``."""
+"""The contract tests of a connector: subclass them and provide the fixture ``bench``."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Protocol
 
 from connectors.base import (
-    Acknowledges,
+    AcknowledgesMessages,
     AmbiguousSend,
+    Connector,
     ConnectorState,
-    Edits,
+    EditsMessages,
+    FailureScope,
     Idempotency,
     PermanentSend,
     RetryableSend,
-    Scope,
     SendFailure,
     Unsettled,
 )
-from connectors.contract.bench import Bench, Fault
-from connectors.hub import Move, attempt, hand_over, move_for, unsettled
+from connectors.contract.context import MemoryContext
+from connectors.hub import SendAction, action_in_doubt, attempt, choose_action, hand_over
 from connectors.splitting import length
 from maestro.domain.errors import MaestroError, StoreBusy
-from maestro.domain.messages import OutgoingMessage, Receipt
+from maestro.domain.messages import Address, OutgoingMessage, Receipt
+
+
+class Fault(StrEnum):
+    """How the next send goes wrong."""
+
+    BUSY = "the platform asks to come back later, and takes nothing"
+    BROKEN = "the platform has trouble of its own, and takes nothing"
+    CUT = "the platform takes the message, and the connection is cut before it says so"
+    NO_CHANNEL = "we may not write to this channel, or it is gone"
+    BAD_TOKEN = "the token is not valid any more"  # noqa: S105 - no token
+    BAD_MESSAGE = "the platform does not take this message, and never will"
+
+
+class Bench(Protocol):
+    """A connector that runs, and the platform it is connected to.
+
+    ``place`` is a channel in which a person may write and we may send; ``token`` is a secret of the account, empty
+    where there is none. ``faults`` are those that the platform knows.
+    """
+
+    context: MemoryContext
+    place: Address
+    token: str
+    faults: frozenset[Fault]
+
+    @property
+    def connector(self) -> Connector:
+        """The connector that runs now."""
+        ...
+
+    async def say(self, text: str) -> str:
+        """Let a person write to ``place``; return the id that the message has in the inbox."""
+        ...
+
+    async def repeat(self, message_id: str) -> None:
+        """Let the platform deliver a message again that it delivered before."""
+        ...
+
+    async def come_back(self) -> None:
+        """End the connector and connect another one with the same context.
+
+        What the platform was not told that we have comes again, by itself or because the connector asks for it.
+        """
+        ...
+
+    def arm(self, fault: Fault) -> None:
+        """Let the next send go wrong."""
+        ...
+
+    async def posts(self) -> Sequence[str]:
+        """Return what our account wrote to ``place``, oldest first, as the platform has it."""
+        ...
+
 
 PATIENCE = 20.0
 """Seconds a test waits for what must happen."""
 PAUSE = 0.05
 """Seconds before a connector that did not dispatch a message is asked again."""
-SCOPES = {Fault.NO_CHANNEL: Scope.CHANNEL, Fault.BAD_TOKEN: Scope.ACCOUNT, Fault.BAD_MESSAGE: Scope.MESSAGE}
+SCOPES = {
+    Fault.NO_CHANNEL: FailureScope.CHANNEL,
+    Fault.BAD_TOKEN: FailureScope.ACCOUNT,
+    Fault.BAD_MESSAGE: FailureScope.MESSAGE,
+}
 
 
 class ConnectorContract:
@@ -38,7 +98,7 @@ class ConnectorContract:
     async def test_a_message_comes_in_as_it_was_written(self, bench: Bench) -> None:
         """Text, place and id arrive; the id is the platform's, so that a repeat is recognised."""
         number = await bench.say("hello there")
-        await heard(bench, 1)
+        await received(bench, 1)
         [message] = bench.context.inbox
         assert (message.content, message.id, message.address) == ("hello there", number, bench.place)
         assert message.user_id, "who wrote it"
@@ -47,11 +107,11 @@ class ConnectorContract:
     async def test_the_same_event_three_times_is_one_message(self, bench: Bench) -> None:
         """A platform that heard nothing delivers again; only the first one counts."""
         number = await bench.say("only once")
-        await heard(bench, 1)
+        await received(bench, 1)
         for _ in range(2):
             await bench.repeat(number)
         await bench.say("the next one")
-        await heard(bench, 2)
+        await received(bench, 2)
         assert texts(bench) == ["only once", "the next one"]
 
     async def test_messages_keep_their_order(self, bench: Bench) -> None:
@@ -61,7 +121,7 @@ class ConnectorContract:
         speaking = asyncio.create_task(_say_all(bench, said))
         await asyncio.sleep(0.05)  # whoever would overtake has the time to
         bench.context.before_accept.set()
-        await heard(bench, len(said))
+        await received(bench, len(said))
         await speaking
         assert texts(bench) == said
 
@@ -72,21 +132,21 @@ class ConnectorContract:
         await until(lambda: bench.context.refused > 0, "the store was never asked")
         bench.context.failure = None
         await bench.come_back()
-        await heard(bench, 1)
+        await received(bench, 1)
         await speaking
         await bench.say("and on")
-        await heard(bench, 2)
+        await received(bench, 2)
         assert texts(bench) == ["not lost", "and on"]
 
     async def test_a_crash_between_store_and_acknowledgement_doubles_nothing(self, bench: Bench) -> None:
         """The platform was not told and delivers again; the store has it already."""
         bench.context.crash = StoreBusy("the process died here")
         speaking = asyncio.create_task(_say_all(bench, ["stored"]))
-        await heard(bench, 1)
+        await received(bench, 1)
         await bench.come_back()
         await speaking
         await bench.say("and on")
-        await heard(bench, 2)
+        await received(bench, 2)
         assert texts(bench) == ["stored", "and on"]
 
     # ---- the way out ----
@@ -149,7 +209,7 @@ class ConnectorContract:
         outcome = await attempt(bench.connector, message)
         if isinstance(outcome, SendFailure):
             assert isinstance(outcome, AmbiguousSend), "nobody can know whether it arrived"
-            repeated = await _again(bench, message) is Move.RESEND
+            repeated = await _again(bench, message) is SendAction.RESEND
         assert not repeated or bench.connector.capabilities.idempotency is not Idempotency.NATIVE
         assert list(await bench.posts()) == ["taken in silence"] * (1 + repeated)
 
@@ -163,7 +223,7 @@ class ConnectorContract:
 
     async def test_a_message_can_be_written_anew(self, bench: Bench) -> None:
         """Only of a connector that says that it can; that the message says so already is no failure."""
-        if not isinstance(bench.connector, Edits):
+        if not isinstance(bench.connector, EditsMessages):
             return
         receipt = await bench.connector.send(chunk(bench, "an ans"))
         for _ in range(2):
@@ -173,10 +233,10 @@ class ConnectorContract:
 
     async def test_a_message_that_is_acknowledged_is_not_answered_by_that(self, bench: Bench) -> None:
         """Only of a connector that says that it can; twice is as good as once."""
-        if not isinstance(bench.connector, Acknowledges):
+        if not isinstance(bench.connector, AcknowledgesMessages):
             return
         number = await bench.say("seen?")
-        await heard(bench, 1)
+        await received(bench, 1)
         for _ in range(2):
             await bench.connector.acknowledge(bench.place, number)
         assert list(await bench.posts()) == []
@@ -210,7 +270,7 @@ def texts(bench: Bench) -> list[str]:
     return [message.content for message in bench.context.inbox]
 
 
-async def heard(bench: Bench, count: int) -> None:
+async def received(bench: Bench, count: int) -> None:
     """Return once so many messages are in the inbox."""
     await until(lambda: len(bench.context.inbox) >= count, f"{count} messages in the inbox, there are {texts(bench)}")
 
@@ -230,7 +290,7 @@ async def _say_all(bench: Bench, said: list[str]) -> None:
         await bench.say(text)
 
 
-async def _again(bench: Bench, message: OutgoingMessage) -> Move:
+async def _again(bench: Bench, message: OutgoingMessage) -> SendAction:
     """Do what Maestro does with a chunk of which nothing is known, and return what that was.
 
     A connector that is reconnecting says that it did not dispatch the message; it is asked again, as Maestro does.
@@ -246,13 +306,13 @@ async def _again(bench: Bench, message: OutgoingMessage) -> Move:
     return move
 
 
-async def _one_more(bench: Bench, doubtful: OutgoingMessage) -> tuple[Move, Receipt | SendFailure | None]:
+async def _one_more(bench: Bench, doubtful: OutgoingMessage) -> tuple[SendAction, Receipt | SendFailure | None]:
     """Make one attempt; there is no outcome where the rules leave the chunk alone."""
-    move = move_for(doubtful, bench.connector, datetime.now(UTC))
-    if move is Move.LEAVE:
+    move = choose_action(doubtful, bench.connector, datetime.now(UTC))
+    if move is SendAction.LEAVE:
         return move, None
     outcome: Receipt | SendFailure = await hand_over(bench.connector, doubtful, move)
     if not isinstance(outcome, Unsettled):
         return move, outcome
-    move = unsettled(doubtful, bench.connector)
-    return move, await attempt(bench.connector, doubtful) if move is Move.RESEND else None
+    move = action_in_doubt(doubtful, bench.connector)
+    return move, await attempt(bench.connector, doubtful) if move is SendAction.RESEND else None

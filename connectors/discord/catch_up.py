@@ -1,24 +1,209 @@
-"""What was written while nobody listened: read from each channel's history, within limits, and never twice."""
+"""Catch-up on Discord: the cursor of each channel, its queue of events, and the history after an outage."""
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import chain, repeat
 
 import discord
+import structlog
 
 from connectors.base import ConnectorContext
 from connectors.discord.config import DiscordOptions
-from connectors.discord.cursors import Cursors
 from connectors.discord.errors import is_final
-from connectors.discord.receive import Place
+from connectors.discord.receive import DiscordChannel
+
+WRITE_SECONDS = 1.0
+"""How long a cursor may be behind what is in the inbox: after a crash the difference is read once more and known."""
+
+log = structlog.get_logger(__name__)
+
+MOST_WAITING = 200
+"""Events of a channel that wait in memory; more are left to Discord, and its history is read instead."""
+PAUSES = (1.0, 5.0, 15.0, 60.0)
+"""Seconds between two tries to take in what could not be taken in."""
+
+
+Work = Callable[[], Awaitable[None]]
 
 AT_ONCE = 4
 """Histories that are read at the same time: a bot on many servers must not spend its requests on them alone."""
 
 
+class DiscordCursors:
+    """The newest message of each channel that needs no further look; kept in memory and written now and then."""
+
+    def __init__(self, context: ConnectorContext) -> None:
+        self._context = context
+        self._known: dict[int, int] = {}
+        self._unwritten: dict[int, DiscordChannel] = {}
+        self._found: dict[int, int] = {}
+        """What was known of each channel when this connection first asked."""
+
+    async def of(self, place: DiscordChannel) -> int | None:
+        """Return the id of the newest message that was taken in or passed over, None in a channel never seen."""
+        if place.id not in self._known:
+            mark = await self._context.cursor(place.channel, place.thread)
+            if not mark:
+                return None
+            self._found.setdefault(place.id, self._known.setdefault(place.id, int(mark)))
+        return self._known[place.id]
+
+    async def before(self, place: DiscordChannel) -> int | None:
+        """Return the cursor that a channel had before this connection, however far it was read since; None for none."""
+        await self.of(place)
+        return self._found.get(place.id)
+
+    async def begin_at(self, place: DiscordChannel, number: int) -> None:
+        """Keep that a channel is known from this message on; what was said before is not answered."""
+        self._known[place.id] = max(number, self._known.get(place.id, 0))
+        await self._context.remember_channel(place.channel, place.thread, direct=place.direct)
+        await self._context.advance(place.channel, str(self._known[place.id]), place.thread)
+
+    def note(self, place: DiscordChannel, number: int) -> None:
+        """Note that everything up to this message is taken in; it never goes back."""
+        if number > self._known.get(place.id, 0):
+            self._known[place.id] = number
+            self._unwritten[place.id] = place
+
+    async def keep_written(self) -> None:
+        """Write what was noted, every second until cancelled."""
+        while True:
+            await asyncio.sleep(WRITE_SECONDS)
+            try:
+                await self.write()
+            # A store that is busy or broken now is tried again in a second (docs/invariants.md: no silent end).
+            except Exception as error:  # noqa: BLE001 - see above
+                log.warning("discord.cursors_not_written", error=type(error).__name__)
+
+    async def write(self) -> None:
+        """Write what was noted and is not written yet."""
+        for number, place in tuple(self._unwritten.items()):
+            mark = self._known[number]
+            await self._context.advance(place.channel, str(mark), place.thread)
+            if self._known[number] == mark:
+                self._unwritten.pop(number, None)
+
+
+@dataclass
+class ChannelQueue:
+    """What waits of one channel; one that is ``behind`` first has its history read.
+
+    ``newest`` is the last message that the history has, None where nobody said.
+    """
+
+    place: DiscordChannel
+    waiting: deque[Work] = field(default_factory=deque)
+    behind: bool = False
+    newest: int | None = None
+    failures: int = 0
+    worker: asyncio.Task[None] | None = None
+
+    def fall_behind(self, newest: int | None = None) -> None:
+        """Have the history read next; what was known of it before counts no more when nothing is known now."""
+        known = newest is not None and (not self.behind or self.newest is not None)
+        self.newest = max(newest or 0, self.newest or 0) if known else None
+        self.behind = True
+
+
+async def retry_until_done(work: Callable[[], Awaitable[object]]) -> None:
+    """Do something until it succeeds."""
+    for pause in chain(PAUSES, repeat(PAUSES[-1])):
+        try:
+            await work()
+        # What a broken store prevents now is done when it works again (docs/invariants.md: no silent end).
+        except Exception as error:  # noqa: BLE001 - see above
+            log.warning("discord.later", error=type(error).__name__, seconds=pause)
+            await asyncio.sleep(pause)
+        else:
+            return
+
+
+class ChannelQueues:
+    """All lines of a connection; ``read`` takes in what a channel has after its cursor."""
+
+    def __init__(self, read: Callable[[DiscordChannel, int | None], Awaitable[None]]) -> None:
+        self._read = read
+        self._lines: dict[int, ChannelQueue] = {}
+        self._settled: set[int] = set()
+        """Channels whose next event follows what is taken in already."""
+        self._session = 0
+
+    def doubt(self) -> None:
+        """Begin a new session: each channel may have a gap before its next event, whatever was known of it."""
+        self._settled.clear()
+        self._session += 1
+        for line in self._lines.values():
+            line.newest = None
+
+    def put(self, place: DiscordChannel, work: Work) -> None:
+        """Let an event wait its turn; in a channel that may have a gap the history comes first."""
+        line = self._line(place)
+        if place.id not in self._settled:
+            line.fall_behind()
+        if len(line.waiting) < MOST_WAITING:
+            line.waiting.append(work)
+        else:
+            line.waiting.clear()
+            line.fall_behind()
+        self._work_on(line)
+
+    def catch_up(self, place: DiscordChannel, newest: int | None = None) -> "asyncio.Task[None]":
+        """Read the channel's history before anything else of it is taken in; the task ends when nothing waits."""
+        line = self._line(place)
+        line.fall_behind(newest)
+        return self._work_on(line)
+
+    async def close(self) -> None:
+        """Stop; what still waits is read from the history by the next connection."""
+        workers = [line.worker for line in self._lines.values() if line.worker is not None]
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+    def _line(self, place: DiscordChannel) -> ChannelQueue:
+        return self._lines.setdefault(place.id, ChannelQueue(place))
+
+    def _work_on(self, line: ChannelQueue) -> "asyncio.Task[None]":
+        if line.worker is None:
+            line.worker = asyncio.create_task(self._work(line))
+        return line.worker
+
+    async def _work(self, line: ChannelQueue) -> None:
+        try:
+            while line.behind or line.waiting:
+                await self._next(line)
+        finally:
+            del self._lines[line.place.id]
+
+    async def _next(self, line: ChannelQueue) -> None:
+        try:
+            if line.behind:
+                await self._catch_up(line)
+            else:
+                await line.waiting.popleft()()
+            line.failures = 0
+        # What a full inbox or a broken store refuses now is read again (docs/invariants.md: no silent end).
+        except Exception as error:  # noqa: BLE001 - see above
+            line.fall_behind()
+            pause = PAUSES[min(line.failures, len(PAUSES) - 1)]
+            line.failures += 1
+            log.warning("discord.later", channel=line.place.id, error=type(error).__name__, seconds=pause)
+            await asyncio.sleep(pause)
+
+    async def _catch_up(self, line: ChannelQueue) -> None:
+        """Read the history; when another session began meanwhile, there may be another gap."""
+        session, newest = self._session, line.newest
+        line.behind = False
+        await self._read(line.place, newest)
+        if session == self._session:
+            self._settled.add(line.place.id)
+
+
 @dataclass(frozen=True)
-class Missed:
+class DiscordGap:
     """What a channel has after its cursor: messages to take in, oldest first, and the newest of all.
 
     ``skipped`` counts the others, 0 for an unknown number; ``why`` is empty where there are none.
@@ -30,7 +215,7 @@ class Missed:
     why: str = ""
 
 
-class CatchUp:
+class DiscordCatchUp:
     """Decides whether a channel has a gap, and reads it."""
 
     def __init__(
@@ -38,8 +223,8 @@ class CatchUp:
         client: discord.Client,
         options: DiscordOptions,
         context: ConnectorContext,
-        cursors: Cursors,
-        take: Callable[[discord.Message, Place], Awaitable[None]],
+        cursors: DiscordCursors,
+        take: Callable[[discord.Message, DiscordChannel], Awaitable[None]],
     ) -> None:
         self._client = client
         self._options = options
@@ -48,7 +233,7 @@ class CatchUp:
         self._take = take
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def read(self, place: Place, newest: int | None) -> None:
+    async def read(self, place: DiscordChannel, newest: int | None) -> None:
         """Take in what the channel has after its cursor; ``newest`` is its last message, None where nobody said.
 
         At first sight it has nothing: nothing old is answered. Raises what Discord or the store raise.
@@ -66,16 +251,16 @@ class CatchUp:
             await self._context.skipped(str(place.id), missed.skipped, missed.why)
         self._cursors.note(place, missed.newest)
 
-    async def _first_sight(self, place: Place, newest: int) -> int:
+    async def _first_sight(self, place: DiscordChannel, newest: int) -> int:
         """Begin with what comes next; a thread that began after we last saw its channel is no old one."""
         beginning = newest
         if place.parent:
-            channel = await self._cursors.before(Place(place.parent, guild=place.guild))
+            channel = await self._cursors.before(DiscordChannel(place.parent, guild=place.guild))
             beginning = place.id - 1 if channel is not None and place.id > channel else newest
         await self._cursors.begin_at(place, beginning)
         return beginning
 
-    async def _missed(self, place: Place, cursor: int) -> Missed:
+    async def _missed(self, place: DiscordChannel, cursor: int) -> DiscordGap:
         """Ask for the newest first: when there are too many, it is the oldest that are not answered any more."""
         most, after = self._options.catch_up_messages, discord.Object(cursor)
         channel = self._client.get_partial_messageable(place.id, guild_id=place.guild)
@@ -85,25 +270,29 @@ class CatchUp:
                 found.append(message)
         except discord.HTTPException as error:
             if is_final(error):
-                return Missed((), cursor, 0, f"the history may not be read ({error.status}, code {error.code})")
+                return DiscordGap((), cursor, 0, f"the history may not be read ({error.status}, code {error.code})")
             raise
         return within(found, self._options, datetime.now(UTC), cursor)
 
 
-def within(found: Sequence[discord.Message], options: DiscordOptions, now: datetime, cursor: int) -> Missed:
+def within(found: Sequence[discord.Message], options: DiscordOptions, now: datetime, cursor: int) -> DiscordGap:
     """Leave out what is over the caps; ``found`` is newest first, at most one more than the cap."""
     newest = found[0].id if found else cursor
     oldest = now - timedelta(hours=options.catch_up_hours)
     young = [message for message in found[: options.catch_up_messages] if message.created_at >= oldest]
     left_out = len(found) - len(young)
     if not left_out:
-        return Missed(found[::-1], newest)
+        return DiscordGap(found[::-1], newest)
     if len(found) > options.catch_up_messages:
-        return Missed(young[::-1], newest, 0, f"more than {options.catch_up_messages} were missed (catchUpMessages)")
-    return Missed(young[::-1], newest, left_out, f"they are older than {options.catch_up_hours:g} hours (catchUpHours)")
+        return DiscordGap(
+            young[::-1], newest, 0, f"more than {options.catch_up_messages} were missed (catchUpMessages)"
+        )
+    return DiscordGap(
+        young[::-1], newest, left_out, f"they are older than {options.catch_up_hours:g} hours (catchUpHours)"
+    )
 
 
-def places(guild: discord.Guild) -> Iterator[tuple[Place, int]]:
+def channels_of(guild: discord.Guild) -> Iterator[tuple[DiscordChannel, int]]:
     """Yield every channel of a server in which people write, and the id of its last message."""
     said_in: list[discord.TextChannel | discord.VoiceChannel | discord.StageChannel] = [
         *guild.text_channels,
@@ -111,6 +300,6 @@ def places(guild: discord.Guild) -> Iterator[tuple[Place, int]]:
         *guild.stage_channels,
     ]
     for channel in said_in:
-        yield Place(channel.id, guild=guild.id), channel.last_message_id or channel.id
+        yield DiscordChannel(channel.id, guild=guild.id), channel.last_message_id or channel.id
     for thread in guild.threads:
-        yield Place(thread.id, thread.parent_id, guild.id), thread.last_message_id or thread.id
+        yield DiscordChannel(thread.id, thread.parent_id, guild.id), thread.last_message_id or thread.id

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from connectors.options import CatchUp, Groups, Instance, Reacts, Streams
+from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionOptions, StreamingOptions
 from maestro.domain.words import matching
 
 PLATFORM = "discord"
@@ -14,7 +14,7 @@ TOKEN = "token"  # noqa: S105 - its name
 WebSocketAddress = Annotated[str, matching(r"(|wss?://[^\s/]+\S*)", "an address that starts with ws:// or wss://")]
 
 
-class DiscordOptions(Groups, CatchUp, Streams, Reacts):
+class DiscordOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions):
     """What can be set of one Discord bot."""
 
     gateway_url: WebSocketAddress = Field(

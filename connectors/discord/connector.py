@@ -1,9 +1,10 @@
-"""The Discord connector: a gateway connection that is mended by itself, and what is said to Discord over REST."""
+"""The Discord connector: a gateway connection, and sends over REST."""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from time import monotonic
 
@@ -18,16 +19,25 @@ from connectors.base import (
     LengthUnit,
     Markup,
     NotDispatched,
+    PermanentFetch,
     RetryableFetch,
 )
-from connectors.discord import media, presses, send
+from connectors.discord import interactions, send
 from connectors.discord.config import PLATFORM, TOKEN, DiscordOptions
-from connectors.discord.errors import TROUBLE, refusal, send_failure
-from connectors.discord.render import render
-from connectors.discord.server import point_to
-from connectors.discord.session import Session, Station
+from connectors.discord.errors import TROUBLE, fetch_failure, refusal, send_failure
+from connectors.discord.gateway import DiscordAccount, DiscordSession, point_to
+from connectors.discord.receive import files_of
+from connectors.discord.send import render
 from connectors.platforms import Instance
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
+
+HOSTS = frozenset({"cdn.discordapp.com", "media.discordapp.net"})
+HTTPS = frozenset({443})
+SECONDS = 60.0
+TRIES = 2
+"""A link may expire between its being given and used; then another is asked for, once."""
+EXPIRED = (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND)
 
 CAPABILITIES = Capabilities(
     max_length=2000,
@@ -38,7 +48,7 @@ CAPABILITIES = Capabilities(
     native_window=timedelta(minutes=2),
     max_file_bytes=10 * 1000**2,
     catches_up=True,
-    max_buttons=presses.MOST,
+    max_buttons=interactions.MAX_BUTTONS,
 )
 PAUSES: Sequence[float] = (1, 2, 4, 8, 15, 30, 60, 120)
 """Seconds before the next connection. Discord resets the token of a bot that logs in 1000 times a day."""
@@ -46,6 +56,50 @@ STEADY_SECONDS = 600.0
 """A connection that lasted as long was a good one: the pauses begin anew."""
 
 log = structlog.get_logger(__name__)
+
+
+async def fetch_file(client: discord.Client, options: DiscordOptions, attachment: Attachment, folder: Path) -> Path:
+    """Download a file; raises a ``FetchFailure``. What is too large by Discord's word is not asked for."""
+    limits = Limits(max_bytes=options.max_media_bytes, seconds=SECONDS)
+    if attachment.size > limits.max_bytes:
+        raise PermanentFetch(
+            f"the file has {attachment.size:,} bytes, and at most {limits.max_bytes:,} are fetched (maxMediaBytes)"
+        )
+    status = 0
+    for number in range(TRIES):
+        status = await _download(await _link(client, attachment), folder / str(number), limits, _access(options))
+        if status == HTTPStatus.OK:
+            return folder / str(number)
+        if status not in EXPIRED:
+            raise RetryableFetch(f"Discord's file server answered {status}")
+    raise PermanentFetch(f"Discord's file server answered {status}, to a fresh link too")
+
+
+async def _link(client: discord.Client, attachment: Attachment) -> str:
+    """Ask for the message of a file, because the link in it is new each time."""
+    channel, message, number = (int(part) for part in attachment.id.split("/"))
+    try:
+        found = await client.get_partial_messageable(channel).fetch_message(message)
+    except TROUBLE as error:
+        raise fetch_failure(error) from None
+    for file in files_of(found):
+        if file.id == number:
+            return file.url
+    raise PermanentFetch("the file is no longer in its message")
+
+
+async def _download(url: str, path: Path, limits: Limits, access: Access) -> int:
+    try:
+        return (await download(url, path, limits, access)).status
+    except FetchRefused as refused:
+        raise PermanentFetch(f"the file may not be fetched: {refused}") from None
+    except FetchFailed as failed:
+        raise RetryableFetch(str(failed)) from None
+
+
+def _access(options: DiscordOptions) -> Access:
+    own = frozenset(options.media_hosts)
+    return Access(hosts=HOSTS | own, private_hosts=own, ports=frozenset() if own else HTTPS)
 
 
 class DiscordConnector:
@@ -63,8 +117,8 @@ class DiscordConnector:
         self.capabilities = replace(CAPABILITIES, edit_interval=growing)
         self._context = context
         self._unreactive: set[str] = set()
-        self._station = Station(instance.account, instance.options, context)
-        self._session: Session | None = None
+        self._station = DiscordAccount(instance.account, instance.options, context)
+        self._session: DiscordSession | None = None
 
     async def run(self) -> None:
         """Hold a connection, and make another when it ends; raises ``AccountRefused`` for a wrong token or intents."""
@@ -143,7 +197,7 @@ class DiscordConnector:
         """Put a file of a message into the folder; raises a ``FetchFailure``."""
         if self._session is None:
             raise RetryableFetch("there is no connection to Discord")
-        return await media.fetch(self._session, self._options, attachment, folder)
+        return await fetch_file(self._session, self._options, attachment, folder)
 
     async def catch_up(self) -> None:
         """Read what every known channel has after its cursor; each new connection does so by itself."""
@@ -153,7 +207,7 @@ class DiscordConnector:
         """Return a chunk as it quotes what it answers, or does not."""
         return message if self._options.quote_replies == "always" else message.model_copy(update={"reply_to": ""})
 
-    def _present(self) -> Session:
+    def _present(self) -> DiscordSession:
         """Return the connection; raises ``NotDispatched`` while there is none."""
         if self._session is None or self._session.is_closed() or self._session.user is None:
             raise NotDispatched("there is no connection to Discord")
@@ -161,7 +215,7 @@ class DiscordConnector:
 
     async def _hold(self) -> Exception | None:
         """Hold one connection and return why it ended, None when Discord closed it in good order."""
-        self._session = Session(self._station)
+        self._session = DiscordSession(self._station)
         try:
             await self._session.hold(self._token)
         except TROUBLE as error:

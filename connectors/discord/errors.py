@@ -9,13 +9,13 @@ import discord
 from connectors.base import (
     AccountRefused,
     AmbiguousSend,
+    FailureScope,
     FetchFailure,
     NotDispatched,
     PermanentFetch,
     PermanentSend,
     RetryableFetch,
     RetryableSend,
-    Scope,
     SendFailure,
 )
 
@@ -87,11 +87,11 @@ def _answered(error: discord.HTTPException) -> SendFailure:
     if error.status == HTTPStatus.TOO_MANY_REQUESTS:
         return RetryableSend(what, wait_of(error))
     if error.status == HTTPStatus.UNAUTHORIZED:
-        return PermanentSend(what, Scope.ACCOUNT)
+        return PermanentSend(what, FailureScope.ACCOUNT)
     if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.NOT_FOUND) and error.code not in ABOUT_MESSAGE:
-        return PermanentSend(what, Scope.CHANNEL)
+        return PermanentSend(what, FailureScope.CHANNEL)
     if error.status < HTTPStatus.INTERNAL_SERVER_ERROR:
-        return PermanentSend(what, Scope.MESSAGE)
+        return PermanentSend(what, FailureScope.MESSAGE)
     return AmbiguousSend(what)
 
 

@@ -9,7 +9,7 @@ import discord
 from connectors.discord.config import PLATFORM
 from maestro.domain.messages import Address, Addressing, Attachment, IncomingMessage, control_word
 
-SAID = (discord.MessageType.default, discord.MessageType.reply)
+MESSAGE_TYPES = (discord.MessageType.default, discord.MessageType.reply)
 """What people write; all other types are Discord's own announcements."""
 
 COMMAND_PREFIX = "command:"
@@ -17,7 +17,7 @@ COMMAND_PREFIX = "command:"
 
 
 @dataclass(frozen=True)
-class Place:
+class DiscordChannel:
     """A channel of Discord, by the id that it has there; a thread's ``parent`` is the channel it belongs to."""
 
     id: int
@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Us:
+class DiscordBot:
     """Who we are on Discord, under an account of ours; ``every_line`` says that none need mention us."""
 
     account: str
@@ -59,13 +59,13 @@ def target(address: Address) -> int | None:
     return int(number) if number.isascii() and number.isdecimal() and len(number) < 20 else None
 
 
-def incoming(message: discord.Message, place: Place, us: Us) -> IncomingMessage | None:
+def incoming(message: discord.Message, place: DiscordChannel, us: DiscordBot) -> IncomingMessage | None:
     """Return a message as it is taken in; None for our own, for announcements, and where nothing can be read.
 
     Nothing can be read in stickers and polls, and in messages whose content we are not allowed to see.
     """
     content, files = text_of(message, us.id), references(message)
-    if message.author.id == us.id or message.type not in SAID or not (content.strip() or files):
+    if message.author.id == us.id or message.type not in MESSAGE_TYPES or not (content.strip() or files):
         return None
     return IncomingMessage(
         id=str(message.id),
@@ -82,7 +82,7 @@ def incoming(message: discord.Message, place: Place, us: Us) -> IncomingMessage 
     )
 
 
-def edited(message: discord.Message, place: Place, us: Us) -> IncomingMessage | None:
+def edited(message: discord.Message, place: DiscordChannel, us: DiscordBot) -> IncomingMessage | None:
     """Return an edit as it is taken in; None where nobody edited, as when Discord adds the preview of a link."""
     if message.edited_at is None:
         return None
@@ -93,7 +93,7 @@ def edited(message: discord.Message, place: Place, us: Us) -> IncomingMessage | 
     return changed.model_copy(update={"id": number, "edit_of": str(message.id), "sent_at": message.edited_at})
 
 
-def command(interaction: discord.Interaction, word: str, place: Place, account: str) -> IncomingMessage:
+def command(interaction: discord.Interaction, word: str, place: DiscordChannel, account: str) -> IncomingMessage:
     """Return a slash command as the control word that it stands for."""
     return IncomingMessage(
         id=f"{COMMAND_PREFIX}{interaction.id}",
@@ -107,7 +107,7 @@ def command(interaction: discord.Interaction, word: str, place: Place, account: 
     )
 
 
-def addressing(message: discord.Message, us: Us) -> Addressing:
+def addressing(message: discord.Message, us: DiscordBot) -> Addressing:
     """Say whether a message mentions us, by our name or by the role that Discord makes of it, or replies to us."""
     roles = (role.tags for role in message.role_mentions)
     if us.id in message.raw_mentions or any(tags is not None and tags.bot_id == us.id for tags in roles):

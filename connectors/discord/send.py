@@ -1,4 +1,4 @@
-"""The way out: one chunk to one channel, under a key that Discord remembers."""
+"""Sends to Discord: one chunk to one channel, under a key that Discord remembers."""
 
 import asyncio
 import io
@@ -8,11 +8,14 @@ from typing import Any
 
 import discord
 
-from connectors.base import AmbiguousSend, PermanentSend, Scope
-from connectors.discord.presses import row_of
+from connectors.base import AmbiguousSend, FailureScope, PermanentSend
+from connectors.discord.interactions import button_view
 from connectors.discord.receive import target
-from connectors.discord.render import render
+from connectors.markdown import blocks
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
+
+DEEP_HEADING = re.compile(r"[ \t]{0,3}#{4,6}[ \t]+(.+?)[ \t]*#*[ \t]*$")
+IMAGE = re.compile(r"!(\[[^\]\n]*\]\([^)\s]+\))")
 
 SKEW = timedelta(seconds=30)
 """How far Discord's clock and ours may be apart."""
@@ -22,11 +25,21 @@ _CHANGED = re.compile(r"[^A-Za-z0-9_.-]")
 """What Discord leaves out of a file's name; it writes an underscore for a blank."""
 
 
+def render(text: str) -> str:
+    """Return Markdown for Discord: tables become code, deep headings bold, images links; code stays as it is."""
+    return "\n".join(line for block in blocks(text.split("\n"), _line) for line in block)
+
+
+def _line(line: str) -> str:
+    heading = DEEP_HEADING.match(line)
+    return IMAGE.sub(r"\1", f"**{heading.group(1)}**" if heading else line)
+
+
 def channel_of(client: discord.Client, address: Address) -> discord.PartialMessageable:
     """Return the channel without asking for it; raises ``PermanentSend`` when it can be none of Discord's."""
     number = target(address)
     if number is None:
-        raise PermanentSend("this is not the id of a channel on Discord", Scope.CHANNEL)
+        raise PermanentSend("this is not the id of a channel on Discord", FailureScope.CHANNEL)
     return client.get_partial_messageable(number)
 
 
@@ -41,7 +54,7 @@ async def post(client: discord.Client, message: OutgoingMessage) -> Receipt:
         how["file"] = discord.File(io.BytesIO(await _bytes(message)), filename=message.filename)
     if text := _words(message):
         how["content"] = text
-    if (buttons := row_of(message)) is not None:
+    if (buttons := button_view(message)) is not None:
         how["view"] = buttons
     sent = await channel.send(allowed_mentions=discord.AllowedMentions.none(), suppress_embeds=True, **how)
     return Receipt(platform_message_id=str(sent.id))
@@ -50,7 +63,7 @@ async def post(client: discord.Client, message: OutgoingMessage) -> Receipt:
 async def edit(client: discord.Client, message: OutgoingMessage) -> None:
     """Write a message of ours anew; what it quotes, and that no link is previewed, stays as it was."""
     channel = channel_of(client, message.address)
-    how: dict[str, Any] = {"view": buttons} if (buttons := row_of(message)) is not None else {}
+    how: dict[str, Any] = {"view": buttons} if (buttons := button_view(message)) is not None else {}
     await channel.get_partial_message(_number(message.edits)).edit(
         content=render(message.content), allowed_mentions=discord.AllowedMentions.none(), **how
     )
@@ -89,7 +102,7 @@ def reference(message: OutgoingMessage, channel: int) -> discord.MessageReferenc
 def _number(message_id: str) -> int:
     """Read the id of a message; raises ``PermanentSend`` for what is none."""
     if not (message_id.isascii() and message_id.isdecimal()):
-        raise PermanentSend("this is not the id of a message on Discord", Scope.MESSAGE)
+        raise PermanentSend("this is not the id of a message on Discord", FailureScope.MESSAGE)
     return int(message_id)
 
 

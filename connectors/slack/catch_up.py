@@ -1,21 +1,41 @@
-"""Takes in what was written while nobody listened, in the background, and knows which channels are read up to now."""
+"""Catch-up on Slack: the cursor of each channel, and its history after an outage, read in the background."""
 
 import asyncio
 import contextlib
+import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from connectors.base import ConnectorContext
+from connectors.slack.api import (
+    NO_THREAD,
+    Fields,
+    SlackBusy,
+    SlackRefused,
+    SlackTrouble,
+    SlackUnreachable,
+    SlackUnsure,
+    call_slack,
+)
 from connectors.slack.config import SlackOptions
-from connectors.slack.errors import Refused, SlackTrouble
-from connectors.slack.history import Caps, History, Message, ts_before
 from connectors.slack.receive import is_direct
 from maestro.domain.messages import Accepted, IncomingMessage
+
+PAGE = 100
+MOST_THREADS = 20
+"""Threads of one channel, begun before the messages that are looked at, in which replies are looked for."""
+PAUSES = (1.0, 5.0, 15.0, 60.0)
+"""Seconds before a read that failed is tried again; after the last of them it is given up."""
+
+SlackMessage = Mapping[str, Any]
 
 PATIENCE = 1.5
 """Seconds a new message waits for those before it to be read; Slack waits three for our word that we have it."""
@@ -26,35 +46,141 @@ RETRY_SECONDS = 60.0
 """When channels that could not be read are tried again."""
 
 
-class Taker(Protocol):
+@dataclass(frozen=True)
+class CatchUpLimits:
+    """How much of a channel is read: so many messages, none from before ``oldest``."""
+
+    messages: int
+    oldest: str
+
+
+@dataclass(frozen=True)
+class UnreadMessages:
+    """What was written, oldest first, and whether there may be more of it that was not read."""
+
+    messages: Sequence[SlackMessage]
+    more: bool
+
+
+class SlackHistory:
+    """Reads channels, one call after another."""
+
+    def __init__(self, web: AsyncWebClient, pause: float) -> None:
+        """``pause`` is the least number of seconds between two calls."""
+        self._web = web
+        self._pause = pause
+        self._next = 0.0
+
+    async def after(self, channel: str, mark: str, threads: Sequence[str], caps: CatchUpLimits) -> UnreadMessages:
+        """Return what came after ``mark``: in the channel, in threads that began there lately, and in ``threads``.
+
+        Raises a ``SlackTrouble``.
+        """
+        top, more = await self._top(channel, mark, caps)
+        talked = [one["ts"] for one in top if str(one.get("latest_reply") or "") > mark]
+        seen = {one["ts"] for one in top}
+        far = [thread for thread in threads if thread not in seen][:MOST_THREADS]
+        found = [one for one in top if one["ts"] > mark]
+        for thread in (*talked, *far):
+            found += await self._replies(channel, thread, max(mark, caps.oldest))
+        return UnreadMessages(in_order(found), more)
+
+    async def _top(self, channel: str, mark: str, caps: CatchUpLimits) -> tuple[list[SlackMessage], bool]:
+        """Return the newest messages of a channel, at least a page of them, and whether older ones came after the mark.
+
+        Those that are there anyway tell in which threads somebody wrote.
+        """
+        found: list[SlackMessage] = []
+        cursor: str | None = None
+        while True:
+            call = partial(self._web.conversations_history, channel=channel, limit=PAGE, cursor=cursor)
+            messages, cursor = _page(await self._read(call))
+            found += messages
+            if cursor is None or found[-1]["ts"] <= mark:
+                return found, False
+            if found[-1]["ts"] < caps.oldest or sum(one["ts"] > mark for one in found) >= caps.messages:
+                return found, True
+
+    async def _replies(self, channel: str, thread: str, mark: str) -> list[SlackMessage]:
+        """Return what came in a thread after the mark, nothing of one that is gone."""
+        found: list[SlackMessage] = []
+        cursor: str | None = None
+        ask = partial(self._web.conversations_replies, channel=channel, ts=thread, oldest=mark, limit=PAGE)
+        while True:
+            try:
+                messages, cursor = _page(await self._read(partial(ask, cursor=cursor)))
+            except SlackRefused as refused:
+                if refused.code != NO_THREAD:
+                    raise
+                return found
+            found += [one for one in messages if one["ts"] > mark]
+            if cursor is None:
+                return found
+
+    async def _read(self, call: Callable[[], Awaitable[AsyncSlackResponse]]) -> Fields:
+        """Make a call when its turn has come, again and again while Slack is busy or cannot be reached."""
+        pauses = iter(PAUSES)
+        while True:
+            await asyncio.sleep(self._next - time.monotonic())
+            self._next = time.monotonic() + self._pause
+            try:
+                return await call_slack(call())
+            except SlackBusy as busy:
+                self._next = time.monotonic() + busy.after.total_seconds()
+            except (SlackUnreachable, SlackUnsure):
+                wait = next(pauses, None)
+                if wait is None:
+                    raise
+                self._next = time.monotonic() + wait
+
+
+def _page(answer: Fields) -> tuple[list[SlackMessage], str | None]:
+    """Return the messages of a page and where the next one begins, None for the last one."""
+    messages = list(answer.get("messages") or ())
+    following = str((answer.get("response_metadata") or {}).get("next_cursor") or "")
+    return messages, following if following and messages else None
+
+
+def in_order(messages: Iterable[SlackMessage]) -> list[SlackMessage]:
+    """Return each message once, by its time."""
+    once = {str(one["ts"]): one for one in messages}
+    return [once[ts] for ts in sorted(once)]
+
+
+def ts_before(now: datetime, age: timedelta) -> str:
+    """Return what the id of a message is that is as old as that."""
+    return f"{(now - age).timestamp():.6f}"
+
+
+class MessageTaker(Protocol):
     """What takes messages in that were found in a channel."""
 
-    def hears(self, channel: str, message: Message) -> bool:
+    def hears(self, channel: str, message: SlackMessage) -> bool:
         """Say whether a message is one for us."""
         ...
 
-    async def take(self, channel: str, message: Message) -> None:
+    async def take(self, channel: str, message: SlackMessage) -> None:
         """Take a message in, however long that takes."""
         ...
 
 
 @dataclass(frozen=True)
-class Found:
+class CatchUpSelection:
     """What of a channel is to be taken in; ``why`` says why more is not, ``skipped`` how much, 0 for nobody knows."""
 
-    messages: Sequence[Message]
+    messages: Sequence[SlackMessage]
     skipped: int = 0
     why: str = ""
 
 
-class CatchUp:
+class SlackCatchUp:
     """Keeps the cursor of each channel.
 
     After a connection broke nobody knows what a channel has, so its cursor stays where it is until the channel was
     read; what comes in meanwhile is taken in all the same.
     """
 
-    def __init__(self, context: ConnectorContext, history: History, options: SlackOptions) -> None:
+    def __init__(self, context: ConnectorContext, history: SlackHistory, options: SlackOptions) -> None:
         self._context = context
         self._history = history
         self._options = options
@@ -72,7 +198,7 @@ class CatchUp:
         self._losses += 1
         self._behind.set()
 
-    async def work(self, taker: Taker) -> None:
+    async def work(self, taker: MessageTaker) -> None:
         """Read what is to be read, for ever: all channels after each ``look_again``."""
         while True:
             await self._behind.wait()
@@ -82,7 +208,7 @@ class CatchUp:
                         await self._behind.wait()
                 self._behind.set()
 
-    async def through(self, taker: Taker) -> bool:
+    async def through(self, taker: MessageTaker) -> bool:
         """Read every known channel once, the one seen last first; one in which somebody writes now goes before.
 
         Returns whether all could be read.
@@ -125,7 +251,7 @@ class CatchUp:
         self._losses += 1
         self._behind.set()
 
-    async def _read(self, channel: str, threads: Sequence[str], taker: Taker) -> bool:
+    async def _read(self, channel: str, threads: Sequence[str], taker: MessageTaker) -> bool:
         mark, losses = await self._context.cursor(channel), self._losses
         try:
             if mark and channel not in self._current:
@@ -135,7 +261,7 @@ class CatchUp:
                 await self._context.advance(channel, newest)
         except SlackTrouble as trouble:
             log.warning("slack.catch_up_failed", channel=channel, reason=str(trouble))
-            if not isinstance(trouble, Refused):
+            if not isinstance(trouble, SlackRefused):
                 return False  # who is refused may not read what was said there, and has nothing to catch up with
         finally:
             self._unread.discard(channel)
@@ -144,7 +270,7 @@ class CatchUp:
             self._current.add(channel)
         return True
 
-    async def _take_in(self, channel: str, mark: str, threads: Sequence[str], taker: Taker) -> str:
+    async def _take_in(self, channel: str, mark: str, threads: Sequence[str], taker: MessageTaker) -> str:
         """Take in what came after the mark; return up to which message the channel was read."""
         caps = self._caps()
         missed = await self._history.after(channel, mark, threads, caps)
@@ -155,17 +281,19 @@ class CatchUp:
             await taker.take(channel, message)
         return max([mark, *(str(one["ts"]) for one in missed.messages)])
 
-    def _caps(self) -> Caps:
+    def _caps(self) -> CatchUpLimits:
         age = timedelta(hours=self._options.catch_up_hours)
-        return Caps(self._options.catch_up_messages, ts_before(datetime.now(UTC), age))
+        return CatchUpLimits(self._options.catch_up_messages, ts_before(datetime.now(UTC), age))
 
 
-def within(messages: Sequence[Message], caps: Caps, *, more: bool) -> Found:
+def within(messages: Sequence[SlackMessage], caps: CatchUpLimits, *, more: bool) -> CatchUpSelection:
     """Return the newest of what was missed, as much as the caps allow; ``more`` says that not all of it was read."""
     young = [one for one in messages if one["ts"] >= caps.oldest]
     kept = young[-caps.messages :] if caps.messages else []
     skipped = len(messages) - len(kept)
     if not skipped and not more:
-        return Found(kept)
+        return CatchUpSelection(kept)
     why = "they were too many" if len(kept) < len(young) else "they were too old"
-    return Found(kept, 0 if more else skipped, f"written while Maestro was not connected, and {why} to be read later")
+    return CatchUpSelection(
+        kept, 0 if more else skipped, f"written while Maestro was not connected, and {why} to be read later"
+    )

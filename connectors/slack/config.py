@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from connectors.options import CatchUp, Groups, Instance, Reacts, Streams
+from connectors.options import CatchUpOptions, GroupOptions, Instance, ReactionOptions, StreamingOptions
 from maestro.domain.words import matching
 
 PLATFORM = "slack"
@@ -17,7 +17,7 @@ EmojiName = Annotated[
 ]
 
 
-class SlackOptions(Groups, CatchUp, Streams, Reacts):
+class SlackOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions):
     """What can be set of one Slack app."""
 
     ack_reaction: EmojiName = Field(

@@ -4,42 +4,63 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 from pydantic import SecretStr
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.routing import BaseRoute
 
+from connectors.backoff import SendRateLimiter, backoff_seconds
 from connectors.base import Capabilities, Connector, ConnectorContext, ConnectorState, Idempotency, LengthUnit
-from connectors.capabilities import Markup, Transport
-from connectors.outcomes import AccountRefused, NotDispatched, PermanentSend, Scope, SendFailure
-from connectors.pace import Pace, pauses
+from connectors.capabilities import Markup, PlatformTransport
+from connectors.failures import (
+    AccountRefused,
+    FailureScope,
+    FetchFailure,
+    NotDispatched,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+    SendFailure,
+)
 from connectors.platforms import Instance
-from connectors.slack import presses, send
-from connectors.slack.api import client, translated
-from connectors.slack.catch_up import CatchUp
-from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions
-from connectors.slack.ears import Ears
-from connectors.slack.errors import (
+from connectors.slack import inbound, send
+from connectors.slack.api import (
     MISSING_SCOPE,
     NO_THREAD,
-    Refused,
+    Fields,
+    SlackRefused,
     SlackTrouble,
+    call_slack,
+    fetch_failure,
+    make_client,
     refused_account,
     search_failure,
     send_failure,
+    slack_errors,
 )
-from connectors.slack.history import History
-from connectors.slack.inbound import Inbound
-from connectors.slack.media import Media
-from connectors.slack.people import People
-from connectors.slack.receive import TS, Us
-from connectors.slack.render import mrkdwn
-from connectors.slack.scopes import lacking, us_of
-from connectors.slack.socket import Socket
-from connectors.slack.webhook import Webhook
+from connectors.slack.catch_up import SlackCatchUp, SlackHistory
+from connectors.slack.config import APP_TOKEN, BOT_TOKEN, PLATFORM, SIGNING_SECRET, SlackOptions
+from connectors.slack.events import SlackEndpoint, SlackEventReceiver, SlackSocket
+from connectors.slack.inbound import SlackInbound, SlackUserDirectory
+from connectors.slack.receive import TS, SlackBot
+from connectors.slack.send import mrkdwn
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
+from maestro.fetch import Access, FetchFailed, FetchRefused, Head, Limits, download
+
+SCOPES_HEADER = "x-oauth-scopes"
+WRITE, REACT = "chat:write", "reactions:write"
+WISHED = ("channels:history", "im:history", "files:read", "users:read")
+"""Scopes without which messages are missed, cannot be found again, or have no files and names."""
+
+HOSTS = frozenset({"files.slack.com", "slack-files.com"})
+SECONDS = 120.0
+HTML = "text/html"
 
 MAX_LENGTH = 3_900
 """Code points of one message; Slack advises at most 4,000 and cuts what is much longer."""
@@ -50,19 +71,97 @@ MAX_FILE_BYTES = 1024**3
 log = structlog.get_logger(__name__)
 
 
+def bot_of(account: str, answer: AsyncSlackResponse) -> SlackBot:
+    """Return who a token is; raises ``AccountRefused`` when it is nobody who can post."""
+    granted = _granted(answer)
+    if granted and WRITE not in granted:
+        raise AccountRefused(f"the {BOT_TOKEN} lacks the scope {WRITE}: add it and install the app again")
+    if not answer.get("bot_id"):
+        raise AccountRefused(f"the {BOT_TOKEN} is a person's: copy the one that begins with xoxb-")
+    return SlackBot(account, str(answer["team_id"]), str(answer["user_id"]), str(answer["bot_id"]), str(answer["user"]))
+
+
+def missing_scopes(answer: AsyncSlackResponse, options: SlackOptions) -> str:
+    """Return what an operator is to be told of scopes without which something does not work, "" when all are there."""
+    granted = _granted(answer)
+    wished = (*WISHED, REACT) if options.ack_reaction else WISHED
+    missing = [scope for scope in wished if granted and scope not in granted]
+    return f"; it lacks the scopes {', '.join(missing)}" if missing else ""
+
+
+def _granted(answer: AsyncSlackResponse) -> frozenset[str]:
+    """Return the scopes of a token, none where Slack does not say."""
+    told = {name.lower(): value for name, value in answer.headers.items()}.get(SCOPES_HEADER, "")
+    return frozenset(scope.strip() for scope in told.split(",") if scope.strip())
+
+
+class SlackMedia:
+    """Slack's files; they are private, so the bot's token is shown to the hosts they are at and to nobody else."""
+
+    def __init__(self, web: AsyncWebClient, token: SecretStr, options: SlackOptions) -> None:
+        self._web = web
+        self._most = options.max_media_bytes
+        own = frozenset(host.lower() for host in options.media_hosts)
+        self._plain = own
+        self._access = Access(hosts=HOSTS | own, private_hosts=own, bearer=token)
+
+    async def fetch(self, attachment: Attachment, folder: Path) -> Path:
+        """Put a file into the folder and return its path; raises a ``FetchFailure``."""
+        self._check_size(attachment.size)
+        try:
+            file = (await call_slack(self._web.files_info(file=attachment.id))).get("file") or {}
+        except SlackTrouble as trouble:
+            raise fetch_failure(trouble) from None
+        self._check_size(int(file.get("size") or 0))
+        return await self._download(file, folder / "file")
+
+    async def _download(self, file: Fields, path: Path) -> Path:
+        url = str(file.get("url_private_download") or file.get("url_private") or "")
+        if urlsplit(url).scheme != "https" and (urlsplit(url).hostname or "") not in self._plain:
+            raise PermanentFetch("the file is not at an https address")
+        try:
+            head = await download(url, path, Limits(self._most, SECONDS), self._access)
+        except FetchRefused as error:
+            raise PermanentFetch(str(error)) from None
+        except FetchFailed as error:
+            raise RetryableFetch(str(error)) from None
+        failure = _failure(head, str(file.get("mimetype") or ""))
+        if failure is not None:
+            raise failure
+        return path
+
+    def _check_size(self, size: int) -> None:
+        if size > self._most:
+            raise PermanentFetch(f"the file has {size:,} bytes, and at most {self._most:,} are fetched (maxMediaBytes)")
+
+
+def _failure(head: Head, expected: str) -> FetchFailure | None:
+    """Return what is wrong with an answer, None when it is the file."""
+    if head.status == HTTPStatus.OK:
+        asks_to_sign_in = head.content_type.startswith(HTML) and not expected.startswith(HTML)
+        return (
+            PermanentFetch("Slack asks to sign in: does the app have the scope files:read?")
+            if asks_to_sign_in
+            else None
+        )
+    if head.status == HTTPStatus.TOO_MANY_REQUESTS or head.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return RetryableFetch(f"Slack answered {head.status}")
+    return PermanentFetch(f"Slack answered {head.status}")
+
+
 def connect(instance: Instance, context: ConnectorContext) -> Connector:
     """Make the connector of an account, by the way its messages arrive."""
     options = instance.options
     if not isinstance(options, SlackOptions):
         raise ConfigurationError(f"slack/{instance.account}: these are no options of Slack")
     return (
-        SlackEvents(instance, context, options)
+        SlackEventsConnector(instance, context, options)
         if options.mode == "events"
         else SlackConnector(instance, context, options)
     )
 
 
-def _capabilities(transport: Transport, options: SlackOptions) -> Capabilities:
+def _capabilities(transport: PlatformTransport, options: SlackOptions) -> Capabilities:
     return Capabilities(
         max_length=MAX_LENGTH,
         unit=LengthUnit.CODE_POINTS,
@@ -72,7 +171,7 @@ def _capabilities(transport: Transport, options: SlackOptions) -> Capabilities:
         transport=transport,
         max_file_bytes=MAX_FILE_BYTES,
         catches_up=True,
-        max_buttons=presses.MOST,
+        max_buttons=send.MAX_BUTTONS,
         edit_interval=options.streaming_seconds if options.streaming else 0,
     )
 
@@ -85,17 +184,17 @@ class SlackConnector:
     def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
         self.account = instance.account
         self.token_digest = instance.token_digest
-        self.capabilities = _capabilities(Transport.SOCKET, options)
-        self.ears = Ears(self._refuse)
+        self.capabilities = _capabilities(PlatformTransport.SOCKET, options)
+        self.ears = SlackEventReceiver(self._refuse)
         self._context = context
         self._options = options
         self._app_token = instance.secret(APP_TOKEN)
-        self._web = client(instance.secret(BOT_TOKEN), options.base_url)
-        self._people = People(self._web)
-        self._catch_up = CatchUp(context, History(self._web, options.history_seconds), options)
-        self._media = Media(self._web, SecretStr(instance.secret(BOT_TOKEN)), options)
-        self._pace = Pace(lambda _: options.pace_seconds)
-        self._inbound: Inbound | None = None
+        self._web = make_client(instance.secret(BOT_TOKEN), options.base_url)
+        self._people = SlackUserDirectory(self._web)
+        self._catch_up = SlackCatchUp(context, SlackHistory(self._web, options.history_seconds), options)
+        self._media = SlackMedia(self._web, SecretStr(instance.secret(BOT_TOKEN)), options)
+        self._pace = SendRateLimiter(lambda _: options.pace_seconds)
+        self._inbound: SlackInbound | None = None
         self._lacking = ""
         self._shows_typing = self._reacts = True
         self._refusal: asyncio.Future[AccountRefused] | None = None
@@ -106,8 +205,8 @@ class SlackConnector:
         try:
             await self._context.report(ConnectorState.STARTING)
             us = await self._introduced()
-            self._inbound = Inbound(self._context, us, self._people, self._catch_up, self._options.channels)
-            self.ears.open(self._inbound, presses.Presses(self._context, us, partial(send.whisper, self._web)))
+            self._inbound = SlackInbound(self._context, us, self._people, self._catch_up, self._options.channels)
+            self.ears.open(self._inbound, inbound.SlackButtons(self._context, us, partial(send.whisper, self._web)))
             await self._until_refused(self._listen(), self._catch_up.work(self._inbound))
         except AccountRefused as refused:
             await self._context.report(ConnectorState.FAILED, str(refused))
@@ -126,7 +225,7 @@ class SlackConnector:
         try:
             return await send.find(self._web, message)
         except SlackTrouble as trouble:
-            if isinstance(trouble, Refused) and trouble.code == NO_THREAD:
+            if isinstance(trouble, SlackRefused) and trouble.code == NO_THREAD:
                 return None
             raise search_failure(trouble) from None
 
@@ -145,7 +244,7 @@ class SlackConnector:
         try:
             await send.react(self._web, address, message_id, emoji)
         except SlackTrouble as trouble:
-            if isinstance(trouble, Refused) and trouble.code == MISSING_SCOPE:
+            if isinstance(trouble, SlackRefused) and trouble.code == MISSING_SCOPE:
                 self._reacts = False
                 log.warning("slack.cannot_react", account=self.account, reason=str(trouble))
                 return
@@ -191,19 +290,19 @@ class SlackConnector:
     def _failed(self, trouble: SlackTrouble, *, spare: bool) -> SendFailure:
         """Return how a send ended; the run ends with it when only an operator can help."""
         failure = send_failure(trouble, spare=spare)
-        if isinstance(failure, PermanentSend) and failure.scope is Scope.ACCOUNT:
+        if isinstance(failure, PermanentSend) and failure.scope is FailureScope.ACCOUNT:
             self._refuse(AccountRefused(str(failure)))
         return failure
 
     async def _listen(self) -> None:
-        await Socket(self._web, self._app_token, self.ears, self).run()
+        await SlackSocket(self._web, self._app_token, self.ears, self).run()
 
-    async def _introduced(self) -> Us:
+    async def _introduced(self) -> SlackBot:
         """Ask Slack who we are, until it says so."""
-        for pause in pauses():
+        for pause in backoff_seconds():
             await asyncio.sleep(pause)
             try:
-                with translated():
+                with slack_errors():
                     answer = await self._web.auth_test()
             except SlackTrouble as trouble:
                 refused = refused_account(trouble, BOT_TOKEN)
@@ -211,8 +310,8 @@ class SlackConnector:
                     raise refused from None
                 await self.broken(str(trouble))
             else:
-                self._lacking = lacking(answer, self._options)
-                return replace(us_of(self.account, answer), every_line=not self._options.require_mention)
+                self._lacking = missing_scopes(answer, self._options)
+                return replace(bot_of(self.account, answer), every_line=not self._options.require_mention)
         raise AssertionError("the pauses never end")
 
     async def _until_refused(self, *work: Coroutine[None, None, None]) -> None:
@@ -237,13 +336,13 @@ class SlackConnector:
             self._refusal.set_result(refused)
 
 
-class SlackEvents(SlackConnector):
+class SlackEventsConnector(SlackConnector):
     """An app to which Slack posts, on the web connector's port."""
 
     def __init__(self, instance: Instance, context: ConnectorContext, options: SlackOptions) -> None:
         super().__init__(instance, context, options)
-        self.capabilities = _capabilities(Transport.WEBHOOK, options)
-        self._webhook = Webhook(instance.secret(SIGNING_SECRET), self.ears)
+        self.capabilities = _capabilities(PlatformTransport.WEBHOOK, options)
+        self._webhook = SlackEndpoint(instance.secret(SIGNING_SECRET), self.ears)
 
     def routes(self) -> Sequence[BaseRoute]:
         """Return where Slack posts: ``events``, ``commands`` and ``interactive`` below its own path."""

@@ -1,19 +1,34 @@
-"""What comes in from Slack, whichever way: committed before it is acknowledged, in the order of each channel."""
+"""Incoming messages and buttons of Slack: committed before they are acknowledged, in the order of each channel."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import structlog
+from slack_sdk.web.async_client import AsyncWebClient
 
 from connectors.base import ConnectorContext
-from connectors.outcomes import AccountRefused
-from connectors.slack.catch_up import CatchUp
-from connectors.slack.people import People
-from connectors.slack.receive import Event, Us, author, commanded, heard, is_direct
+from connectors.failures import AccountRefused
+from connectors.slack.api import Fields, SlackTrouble, call_slack
+from connectors.slack.catch_up import SlackCatchUp
+from connectors.slack.config import PLATFORM
+from connectors.slack.receive import TS, Event, SlackBot, author, command_in, is_direct, message_in, time_of
 from maestro.domain.errors import Backlogged, InvalidMessage
-from maestro.domain.messages import IncomingMessage
+from maestro.domain.messages import Address, IncomingMessage
+
+NAME_SECONDS = 1.0
+"""Seconds a message waits for its author's name: Slack waits three for our word that we have it."""
+MAX_NAMES = 5_000
+
+BLOCK_ACTIONS = "block_actions"
+BUTTON_EXPIRED = "This button is for nothing any more."
+BUTTON_OF_OTHERS = "This is for somebody else to answer."
+
+log = structlog.get_logger(__name__)
 
 KNOWN_COMMANDS = "I know /stop, /status and /new."
 REMOVED = frozenset({"app_uninstalled", "tokens_revoked"})
@@ -21,14 +36,149 @@ RATE_LIMITED = "app_rate_limited"
 FULL_SECONDS = 5.0
 """When a message that was found is tried again while the inbox is full."""
 
-log = structlog.get_logger(__name__)
+
+class SlackUserDirectory:
+    """Names by id, looked up once; a person whose name cannot be had has none."""
+
+    def __init__(self, web: AsyncWebClient) -> None:
+        self._web = web
+        self._names: dict[str, str] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """The names that are known."""
+        return self._names
+
+    async def meet(self, user: str) -> None:
+        """Learn the name of a person, unless that takes too long: then their next message has it."""
+        if not user or user in self._names:
+            return
+        asking = self._asking.get(user)
+        if asking is None:
+            asking = self._asking[user] = asyncio.create_task(self._ask(user))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(NAME_SECONDS):
+                await asyncio.shield(asking)
+
+    async def _ask(self, user: str) -> None:
+        try:
+            answer = await call_slack(self._web.users_info(user=user))
+            if len(self._names) >= MAX_NAMES:
+                self._names.pop(next(iter(self._names)))
+            self._names[user] = name_of(answer.get("user") or {})
+        except SlackTrouble:
+            # A message without a name is still a message.
+            self._names[user] = ""
+        finally:
+            del self._asking[user]
 
 
-class Inbound:
+def name_of(user: Fields) -> str:
+    """Return what a person is called in the workspace."""
+    profile = user.get("profile") or {}
+    found = (profile.get("display_name"), profile.get("real_name"), user.get("real_name"), user.get("name"))
+    return next((str(name) for name in found if name), "")
+
+
+@dataclass(frozen=True)
+class SlackPress:
+    """A button that somebody pressed: the key and the number it has, and the message that it says, still empty."""
+
+    key: str
+    number: int
+    message: IncomingMessage
+
+
+class Whispers(Protocol):
+    """Who tells a person something that nobody else sees."""
+
+    def __call__(self, address: Address, user_id: str, text: str) -> Awaitable[None]:
+        """Tell it; raises a ``SlackTrouble``."""
+        ...
+
+
+def press_in(payload: Event, us: SlackBot) -> SlackPress | None:
+    """Return the press that Slack tells of, None for what is none of a button of ours.
+
+    It mentions nobody: from somebody who was not asked it is no line for an agent.
+    """
+    action = next((one for one in payload.get("actions") or () if one.get("type") == "button"), None)
+    if payload.get("type") != BLOCK_ACTIONS or action is None:
+        return None
+    key, _, number = str(action.get("value") or "").rpartition(":")
+    channel, at = str((payload.get("channel") or {}).get("id") or ""), str(action.get("action_ts") or "")
+    below, user = payload.get("message") or {}, payload.get("user") or {}
+    ts = str(below.get("ts") or "")
+    if not (key and number.isascii() and number.isdecimal() and channel and TS.fullmatch(ts) and TS.fullmatch(at)):
+        return None
+    message = IncomingMessage(
+        id=f"{ts}:{at}",
+        address=Address(platform=PLATFORM, account=us.account, channel=channel, thread=_thread_of(below, ts)),
+        user_id=str(user.get("id") or ""),
+        user_name=str(user.get("name") or user.get("username") or ""),
+        sent_at=time_of(at),
+        is_direct=is_direct(channel),
+        reply_to=ts,
+    )
+    return SlackPress(key, int(number), message)
+
+
+class SlackButtons:
+    """Hands presses to Maestro; what it raises means that Slack is not to be told that we have them."""
+
+    def __init__(self, context: ConnectorContext, us: SlackBot, whisper: Whispers) -> None:
+        self._context = context
+        self._us = us
+        self._whisper = whisper
+        self._whispering: set[asyncio.Task[None]] = set()
+
+    async def press(self, payload: Event) -> None:
+        """Take in a press; who pressed what is for nothing any more, or for somebody else, alone sees so."""
+        press = press_in(payload, self._us)
+        if press is None:
+            return
+        says = await self._context.pressed(press.key, press.number)
+        if says is None:
+            self._tell(press.message, BUTTON_EXPIRED)
+            return
+        try:
+            accepted = await self._context.accept(press.message.model_copy(update={"content": says}))
+        except InvalidMessage as error:
+            log.info("slack.press_refused", channel=press.message.address.channel, reason=str(error))
+            return
+        if accepted.ignored:
+            self._tell(press.message, BUTTON_OF_OTHERS)
+
+    def _tell(self, message: IncomingMessage, text: str) -> None:
+        """Say it in the background: Slack waits three seconds for its own answer."""
+        task = asyncio.create_task(self._say(message, text))
+        self._whispering.add(task)
+        task.add_done_callback(self._whispering.discard)
+
+    async def _say(self, message: IncomingMessage, text: str) -> None:
+        try:
+            await self._whisper(message.address, message.user_id, text)
+        except SlackTrouble as trouble:
+            log.warning("slack.press_not_answered", reason=str(trouble))
+
+
+def _thread_of(below: Event, ts: str) -> str:
+    """Return the thread in which a message was posted; one with replies names itself."""
+    thread = str(below.get("thread_ts") or "")
+    return thread if thread != ts else ""
+
+
+class SlackInbound:
     """Hands messages to Maestro; what it raises means that Slack is not to be told that we have them."""
 
     def __init__(
-        self, context: ConnectorContext, us: Us, people: People, catch_up: CatchUp, channels: Sequence[str]
+        self,
+        context: ConnectorContext,
+        us: SlackBot,
+        people: SlackUserDirectory,
+        catch_up: SlackCatchUp,
+        channels: Sequence[str],
     ) -> None:
         """Beside direct messages only those in ``channels`` are heard, all where there are none."""
         self._context = context
@@ -61,7 +211,7 @@ class Inbound:
 
     async def command(self, command: Event) -> str:
         """Take in a slash command; returns what the person is told at once, nothing where an answer comes."""
-        message = commanded(command, self._us, datetime.now(UTC))
+        message = command_in(command, self._us, datetime.now(UTC))
         if message is None:
             return KNOWN_COMMANDS
         await self._context.accept(message)
@@ -86,7 +236,7 @@ class Inbound:
 
     def _read(self, channel: str, event: Event) -> IncomingMessage | None:
         try:
-            return heard({"type": "message", **event, "channel": channel}, self._us, self._people.names)
+            return message_in({"type": "message", **event, "channel": channel}, self._us, self._people.names)
         except (AttributeError, TypeError, ValueError, OverflowError) as error:
             # What has not the shape of a message is none when it comes again either, and must hold up no other.
             log.warning("slack.unreadable", channel=channel, ts=str(event.get("ts")), error=type(error).__name__)

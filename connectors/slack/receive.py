@@ -27,7 +27,7 @@ _SPECIAL = {"!here": "@here", "!channel": "@channel", "!everyone": "@everyone"}
 
 
 @dataclass(frozen=True)
-class Us:
+class SlackBot:
     """Who we are in a workspace, under the account of ours that is there; ``every_line``: none need mention us."""
 
     account: str
@@ -38,7 +38,7 @@ class Us:
     every_line: bool = False
 
 
-def heard(event: Event, us: Us, names: Names) -> IncomingMessage | None:
+def message_in(event: Event, us: SlackBot, names: Names) -> IncomingMessage | None:
     """Return the message that an event tells of, None where it tells of none, or of one of ours.
 
     One gesture may come as several events, a ``message`` and an ``app_mention``: they have the same channel and time,
@@ -51,7 +51,7 @@ def heard(event: Event, us: Us, names: Names) -> IncomingMessage | None:
     return _message(event, str(event.get("channel") or ""), us, names)
 
 
-def commanded(command: Event, us: Us, now: datetime) -> IncomingMessage | None:
+def command_in(command: Event, us: SlackBot, now: datetime) -> IncomingMessage | None:
     """Return a slash command as the message it stands for, None for a command that we do not know."""
     content = _command(str(command.get("command") or ""), str(command.get("text") or ""))
     channel, trigger = str(command.get("channel_id") or ""), str(command.get("trigger_id") or "")
@@ -78,7 +78,7 @@ def author(event: Event) -> str:
     return str((event.get("message") or event).get("user") or "")
 
 
-def _message(event: Event, channel: str, us: Us, names: Names) -> IncomingMessage | None:
+def _message(event: Event, channel: str, us: SlackBot, names: Names) -> IncomingMessage | None:
     ts, text = str(event.get("ts") or ""), str(event.get("text") or "")
     user, bot = str(event.get("user") or ""), str(event.get("bot_id") or "")
     if str(event.get("subtype") or "") not in HEARD or us.user_id == user or (bot and us.bot_id == bot):
@@ -92,8 +92,8 @@ def _message(event: Event, channel: str, us: Us, names: Names) -> IncomingMessag
         address=_address(us, channel, ts, thread),
         user_id=user or bot,
         user_name=names.get(user) or str(event.get("username") or ""),
-        content=_said(text, us, names),
-        sent_at=moment(ts),
+        content=_content(text, us, names),
+        sent_at=time_of(ts),
         attachments=files,
         is_direct=is_direct(channel),
         from_bot=bool(bot),
@@ -102,7 +102,7 @@ def _message(event: Event, channel: str, us: Us, names: Names) -> IncomingMessag
     )
 
 
-def _addressing(event: Event, us: Us) -> Addressing:
+def _addressing(event: Event, us: SlackBot) -> Addressing:
     """Say whether a message mentions us, or answers in a thread that one of ours began."""
     mentioned = any(code[1].partition("|")[0] == f"@{us.user_id}" for code in _ANGLED.finditer(str(event.get("text"))))
     if mentioned:
@@ -112,13 +112,13 @@ def _addressing(event: Event, us: Us) -> Addressing:
     return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
 
 
-def _address(us: Us, channel: str, ts: str, thread: str) -> Address:
+def _address(us: SlackBot, channel: str, ts: str, thread: str) -> Address:
     """Return where a message belongs: in a channel each message begins a thread, a direct conversation is flat."""
     own = "" if is_direct(channel) else ts
     return Address(platform=PLATFORM, account=us.account, channel=channel, thread=thread or own)
 
 
-def _edited(event: Event, us: Us, names: Names) -> IncomingMessage | None:
+def _edited(event: Event, us: SlackBot, names: Names) -> IncomingMessage | None:
     """Return the new text of a message; what Slack changes by itself, such as a preview of a link, is no edit."""
     now, before = event.get("message") or {}, event.get("previous_message") or {}
     edited = str((now.get("edited") or {}).get("ts") or "")
@@ -130,7 +130,7 @@ def _edited(event: Event, us: Us, names: Names) -> IncomingMessage | None:
     return message.model_copy(update={"id": f"{message.id}:{edited}", "edit_of": message.id})
 
 
-def moment(ts: str) -> datetime:
+def time_of(ts: str) -> datetime:
     """Return the time that a message's id is."""
     return datetime.fromtimestamp(float(ts), UTC)
 
@@ -146,7 +146,7 @@ def _files(event: Event) -> Iterator[Attachment]:
             )
 
 
-def _said(text: str, us: Us, names: Names) -> str:
+def _content(text: str, us: SlackBot, names: Names) -> str:
     """Return what somebody wrote, without Slack's codes; a command that is said to us is the command alone.
 
     In a thread no slash command can be given, but ``@maestro /stop`` can be said.

@@ -1,4 +1,4 @@
-"""Sends chunks and files under their keys, at Slack's pace, and finds again what may have been sent."""
+"""Sends to Slack: Markdown as mrkdwn, buttons as blocks, files, and the search for a message by its key."""
 
 import asyncio
 import re
@@ -10,11 +10,26 @@ from typing import Any
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from connectors.slack.api import Fields, called, translated
-from connectors.slack.errors import Refused
-from connectors.slack.presses import blocks_of
-from connectors.slack.render import escape, mrkdwn
-from maestro.domain.messages import Address, OutgoingMessage, Receipt
+from connectors.markdown import APART, TICKS, ZERO_WIDTH, Dialect, lines
+from connectors.slack.api import Fields, SlackRefused, call_slack, slack_errors
+from connectors.splitting import split
+from maestro.domain.messages import Address, Button, OutgoingMessage, Receipt
+
+_AROUND = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
+_IN_URL = str.maketrans({"|": "%7C", "<": "%3C", ">": "%3E", "&": "&amp;"})
+
+MAX_BUTTONS = 25
+"""Buttons in one row of actions."""
+
+
+LABEL_CHARS = 75
+
+
+SECTION_CHARS = 3_000
+"""Characters of the longest section of a message with blocks."""
+
+
+Block = dict[str, Any]
 
 EVENT_TYPE = "maestro_delivery"
 """What the metadata of our messages says they are: apps may look for it."""
@@ -27,9 +42,62 @@ ALREADY_THERE = "already_reacted"
 _REWRITTEN = re.compile(r"[<>\s]|:[a-z0-9_+'-]+:|[\u200d\u2190-\u2bff\ufe0f\U0001f000-\U0001faff]")
 
 
+def mrkdwn(text: str) -> str:
+    """Return the text as Slack is to show it; a line stays a line, so that it can be cut before or after."""
+    return "\n".join(lines(text, DIALECT))
+
+
+def escape(text: str) -> str:
+    """Return plain text in which Slack finds no control character."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _literal(mark: str) -> str:
+    """Slack knows no way to say that a mark is meant as it is."""
+    return escape(mark) + (ZERO_WIDTH if mark in "*_~`" else "")
+
+
+def _code(text: str) -> str:
+    return f"`{escape(text)}`"
+
+
+def _in_block(line: str) -> str:
+    """Return a line of a block of code: three ticks in it would end the block."""
+    return escape(line).replace(TICKS, APART)
+
+
+def _link(label: str, url: str) -> str:
+    shown = escape(label).replace("|", "¦")
+    return f"<{url.translate(_IN_URL)}|{shown}>" if label.strip() else f"<{url.translate(_IN_URL)}>"
+
+
+DIALECT = Dialect(plain=escape, literal=_literal, code=_code, block=_in_block, link=_link, around=_AROUND)
+
+
+def blocks_of(message: OutgoingMessage) -> Sequence[Block]:
+    """Return a chunk as the blocks that Slack shows instead of its text; none where it has no buttons."""
+    if not message.buttons:
+        return ()
+    parts = split(message.content, SECTION_CHARS, lambda text: len(mrkdwn(text)))
+    drawn = [_button_block(message.key, number, button) for number, button in enumerate(message.buttons[:MAX_BUTTONS])]
+    return [*map(_section, parts), {"type": "actions", "elements": drawn}]
+
+
+def _section(text: str) -> Block:
+    """Return a part of a text; ``verbatim`` keeps Slack from finding names and channels in it."""
+    shown = {"type": "mrkdwn", "text": mrkdwn(text), "verbatim": True}
+    return {"type": "section", "expand": True, "text": shown}
+
+
+def _button_block(key: str, number: int, button: Button) -> Block:
+    label = {"type": "plain_text", "text": button.label[:LABEL_CHARS], "emoji": False}
+    name = f"{key}:{number}"
+    return {"type": "button", "action_id": name, "value": name, "text": label}
+
+
 async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Post a message; nobody is mentioned in it and no link is looked at. Raises a ``SlackTrouble``."""
-    answer = await called(
+    answer = await call_slack(
         web.chat_postMessage(
             channel=message.address.channel,
             text=mrkdwn(message.content),
@@ -45,7 +113,7 @@ async def post(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
 
 async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
     """Write a message of ours anew under its key; raises a ``SlackTrouble``."""
-    await called(
+    await call_slack(
         web.chat_update(
             channel=message.address.channel,
             ts=message.edits,
@@ -60,15 +128,15 @@ async def edit(web: AsyncWebClient, message: OutgoingMessage) -> None:
 async def react(web: AsyncWebClient, address: Address, message_id: str, emoji: str) -> None:
     """Put a reaction to a message, which may be there already; raises a ``SlackTrouble``."""
     try:
-        await called(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji))
-    except Refused as refused:
+        await call_slack(web.reactions_add(channel=address.channel, timestamp=message_id, name=emoji))
+    except SlackRefused as refused:
         if refused.code != ALREADY_THERE:
             raise
 
 
 async def whisper(web: AsyncWebClient, address: Address, user_id: str, text: str) -> None:
     """Tell somebody something that nobody else sees; raises a ``SlackTrouble``."""
-    await called(
+    await call_slack(
         web.chat_postEphemeral(
             channel=address.channel, user=user_id, text=escape(text), thread_ts=address.thread or None
         )
@@ -79,7 +147,7 @@ async def upload(web: AsyncWebClient, message: OutgoingMessage) -> Receipt:
     """Send a file, whose name holds the key, and what is said below it; raises a ``SlackTrouble``."""
     path, caption = message.path, mrkdwn(message.content) if message.path is not None else ""
     content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
-    with translated():
+    with slack_errors():
         answer = await web.files_upload_v2(
             content=content,
             filename=file_name(message),
@@ -105,7 +173,7 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
         read = partial(web.conversations_replies, channel=address.channel, ts=address.thread)
     cursor, alike = "", list[Fields]()
     while True:
-        page = await called(read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None))
+        page = await call_slack(read(oldest=since, limit=PAGE, include_all_metadata=True, cursor=cursor or None))
         for known_as in _matching(page, message):
             return Receipt(platform_message_id=known_as)
         alike.extend(one for one in page.get("messages") or () if _is_alike(one, message))
@@ -116,14 +184,14 @@ async def find(web: AsyncWebClient, message: OutgoingMessage) -> Receipt | None:
 
 async def show_typing(web: AsyncWebClient, address: Address) -> None:
     """Show under a thread that an answer is being written; Slack shows it for two minutes, or until the answer."""
-    await called(
+    await call_slack(
         web.assistant_threads_setStatus(channel_id=address.channel, thread_ts=address.thread, status="is typing…")
     )
 
 
 async def _own(web: AsyncWebClient, alike: Sequence[Fields]) -> Receipt | None:
     """Return the first of these messages that this app posted; Slack is asked who that is only where there are any."""
-    bot_id = (await called(web.auth_test())).get("bot_id") if alike else None
+    bot_id = (await call_slack(web.auth_test())).get("bot_id") if alike else None
     ours = (str(one["ts"]) for one in alike if one["bot_id"] == bot_id)
     return next((Receipt(platform_message_id=ts) for ts in ours), None)
 

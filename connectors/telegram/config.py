@@ -5,7 +5,15 @@ from typing import Literal
 
 from pydantic import Field
 
-from connectors.options import Groups, HttpAddress, InDoubt, Instance, Quotes, Reacts, Streams
+from connectors.options import (
+    AmbiguityOptions,
+    GroupOptions,
+    HttpAddress,
+    Instance,
+    QuoteOptions,
+    ReactionOptions,
+    StreamingOptions,
+)
 
 PLATFORM = "telegram"
 TOKEN = "token"  # noqa: S105 - its name
@@ -15,7 +23,7 @@ _TOKEN = re.compile(r"[0-9]+:[A-Za-z0-9_-]{20,}")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{1,256}")
 
 
-class TelegramOptions(Groups, Streams, Reacts, Quotes, InDoubt):
+class TelegramOptions(GroupOptions, StreamingOptions, ReactionOptions, QuoteOptions, AmbiguityOptions):
     """What can be set of one bot on Telegram."""
 
     mode: Literal["polling", "webhook"] = Field(

@@ -1,7 +1,7 @@
-"""What comes in from Telegram, whichever way: committed before it is confirmed, in the order of each chat."""
+"""Incoming messages of Telegram: committed before they are confirmed, in the order of each chat."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -10,22 +10,124 @@ import structlog
 import telegram
 
 from connectors.base import ConnectorContext
-from connectors.telegram.albums import Group
-from connectors.telegram.api import Update
-from connectors.telegram.moves import Moves
-from connectors.telegram.receive import Pressed, Us, heard, joined, migration, pressed, said_by
+from connectors.telegram.api import RawUpdate
+from connectors.telegram.receive import (
+    TelegramBot,
+    TelegramPress,
+    join_album,
+    message_in,
+    migration_in,
+    press_in,
+    press_message,
+)
 from maestro.domain.errors import InvalidMessage
 from maestro.domain.messages import IncomingMessage
 from maestro.domain.texts import tidied
 
-GONE = "This button does nothing any more."
+Group = Sequence[RawUpdate]
+"""Updates that are one message: the parts of an album, or one update alone."""
+
+OPEN_SECONDS = 1.0
+"""How long after its last part an album may get another one."""
+MOST_LOOKED_AFTER = 1_000
+
+BUTTON_EXPIRED = "This button does nothing any more."
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError, RuntimeError)
 """What the library raises for what has not the shape that Telegram documents."""
 
 log = structlog.get_logger(__name__)
 
-Move = tuple[str, str]
-Told = IncomingMessage | Pressed | Move | None
+Migration = tuple[str, str]
+TelegramEvent = IncomingMessage | TelegramPress | Migration | None
+
+
+def is_group(channel: str) -> bool:
+    """Tell whether a chat is no person's: groups and channels have negative ids."""
+    return channel.startswith("-")
+
+
+class GroupMigrations:
+    """Knows the id of each group now."""
+
+    def __init__(self, context: ConnectorContext) -> None:
+        self._context = context
+        self._now: dict[str, str] = {}
+
+    async def now(self, channel: str) -> str:
+        """Return under which id a chat goes on; a person never moves."""
+        if not is_group(channel):
+            return channel
+        if channel not in self._now:
+            self._now[channel] = await self._context.moved_to(channel)
+        return self._now[channel]
+
+    async def moved(self, channel: str, to: str) -> None:
+        """Keep that a group goes on elsewhere."""
+        await self._context.moved(channel, to)
+        self._now = {known: to if now == channel else now for known, now in self._now.items()} | {channel: to}
+
+
+def group_albums(updates: Sequence[RawUpdate]) -> list[Group]:
+    """Return updates with the parts of each album together, in the place of its first part."""
+    found: dict[object, list[RawUpdate]] = {}
+    for update in updates:
+        found.setdefault(_album(update) or update["update_id"], []).append(update)
+    return list(found.values())
+
+
+def confirmable(found: Sequence[Group], unfinished: Sequence[Group]) -> Sequence[Group]:
+    """Return the groups before the first unfinished one that have no part behind its first.
+
+    They, and no others, may be confirmed: Telegram confirms everything up to an update, or nothing.
+    """
+    end = next((at for at, group in enumerate(found) if group in unfinished), len(found))
+    while end < len(found) and any(_last(group) > _first(found[end]) for group in found[:end]):
+        end -= 1
+    return found[:end]
+
+
+class OpenAlbums:
+    """Remembers when which album got its last part."""
+
+    def __init__(self) -> None:
+        self._grown: dict[object, tuple[int, float]] = {}
+
+    def among(self, found: Sequence[Group], now: float) -> list[Group]:
+        """Return the albums that may get another part; ``now`` is in seconds, of a clock that never goes back."""
+        return [group for group in found if self._is_open(group, now)]
+
+    def _is_open(self, group: Group, now: float) -> bool:
+        album = _album(group[0])
+        if album is None:
+            return False
+        count, since = self._grown.get(album, (0, now))
+        if count != len(group):
+            if len(self._grown) >= MOST_LOOKED_AFTER:
+                self._grown.clear()
+            self._grown[album] = len(group), now
+            return True
+        return now - since < OPEN_SECONDS
+
+
+def _album(update: RawUpdate) -> tuple[str, str] | None:
+    """Return what is the same for all parts of an album, None for what is no part of one."""
+    return next(((chat, album) for chat, album in _albums(update)), None)
+
+
+def _albums(update: RawUpdate) -> Iterator[tuple[str, str]]:
+    for kind in ("message", "channel_post"):
+        message = update.get(kind)
+        if isinstance(message, dict) and isinstance(message.get("media_group_id"), str):
+            chat = message.get("chat")
+            yield str(chat.get("id") if isinstance(chat, dict) else chat), message["media_group_id"]
+
+
+def _first(group: Group) -> int:
+    return int(group[0]["update_id"])
+
+
+def _last(group: Group) -> int:
+    return int(group[-1]["update_id"])
 
 
 class Buttons(Protocol):
@@ -36,10 +138,10 @@ class Buttons(Protocol):
         ...
 
 
-class Inbound:
+class TelegramInbound:
     """Hands messages to Maestro; what it raises means that Telegram is to say it again."""
 
-    def __init__(self, context: ConnectorContext, us: Us, moves: Moves, buttons: Buttons) -> None:
+    def __init__(self, context: ConnectorContext, us: TelegramBot, moves: GroupMigrations, buttons: Buttons) -> None:
         self._context = context
         self._us = us
         self._moves = moves
@@ -57,17 +159,17 @@ class Inbound:
         told = [self._read(update) for update in group]
         messages = [one for one in told if isinstance(one, IncomingMessage) and self._hears(one)]
         if messages:
-            await self._accept(joined(messages))
+            await self._accept(join_album(messages))
         for one in told:
-            if isinstance(one, Pressed):
+            if isinstance(one, TelegramPress):
                 await self._press(one)
             elif isinstance(one, tuple):
                 await self._move(*one)
 
-    def _read(self, update: Update) -> Told:
+    def _read(self, update: RawUpdate) -> TelegramEvent:
         try:
             read = telegram.Update.de_json(tidied(dict(update)), None)
-            return migration(read) or pressed(read, self._us) or heard(read, self._us)
+            return migration_in(read) or press_in(read, self._us) or message_in(read, self._us)
         except UNREADABLE as error:
             # What has not the shape of a message is none when it comes again either, and must hold up no other.
             kind = next((str(name) for name in update if name != "update_id"), "")
@@ -81,12 +183,12 @@ class Inbound:
             except InvalidMessage as error:
                 log.info("telegram.message_refused", channel=message.address.channel, reason=str(error))
 
-    async def _press(self, press: Pressed) -> None:
+    async def _press(self, press: TelegramPress) -> None:
         """Take in what a button says, and then tell Telegram that it was pressed."""
         content = await self._context.pressed(press.key, press.number) if press.number >= 0 else None
-        message = said_by(press, content or "", datetime.now(UTC))
+        message = press_message(press, content or "", datetime.now(UTC))
         if content is None or not self._hears(message):
-            await self._buttons.taken(press.query.id, GONE)
+            await self._buttons.taken(press.query.id, BUTTON_EXPIRED)
         else:
             await self._accept(message)
             await self._buttons.taken(press.query.id)

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from connectors.pace import pauses
-from connectors.telegram.errors import Busy, refused_account
+from connectors.backoff import backoff_seconds
+from connectors.telegram.api import TelegramBusy, refused_account
 from maestro.domain.errors import MaestroError
 
 T = TypeVar("T")
 
 
-class Watcher(Protocol):
+class ConnectionWatcher(Protocol):
     """Who is told how the connection is doing."""
 
     async def well(self) -> None:
@@ -23,12 +23,12 @@ class Watcher(Protocol):
         ...
 
 
-async def persist(work: Callable[[], Awaitable[T]], watcher: Watcher) -> T:
+async def retry_until_done(work: Callable[[], Awaitable[T]], watcher: ConnectionWatcher) -> T:
     """Do something until it succeeds; raises ``AccountRefused`` when only an operator can help.
 
     What the store refuses, because it is full or busy, is tried again like what Telegram refuses.
     """
-    waits = pauses()
+    waits = backoff_seconds()
     while True:
         try:
             return await work()
@@ -38,4 +38,4 @@ async def persist(work: Callable[[], Awaitable[T]], watcher: Watcher) -> T:
                 raise refused from None
             await watcher.broken(str(error))
             pause = next(waits)
-            await asyncio.sleep(max(pause, error.after.total_seconds()) if isinstance(error, Busy) else pause)
+            await asyncio.sleep(max(pause, error.after.total_seconds()) if isinstance(error, TelegramBusy) else pause)

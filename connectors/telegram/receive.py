@@ -1,16 +1,33 @@
-"""The way in: from what Telegram tells to our own words; pure functions of what came over the wire."""
+"""Telegram's updates as incoming messages: text, files by reference, addressing, albums and buttons."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from telegram import CallbackQuery, Chat, Message, MessageEntity, Update, User
+from telegram import (
+    Audio,
+    CallbackQuery,
+    Chat,
+    Document,
+    Message,
+    MessageEntity,
+    PhotoSize,
+    Sticker,
+    Update,
+    User,
+    Video,
+    VideoNote,
+    Voice,
+)
 
 from connectors.telegram.config import PLATFORM
-from connectors.telegram.parts import files_of, words_of
-from maestro.domain.messages import PAIR, Address, Addressing, IncomingMessage, control_word, pairing_code
+from maestro.domain.messages import PAIR, Address, Addressing, Attachment, IncomingMessage, control_word, pairing_code
 from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, code_of
+
+File = Audio | Document | PhotoSize | Sticker | Video | VideoNote | Voice
+
+JPEG, WEBP, OGG, MP4, MP3 = "image/jpeg", "image/webp", "audio/ogg", "video/mp4", "audio/mpeg"
 
 KINDS = ("message", "edited_message", "channel_post", "edited_channel_post", "callback_query")
 """What we want to be told; reactions, members and payments are none of it."""
@@ -22,8 +39,80 @@ _COMMAND = re.compile(r"(/[A-Za-z0-9_]{1,64})@([A-Za-z0-9_]{3,64})(?=\s|$)")
 _NAMES: list[str | None] = [MessageEntity.MENTION, MessageEntity.TEXT_MENTION, MessageEntity.BOT_COMMAND]
 
 
+def text_of(message: Message) -> str:
+    """Return what a message says: its text, what stands below its files, else in brackets what it shows."""
+    if message.text:
+        return _with_links(message.text, message.entities)
+    return _with_links(message.caption, message.caption_entities) if message.caption else _described(message)
+
+
+def files_of(message: Message) -> tuple[Attachment, ...]:
+    """Return the files by reference: a link to one would hold the bot's token, and expire."""
+    return tuple(_files(message))
+
+
+def _with_links(text: str, entities: Sequence[MessageEntity]) -> str:
+    """Return a text with the addresses behind its links, as people would write them; places count UTF-16 units."""
+    units = text.encode("utf-16-le")
+    links = [one for one in entities if one.type == MessageEntity.TEXT_LINK and one.url]
+    for link in sorted(links, key=lambda one: one.offset, reverse=True):
+        end = 2 * (link.offset + link.length)
+        units = units[:end] + f" ({link.url})".encode("utf-16-le") + units[end:]
+    return units.decode("utf-16-le", "replace")
+
+
+def _files(message: Message) -> Iterator[Attachment]:
+    number = message.message_id
+    if message.photo:
+        yield _file(message.photo[-1], f"photo-{number}.jpg", JPEG)  # the largest
+    if message.voice:
+        yield _file(message.voice, f"voice-{number}.ogg", OGG)
+    if message.audio:
+        yield _file(message.audio, f"audio-{number}.mp3", MP3)
+    if message.video:
+        yield _file(message.video, f"video-{number}.mp4", MP4)
+    if message.video_note:
+        yield _file(message.video_note, f"video-note-{number}.mp4", MP4)
+    if message.document:  # an animation is one as well
+        yield _file(message.document, f"file-{number}", "")
+    if message.sticker and _is_picture(message.sticker):
+        yield _file(message.sticker, f"sticker-{number}.webp", WEBP)
+
+
+def _file(file: File, name: str, kind: str) -> Attachment:
+    return Attachment(
+        id=file.file_id,
+        filename=getattr(file, "file_name", None) or name,
+        content_type=getattr(file, "mime_type", None) or kind,
+        size=max(0, file.file_size or 0),
+    )
+
+
+def _is_picture(sticker: Sticker) -> bool:
+    return not sticker.is_animated and not sticker.is_video
+
+
+def _described(message: Message) -> str:
+    """Return in brackets what has no words of its own, nothing where there is nothing to tell."""
+    if message.venue:
+        at = message.venue.location
+        return f"[place: {message.venue.title}, {message.venue.address} ({at.latitude:g}, {at.longitude:g})]"
+    if message.location:
+        return f"[location: {message.location.latitude:g}, {message.location.longitude:g}]"
+    if message.contact:
+        name = " ".join(one for one in (message.contact.first_name, message.contact.last_name) if one)
+        return f"[contact: {name}, {message.contact.phone_number}]"
+    if message.poll:
+        return f"[poll: {message.poll.question} {' / '.join(option.text for option in message.poll.options)}]"
+    if message.dice:
+        return f"[{message.dice.emoji} {message.dice.value}]"
+    if message.sticker:
+        return f"[sticker {message.sticker.emoji or ''}".rstrip() + "]"
+    return ""
+
+
 @dataclass(frozen=True)
-class Us:
+class TelegramBot:
     """Who we are on Telegram, under an account of ours; ``every_line`` says that none need mention us."""
 
     account: str
@@ -33,7 +122,7 @@ class Us:
 
 
 @dataclass(frozen=True)
-class Pressed:
+class TelegramPress:
     """A press of a button: the callback, what the button was sent with, and where it stands."""
 
     query: CallbackQuery
@@ -42,7 +131,7 @@ class Pressed:
     address: Address
 
 
-def heard(update: Update, us: Us) -> IncomingMessage | None:
+def message_in(update: Update, us: TelegramBot) -> IncomingMessage | None:
     """Return the message that an update tells of, None where it tells of none that is said to us or to all."""
     message = update.effective_message
     if message is None or update.callback_query is not None or not isinstance(message, Message):
@@ -63,7 +152,7 @@ def heard(update: Update, us: Us) -> IncomingMessage | None:
     )
 
 
-def joined(parts: Sequence[IncomingMessage]) -> IncomingMessage:
+def join_album(parts: Sequence[IncomingMessage]) -> IncomingMessage:
     """Return the parts of an album as one message: the first one, with the words and the files of all."""
     first, *rest = parts
     if not rest:
@@ -74,7 +163,7 @@ def joined(parts: Sequence[IncomingMessage]) -> IncomingMessage:
     return first.model_copy(update={"attachments": files, "content": words, "addressing": addressing})
 
 
-def pressed(update: Update, us: Us) -> Pressed | None:
+def press_in(update: Update, us: TelegramBot) -> TelegramPress | None:
     """Return the press that an update tells of, None where it tells of none of a button of ours."""
     query = update.callback_query
     if query is None or query.message is None:
@@ -83,10 +172,10 @@ def pressed(update: Update, us: Us) -> Pressed | None:
     where = query.message
     thread = where.message_thread_id if isinstance(where, Message) and where.is_topic_message else None
     is_number = number.isascii() and number.isdecimal() and len(number) < 4
-    return Pressed(query, key, int(number) if is_number else -1, _address(us, where.chat, thread))
+    return TelegramPress(query, key, int(number) if is_number else -1, _address(us, where.chat, thread))
 
 
-def said_by(press: Pressed, content: str, now: datetime) -> IncomingMessage:
+def press_message(press: TelegramPress, content: str, now: datetime) -> IncomingMessage:
     """Return what somebody says by pressing a button; Telegram does not tell when it was."""
     chat = press.query.message.chat if press.query.message is not None else None
     return IncomingMessage(
@@ -103,7 +192,7 @@ def said_by(press: Pressed, content: str, now: datetime) -> IncomingMessage:
     )
 
 
-def migration(update: Update) -> tuple[str, str] | None:
+def migration_in(update: Update) -> tuple[str, str] | None:
     """Return the old and the new id of a group that became a larger one; Telegram tells it in both."""
     message = update.message
     if message is not None and message.migrate_to_chat_id:
@@ -113,11 +202,11 @@ def migration(update: Update) -> tuple[str, str] | None:
     return None
 
 
-def _message(message: Message, us: Us) -> IncomingMessage | None:
+def _message(message: Message, us: TelegramBot) -> IncomingMessage | None:
     """Return a message as it is taken in; None for our own, another bot's command, and where nothing can be read."""
     answered = _answered(message)
     is_direct = message.chat.type == Chat.PRIVATE
-    text, files = _said(words_of(message), us, alone=is_direct), files_of(message)
+    text, files = _content(text_of(message), us, alone=is_direct), files_of(message)
     author = message.from_user
     if text is None or (author is not None and author.id == us.id) or not (text.strip() or files):
         return None
@@ -156,7 +245,7 @@ def _is_from_bot(message: Message) -> bool:
     return message.from_user is not None and message.from_user.is_bot
 
 
-def _said(text: str, us: Us, *, alone: bool) -> str | None:
+def _content(text: str, us: TelegramBot, *, alone: bool) -> str | None:
     """Return what somebody says, None for a command to another bot, of which there is none where we are ``alone``.
 
     ``/stop@us`` is ``/stop``; so is ``@us /stop``, for that is how people address a bot in a group. The code of an
@@ -180,7 +269,7 @@ def _is_code(text: str) -> bool:
     return len(code) == CODE_LENGTH and set(code) <= set(CODE_LETTERS)
 
 
-def _addressing(message: Message, us: Us) -> Addressing:
+def _addressing(message: Message, us: TelegramBot) -> Addressing:
     """Say whether a message mentions us, commands us by name, or replies to one of ours."""
     if _names(message, us):
         return Addressing.US
@@ -190,12 +279,12 @@ def _addressing(message: Message, us: Us) -> Addressing:
     return Addressing.ANYBODY if us.every_line else Addressing.NOBODY
 
 
-def _names(message: Message, us: Us) -> bool:
+def _names(message: Message, us: TelegramBot) -> bool:
     found = message.parse_entities(_NAMES) if message.text else message.parse_caption_entities(_NAMES)
     return any(_is_us(entity, text, us) for entity, text in found.items())
 
 
-def _is_us(entity: MessageEntity, text: str, us: Us) -> bool:
+def _is_us(entity: MessageEntity, text: str, us: TelegramBot) -> bool:
     if entity.type == MessageEntity.TEXT_MENTION:
         return entity.user is not None and entity.user.id == us.id
     name = f"@{us.name}".lower()
@@ -208,5 +297,5 @@ def _answered(message: Message) -> Message | None:
     return None if answered is None or answered.forum_topic_created is not None else answered
 
 
-def _address(us: Us, chat: Chat, topic: int | None) -> Address:
+def _address(us: TelegramBot, chat: Chat, topic: int | None) -> Address:
     return Address(platform=PLATFORM, account=us.account, channel=str(chat.id), thread=str(topic or ""))

@@ -16,16 +16,18 @@ from telegram import (
 from telegram.constants import ParseMode
 
 from connectors.capabilities import LengthUnit
-from connectors.outcomes import PermanentSend, Scope
+from connectors.failures import FailureScope, PermanentSend
 from connectors.splitting import length, split
-from connectors.telegram.api import FILE_SECONDS, Line, translated
-from connectors.telegram.errors import (
+from connectors.telegram.api import (
+    FILE_SECONDS,
     NO_PICTURE,
     NOTHING_IN_IT,
     UNCHANGED,
     UNREADABLE,
-    Refused,
+    TelegramClient,
+    TelegramRefused,
     TelegramTrouble,
+    telegram_errors,
 )
 from connectors.telegram.render import muted, render
 from maestro.domain.messages import OutgoingMessage, Receipt
@@ -56,7 +58,7 @@ def number_of(known_as: str) -> int | None:
 def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
     """Return where a message goes; raises ``PermanentSend`` for what can be no chat of Telegram's."""
     if number_of(chat.removeprefix("-")) is None:
-        raise PermanentSend("this is not the id of a chat on Telegram", Scope.CHANNEL)
+        raise PermanentSend("this is not the id of a chat on Telegram", FailureScope.CHANNEL)
     answered = number_of(message.reply_to) if quoting else None
     return {
         "chat_id": int(chat),
@@ -66,7 +68,7 @@ def place(message: OutgoingMessage, chat: str, *, quoting: bool) -> How:
     }
 
 
-async def post(line: Line, message: OutgoingMessage, where: How) -> Receipt:
+async def post(line: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
     """Post a message in which nobody is mentioned and no link is looked at; raises a ``TelegramTrouble``."""
 
     async def send(text: str, parse_mode: str | None) -> Message:
@@ -75,7 +77,7 @@ async def post(line: Line, message: OutgoingMessage, where: How) -> Receipt:
     return _receipt(await _readable(message.content, send))
 
 
-async def edit(line: Line, message: OutgoingMessage, where: How) -> None:
+async def edit(line: TelegramClient, message: OutgoingMessage, where: How) -> None:
     """Let a message of ours say something else; raises a ``TelegramTrouble``, and nothing when it says so already."""
     at = {"chat_id": where["chat_id"], "message_id": number_of(message.edits), "reply_markup": where["reply_markup"]}
 
@@ -84,12 +86,12 @@ async def edit(line: Line, message: OutgoingMessage, where: How) -> None:
 
     try:
         await _readable(message.content, rewrite)
-    except Refused as refused:
+    except TelegramRefused as refused:
         if not refused.says(UNCHANGED):
             raise
 
 
-async def upload(line: Line, message: OutgoingMessage, where: How) -> Receipt:
+async def upload(line: TelegramClient, message: OutgoingMessage, where: How) -> Receipt:
     """Send a file, with what is said below it; words that are too long for that follow it.
 
     Raises a ``TelegramTrouble``, and ``PermanentSend`` for a file that is too large or gone.
@@ -108,21 +110,21 @@ async def upload(line: Line, message: OutgoingMessage, where: How) -> Receipt:
     return _receipt(sent)
 
 
-async def _sent_file(line: Line, message: OutgoingMessage, content: bytes, how: How) -> Message:
+async def _sent_file(line: TelegramClient, message: OutgoingMessage, content: bytes, how: How) -> Message:
     """Send it as a picture if it is one that Telegram takes, and as a file of its name otherwise."""
     if message.content_type in PICTURES and len(content) <= MAX_PICTURE_BYTES:
         try:
-            with translated():
+            with telegram_errors():
                 return await line.send_photo(photo=InputFile(content, filename=message.filename), **how)
-        except Refused as refused:
+        except TelegramRefused as refused:
             if not refused.says(*NO_PICTURE):
                 raise
-    with translated():
+    with telegram_errors():
         document = InputFile(content, filename=message.filename)
         return await line.send_document(document=document, disable_content_type_detection=True, **how)
 
 
-async def _follow(line: Line, text: str, where: How) -> None:
+async def _follow(line: TelegramClient, text: str, where: How) -> None:
     """Say what was too long to stand below a file. The file is there, so trouble must not send it again."""
     after = {**where, "reply_parameters": None, "reply_markup": None}
 
@@ -141,12 +143,12 @@ async def _readable(content: str, send: Callable[[str, str | None], Awaitable[Se
     shown = render(content)
     if shown.strip():
         try:
-            with translated():
+            with telegram_errors():
                 return await send(shown, ParseMode.HTML)
-        except Refused as refused:
+        except TelegramRefused as refused:
             if not refused.says(UNREADABLE, *NOTHING_IN_IT):
                 raise
-    with translated():
+    with telegram_errors():
         return await send(muted(content), None)
 
 
@@ -155,10 +157,10 @@ async def _content(message: OutgoingMessage) -> bytes:
         path = message.path
         content = message.content.encode() if path is None else await asyncio.to_thread(path.read_bytes)
     except OSError as error:
-        raise PermanentSend(f"the file cannot be read ({type(error).__name__})", Scope.MESSAGE) from None
+        raise PermanentSend(f"the file cannot be read ({type(error).__name__})", FailureScope.MESSAGE) from None
     if len(content) > MAX_FILE_BYTES:
         size = f"{len(content):,} bytes, and Telegram takes at most {MAX_FILE_BYTES:,}"
-        raise PermanentSend(f"the file has {size}", Scope.MESSAGE)
+        raise PermanentSend(f"the file has {size}", FailureScope.MESSAGE)
     return content
 
 
@@ -177,5 +179,5 @@ def _keyboard(message: OutgoingMessage) -> InlineKeyboardMarkup | None:
 
 
 def _receipt(sent: Message) -> Receipt:
-    with translated():  # Telegram may have answered with something else
+    with telegram_errors():  # Telegram may have answered with something else
         return Receipt(platform_message_id=str(int(sent.message_id)))

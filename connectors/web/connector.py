@@ -1,4 +1,4 @@
-"""The web connector: WebSocket chat, one-shot HTTP messages and uploads on one port."""
+"""The web connector: WebSocket chat and HTTP on one port, guarded against pages of other sites."""
 
 import asyncio
 import shutil
@@ -7,23 +7,95 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from connectors.base import Capabilities, ConnectorContext, ConnectorState, Idempotency, LengthUnit, PermanentFetch
 from connectors.web.config import MAX_BUTTONS, MAX_CHUNK, MAX_FILE_BYTES, PLATFORM, WebConfig
 from connectors.web.endpoints import Endpoints
-from connectors.web.frames import Hub
-from connectors.web.guard import Guard
-from connectors.web.identity import Doorman, ResumeTokens
-from connectors.web.session import House, Reception, Session
-from connectors.webhooks import Webhooks
-from maestro.domain.errors import MaestroError, NotFound
+from connectors.web.frames import SocketHub
+from connectors.web.identity import ResumeTokens, WebAuthenticator
+from connectors.web.session import WebIntake, WebServices, WebSession
+from connectors.webhooks import PlatformWebhooks
+from maestro.domain.errors import Forbidden, MaestroError, NotFound
+from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.domain.messages import DEFAULT_ACCOUNT, Address, Attachment, OutgoingMessage, Receipt
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
 
+SIGNED = "/platforms/"
+"""Webhooks of platforms arrive here under a public name; their signature is their guard."""
+
 PING_SECONDS = 20.0
+
+
+class OriginGuard:
+    """ASGI middleware that answers 403 before anything else sees a request from a page that is not ours.
+
+    The Host keeps out names that an attacker's DNS points at this machine, and a page of another site cannot hide its
+    Origin.
+    """
+
+    def __init__(self, app: ASGIApp, config: WebConfig) -> None:
+        self._app = app
+        self._hosts = KnownHosts.of((config.host, *config.allowed_hosts))
+        self._origins = frozenset(map(parse_origin, (*config.allowed_origins, *config.dashboard_origins)))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it."""
+        if scope["type"] not in ("http", "websocket") or scope["path"].startswith(SIGNED):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin")
+        if not self._hosts.admit(headers.getlist("host")) or not self._origin_allowed(headers, origin):
+            refusal = Forbidden("This Host or Origin is not allowed; see web.allowedOrigins.")
+            await _denied(refusal)(scope, receive, send)
+        elif scope["type"] == "http" and origin is not None:
+            await self._with_cors(scope, receive, send, origin)
+        else:
+            await self._app(scope, receive, send)
+
+    def _origin_allowed(self, headers: Headers, origin: str | None) -> bool:
+        if origin is None:
+            return True
+        if len(headers.getlist("origin")) != 1:
+            return False
+        parsed = parse_origin(origin)
+        scheme = parsed[0]
+        if scheme not in DEFAULT_PORTS:
+            return False
+        return parsed in self._origins or parsed == parse_origin(f"{scheme}://{headers['host']}")
+
+    async def _with_cors(self, scope: Scope, receive: Receive, send: Send, origin: str) -> None:
+        if scope["method"] == "OPTIONS":
+            preflight = Response(status_code=204, headers=_cors(origin))
+            await preflight(scope, receive, send)
+            return
+
+        async def send_with_cors(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_cors(origin))
+            await send(message)
+
+        await self._app(scope, receive, send_with_cors)
+
+
+def _cors(origin: str) -> dict[str, str]:
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Allow-Methods": "GET, POST",
+        "Access-Control-Allow-Headers": "Authorization, Content-Type",
+        "Access-Control-Max-Age": "600",
+        "Vary": "Origin",
+    }
+
+
+def _denied(error: Forbidden) -> JSONResponse:
+    return JSONResponse({"error": type(error).__name__, "message": str(error)}, status_code=403)
 
 
 def utc_now() -> datetime:
@@ -59,14 +131,14 @@ class WebConnector:
         )
         self._config = config
         self._context = context
-        self.webhooks = Webhooks()
-        self._hub = Hub()
-        self._house = House(
+        self.webhooks = PlatformWebhooks()
+        self._hub = SocketHub()
+        self._house = WebServices(
             config=config,
             context=context,
             tokens=tokens,
-            doorman=Doorman(config, context, tokens, clock),
-            reception=Reception(context, clock),
+            doorman=WebAuthenticator(config, context, tokens, clock),
+            reception=WebIntake(context, clock),
             hub=self._hub,
         )
         self._settled = asyncio.Event()
@@ -150,7 +222,7 @@ class WebConnector:
         await self._context.report(ConnectorState.RUNNING, f"port {self._port}")
 
     async def _socket(self, socket: WebSocket) -> None:
-        await Session(self._house, socket).serve()
+        await WebSession(self._house, socket).serve()
 
     def _app(self) -> Starlette:
-        return Starlette(routes=self.routes(), middleware=[Middleware(Guard, config=self._config)])
+        return Starlette(routes=self.routes(), middleware=[Middleware(OriginGuard, config=self._config)])

@@ -1,21 +1,48 @@
-"""The HTTP side of the web connector: one message per request, uploads, and health."""
+"""The HTTP endpoints of the web connector: one message per request, uploads, files that agents send, and health."""
 
 import asyncio
+import contextlib
 import math
+import os
+import shutil
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
 
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Message
 
-from connectors.web import downloads, frames
+from connectors.base import Upload
+from connectors.web import frames
+from connectors.web.config import PLATFORM
 from connectors.web.errors import TooLarge, Unauthorized, UnsupportedMedia, explain, presentable
-from connectors.web.identity import Guest
-from connectors.web.session import House, caller_of
-from connectors.web.uploads import receive_file, too_large
+from connectors.web.identity import WebUser
+from connectors.web.session import WebServices, caller_of
 from maestro.domain.errors import Backlogged, Forbidden, InvalidMessage, MaestroError, NotFound, StoreBusy
+from maestro.domain.filetypes import HEAD_BYTES, TEXT, by_magic, is_markup, is_text
+from maestro.domain.messages import Address, OutgoingMessage
 from maestro.domain.throttle import TooManyAttempts
+
+ENVELOPE = 16 * 1024
+"""Bytes a multipart body may need beside the file itself."""
+MAX_FILENAME = 200
+PREFIX = "maestro-upload-"
+BLOCK = 64 * 1024
+
+UNKNOWN_TYPE = "application/octet-stream"
+FILE_HEADERS = {
+    "Cache-Control": "private, no-store",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
 
 STATUS: tuple[tuple[type[MaestroError], HTTPStatus], ...] = (
     (TooLarge, HTTPStatus.REQUEST_ENTITY_TOO_LARGE),
@@ -33,10 +60,132 @@ HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 Endpoint = Callable[[Request], Awaitable[Mapping[str, object]]]
 
 
+class _Body:
+    """The request's bytes, counted; raises ``TooLarge`` as soon as they pass the cap."""
+
+    def __init__(self, request: Request, cap: int) -> None:
+        self._receive = request.receive
+        self._left = cap + ENVELOPE
+        self._cap = cap
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left < 0:
+            raise too_large(self._cap)
+        return message
+
+
+def too_large(cap: int) -> TooLarge:
+    """Return the error that names the cap, given in bytes."""
+    return TooLarge(f"Too large; the limit is {cap} bytes.")
+
+
+async def receive_file(request: Request, cap: int, folder: Path | None) -> Upload:
+    """Stream the one file of a multipart body to disk.
+
+    Raises ``TooLarge`` over ``cap`` bytes, ``UnsupportedMedia`` for a type we do not take, ``InvalidMessage`` for a
+    body without a file. The file belongs to the caller, who moves or deletes it.
+    """
+    if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        raise UnsupportedMedia("Send the file as multipart/form-data.")
+    part = await _file_part(request, cap)
+    try:
+        if (part.size or 0) > cap:
+            raise too_large(cap)
+        return await asyncio.to_thread(store, part.file, part.filename or "", folder)
+    finally:
+        await part.close()
+
+
+async def _file_part(request: Request, cap: int) -> UploadFile:
+    counted = Request(request.scope, _Body(request, cap))
+    parser = MultiPartParser(counted.headers, counted.stream(), max_files=1, max_fields=8, max_part_size=ENVELOPE)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        raise InvalidMessage(f"The upload is malformed: {error.message}") from error
+    for value in form.values():
+        if isinstance(value, UploadFile):
+            return value
+    raise InvalidMessage("The upload carries no file.")
+
+
+def store(source: BinaryIO, name: str, folder: Path | None) -> Upload:
+    """Copy a file to a folder of ours after a look at its bytes; raises ``UnsupportedMedia``."""
+    content_type = sniff(source)
+    source.seek(0)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    handle, path = tempfile.mkstemp(prefix=PREFIX, dir=folder)
+    with os.fdopen(handle, "wb") as target:
+        shutil.copyfileobj(source, target)
+        size = target.tell()
+    return Upload(path=Path(path), filename=safe_name(name), content_type=content_type, size=size)
+
+
+def sweep(folder: Path, until: float) -> None:
+    """Remove the uploads that a killed process left under way; ``until`` is when the youngest of them changed last."""
+    for path in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # what cannot be deleted does no harm
+            if path.stat().st_mtime <= until:
+                path.unlink()
+
+
+def sniff(source: BinaryIO) -> str:
+    """Return the content type the bytes themselves show; raises ``UnsupportedMedia`` for markup and the unknown."""
+    head = source.read(HEAD_BYTES)
+    known = by_magic(head)
+    if known:
+        return known
+    if is_markup(head):
+        raise UnsupportedMedia("HTML, SVG and XML files are not accepted.")
+    source.seek(0)
+    if is_text(iter(lambda: source.read(BLOCK), b"")):
+        return TEXT
+    raise UnsupportedMedia("This kind of file is not accepted; send an image, audio, video, PDF or plain text.")
+
+
+def safe_name(name: str) -> str:
+    """Return the last part of a file name without control characters, at most 200 characters."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(character for character in last if character.isprintable()).strip()[:MAX_FILENAME] or "file"
+
+
+async def find_file(house: WebServices, guest: WebUser, channel: str, delivery: int) -> OutgoingMessage:
+    """Return the delivery whose file is wanted.
+
+    Raises ``NotFound``, also where the channel is somebody else's: nobody learns what there is of others.
+    """
+    address = Address(platform=PLATFORM, channel=channel)
+    if guest.may_open(channel):
+        # What was handed over a moment ago may not be on record yet.
+        sent = [*house.hub.recent(channel, delivery - 1), *await house.context.sent_since(address, delivery - 1, 1)]
+        message = next((one for one in sent if one.id == delivery and one.filename), None)
+        if message is not None and await house.context.open_channel(address, guest.identity.user_id):
+            return message
+    raise NotFound("There is no such file for you.")
+
+
+def file_response(message: OutgoingMessage) -> Response:
+    """Return the file as a download; raises ``NotFound`` when its bytes are not kept any more. It reads the disk."""
+    if message.path is None:
+        return Response(message.content.encode(), headers=_file_headers(message), media_type="text/markdown")
+    path = Path(message.path)
+    if not path.is_file():
+        raise NotFound("The file is not kept any more.")
+    return FileResponse(path, headers=_file_headers(message), media_type=message.content_type or UNKNOWN_TYPE)
+
+
+def _file_headers(message: OutgoingMessage) -> dict[str, str]:
+    name = quote(message.filename, safe="")
+    return {**FILE_HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
+
+
 class Endpoints:
     """``POST /api/message``, ``POST /api/upload``, ``GET /api/file`` and ``GET /health``."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: WebServices) -> None:
         self._house = house
 
     def routes(self) -> list[Route]:
@@ -44,7 +193,7 @@ class Endpoints:
         return [
             Route("/api/message", _json(self.message), methods=["POST"]),
             Route("/api/upload", _json(self.upload), methods=["POST"]),
-            Route(frames.FILE_PATH, _told(self.file), methods=["GET"]),
+            Route(frames.FILE_PATH, _with_errors(self.file), methods=["GET"]),
             Route("/health", _json(self.health), methods=["GET"]),
         ]
 
@@ -53,8 +202,8 @@ class Endpoints:
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise UnsupportedMedia("Send JSON with Content-Type: application/json.")
         fields = frames.decode(await _text(request, self._house.config.max_frame_bytes))
-        said = frames.said(fields)
-        channel = frames.channel(fields)
+        said = frames.read_message(fields)
+        channel = frames.read_channel(fields)
         guest = await self._guest(request, fields)
         address = await self._house.reception.open_channel(guest, channel)
         try:
@@ -92,20 +241,20 @@ class Endpoints:
         named = frames.CHANNEL.fullmatch(channel) and frames.NUMBER.fullmatch(number)
         if not named or int(number) > frames.MAX_ID:
             raise NotFound("There is no such file.")
-        message = await downloads.found(self._house, guest, channel, int(number))
-        return await asyncio.to_thread(downloads.handed_out, message)
+        message = await find_file(self._house, guest, channel, int(number))
+        return await asyncio.to_thread(file_response, message)
 
     async def health(self, _request: Request) -> Mapping[str, object]:
         """Tell that the connector serves, and how many sockets are authenticated."""
         return {"status": "ok", "clients": self._house.hub.clients}
 
-    async def _guest(self, request: Request, fields: frames.Fields) -> Guest:
+    async def _guest(self, request: Request, fields: frames.Fields) -> WebUser:
         """Return who calls: the Authorization header's key or token, and what the body adds to it."""
-        in_body = frames.credentials(fields)
+        in_body = frames.read_credentials(fields)
         scheme, _, value = request.headers.get("authorization", "").partition(" ")
-        in_header = self._house.doorman.bearer(value.strip()) if scheme.lower() == "bearer" else frames.Credentials()
+        in_header = self._house.doorman.bearer(value.strip()) if scheme.lower() == "bearer" else frames.WebCredentials()
         return await self._house.doorman.admit(
-            frames.Credentials(
+            frames.WebCredentials(
                 api_key=in_header.api_key,
                 resume_token=in_header.resume_token or in_body.resume_token,
                 user_name=in_body.user_name,
@@ -119,10 +268,10 @@ def _json(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         return JSONResponse(await endpoint(request), headers=HEADERS)
 
-    return _told(answer)
+    return _with_errors(answer)
 
 
-def _told(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _with_errors(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
         try:
             return await endpoint(request)

@@ -30,7 +30,7 @@ RECENT_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Credentials:
+class WebCredentials:
     """How a client says who it is; ``user_name`` is for display only, ``bot`` says that a program writes by itself."""
 
     api_key: str = ""
@@ -41,16 +41,16 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Auth:
+class AuthFrame:
     """The first frame; ``last_id`` None means that nothing old is wanted."""
 
-    credentials: Credentials
+    credentials: WebCredentials
     channel: str
     last_id: int | None
 
 
 @dataclass(frozen=True)
-class Said:
+class ClientMessage:
     """A message as the client wrote it, within all limits; ``client_id`` may be empty."""
 
     client_id: str
@@ -71,14 +71,16 @@ def decode(text: str | None) -> Fields:
     return fields
 
 
-def auth(fields: Fields) -> Auth:
+def read_auth(fields: Fields) -> AuthFrame:
     """Read an auth frame; raises ``InvalidMessage`` naming the field that is wrong."""
-    return Auth(credentials=credentials(fields), channel=channel(fields), last_id=_last_id(fields.get("lastId")))
+    return AuthFrame(
+        credentials=read_credentials(fields), channel=read_channel(fields), last_id=_last_id(fields.get("lastId"))
+    )
 
 
-def credentials(fields: Fields) -> Credentials:
+def read_credentials(fields: Fields) -> WebCredentials:
     """Read who the client claims to be."""
-    return Credentials(
+    return WebCredentials(
         api_key=_text(fields, "apiKey", MAX_CREDENTIAL),
         ticket=_text(fields, "ticket", MAX_CREDENTIAL),
         resume_token=_text(fields, "resumeToken", MAX_CREDENTIAL),
@@ -87,7 +89,7 @@ def credentials(fields: Fields) -> Credentials:
     )
 
 
-def channel(fields: Fields) -> str:
+def read_channel(fields: Fields) -> str:
     """Read the channel id; empty when the client wants a new one."""
     value = _text(fields, "channelId", MAX_CREDENTIAL)
     if value and not CHANNEL.fullmatch(value):
@@ -95,7 +97,7 @@ def channel(fields: Fields) -> str:
     return value
 
 
-def said(fields: Fields) -> Said:
+def read_message(fields: Fields) -> ClientMessage:
     """Read a message; raises ``InvalidMessage`` naming the limit it breaks."""
     content = fields.get("content")
     attachments = _attachments(fields.get("attachments"))
@@ -106,10 +108,10 @@ def said(fields: Fields) -> Said:
         raise InvalidMessage("The message is empty.")
     if len(content) > MAX_CONTENT_CHARS:
         raise InvalidMessage(f"The message has {len(content)} characters; the limit is {MAX_CONTENT_CHARS}.")
-    return Said(client_id=client_id(fields), content=content, attachments=attachments)
+    return ClientMessage(client_id=read_client_id(fields), content=content, attachments=attachments)
 
 
-def client_id(fields: Fields) -> str:
+def read_client_id(fields: Fields) -> str:
     """Read the client's own id of a message; empty when it gives none."""
     value = fields.get("clientId")
     if value is None:
@@ -124,7 +126,7 @@ def clean(text: str) -> str:
     return LONE_SURROGATE.sub("\ufffd", text.replace("\0", ""))
 
 
-def auth_ok(client: str, channel_id: str, user_id: str, resume_token: str, instance: str) -> Fields:
+def auth_ok_frame(client: str, channel_id: str, user_id: str, resume_token: str, instance: str) -> Fields:
     """Return the answer to a good auth frame; ``client`` names this connection.
 
     ``instance`` stays the same as long as the data folder does: under another, a client's ``lastId`` means nothing.
@@ -139,13 +141,13 @@ def auth_ok(client: str, channel_id: str, user_id: str, resume_token: str, insta
     }
 
 
-def ack(message_id: str, *, duplicate: bool, client: str) -> Fields:
+def ack_frame(message_id: str, *, duplicate: bool, client: str) -> Fields:
     """Return the word that a message is kept."""
     frame = {"type": "ack", "messageId": message_id, "duplicate": duplicate}
     return {**frame, "clientId": client} if client else frame
 
 
-def delivery(message: OutgoingMessage) -> Fields:
+def delivery_frame(message: OutgoingMessage) -> Fields:
     """Return the frame of one chunk.
 
     ``more`` stands in every chunk of a text but the last, ``notice`` in what Maestro itself says. Who presses one of
@@ -167,7 +169,7 @@ def delivery(message: OutgoingMessage) -> Fields:
     return {**frame, **{name: value for name, value in besides.items() if value}}
 
 
-def error(kind: str, message: str, client: str = "") -> Fields:
+def error_frame(kind: str, message: str, client: str = "") -> Fields:
     """Return the frame for something that did not work; ``client`` names the message it is about."""
     frame = {"type": "error", "error": kind, "message": message}
     return {**frame, "clientId": client} if client else frame
@@ -239,7 +241,7 @@ def _attachments(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(clean(item) for item in value))
 
 
-class Line:
+class SocketQueue:
     """One socket's outgoing frames, in order; a delivery is put on it once, told by its id.
 
     Until ``catch_up`` deliveries are held back, so that what was missed goes first. More than ``limit`` waiting frames
@@ -273,7 +275,7 @@ class Line:
             self._hold(message)
         elif message.id > self.cursor:
             self.cursor = message.id
-            self.say(delivery(message))
+            self.say(delivery_frame(message))
 
     async def replay(self, page: Iterable[OutgoingMessage]) -> None:
         """Put a page of what was missed on the line, oldest first, and return when it is written.
@@ -283,7 +285,7 @@ class Line:
         for message in page:
             if message.id > self.cursor:
                 self.cursor = message.id
-                self._append(delivery(message))
+                self._append(delivery_frame(message))
         self._held = [message for message in self._held or () if message.id > self.cursor]
         await self._written.wait()
 
@@ -325,7 +327,7 @@ class Line:
         self._held.append(message)
 
 
-class Hub:
+class SocketHub:
     """Which sockets listen to which channel.
 
     It also remembers the last deliveries for a moment: between handing a chunk over and its row saying so, a client
@@ -333,7 +335,7 @@ class Hub:
     """
 
     def __init__(self) -> None:
-        self._lines: defaultdict[str, list[Line]] = defaultdict(list)
+        self._lines: defaultdict[str, list[SocketQueue]] = defaultdict(list)
         self._recent: deque[tuple[float, OutgoingMessage]] = deque(maxlen=RECENT_MESSAGES)
 
     @property
@@ -342,7 +344,7 @@ class Hub:
         return sum(len(lines) for lines in self._lines.values())
 
     @contextmanager
-    def listening(self, channel: str, line: Line) -> Iterator[None]:
+    def listening(self, channel: str, line: SocketQueue) -> Iterator[None]:
         """Let the line have everything sent to the channel from now on, until its socket is gone."""
         self._lines[channel].append(line)
         try:

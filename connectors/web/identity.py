@@ -15,10 +15,10 @@ from datetime import datetime, timedelta
 
 from ulid import ULID
 
-from connectors.base import ConnectorContext, Identity, Role
+from connectors.base import ConnectorContext, Identity, IdentityRole
 from connectors.web.config import DASHBOARD_CHANNEL, WebConfig
 from connectors.web.errors import Unauthorized
-from connectors.web.frames import Credentials
+from connectors.web.frames import WebCredentials
 from maestro.domain.throttle import Throttle
 
 LIFETIME = timedelta(days=30)
@@ -30,7 +30,7 @@ LOCAL_USER = "local"
 
 
 @dataclass(frozen=True)
-class Guest:
+class WebUser:
     """A person the server knows; ``dashboard`` says that a ticket, or being local, opened the operator's channels.
 
     ``bot`` says that a program writes by itself, as a client with the key may say of itself and never take back.
@@ -45,7 +45,7 @@ class Guest:
     @property
     def owns(self) -> bool:
         """Whether this person may do what only the owner may."""
-        return self.dashboard or self.identity.role is Role.OWNER
+        return self.dashboard or self.identity.role is IdentityRole.OWNER
 
     def may_open(self, channel: str) -> bool:
         """Tell whether the channel's name is one this person may use at all."""
@@ -82,7 +82,7 @@ class ResumeTokens:
         """A name for this installation, as lasting as its key."""
         return hmac.new(self._key, INSTANCE, hashlib.sha256).hexdigest()[:16]
 
-    def issue(self, guest: Guest) -> str:
+    def issue(self, guest: WebUser) -> str:
         """Return a token that stands for this person until it expires."""
         identity = guest.identity
         now = int(self._clock().timestamp())
@@ -101,22 +101,22 @@ class ResumeTokens:
         """Tell whether a token is one of ours, expired or not."""
         return self._signer(token) is not None
 
-    def read(self, token: str) -> Guest:
+    def read(self, token: str) -> WebUser:
         """Return the person behind a token; raises ``Unauthorized`` when it is forged, overtaken or too old."""
         kind = self._signer(token)
         if kind is None:
             raise _invalid()
         claims = json.loads(_decode(token.partition(".")[0]))
-        identity = Identity(claims["user"], claims["name"], Role(claims["role"]))
+        identity = Identity(claims["user"], claims["name"], IdentityRole(claims["role"]))
         # A token from before there were bots does not say.
-        guest = Guest(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
+        guest = WebUser(identity, dashboard=claims["dashboard"], bot=claims.get("bot", False))
         if self._kind_of(guest) is not kind:
             raise _invalid()
         if self._clock().timestamp() - claims["issued"] > kind.lifetime.total_seconds():
             raise Unauthorized("The resume token has expired; authenticate again without it.")
         return replace(guest, since=claims["issued"]) if guest.owns else guest
 
-    def _kind_of(self, guest: Guest) -> _Kind:
+    def _kind_of(self, guest: WebUser) -> _Kind:
         return self._owners if guest.owns else self._users
 
     def _signer(self, token: str) -> _Kind | None:
@@ -125,7 +125,7 @@ class ResumeTokens:
         return next((kind for kind in kinds if hmac.compare_digest(kind.sign(body).encode(), signature.encode())), None)
 
 
-class Doorman:
+class WebAuthenticator:
     """Decides who a client is; nobody chooses a user id."""
 
     def __init__(
@@ -136,7 +136,7 @@ class Doorman:
         self._tokens = tokens
         self._throttle = Throttle(clock, "keys")
 
-    async def admit(self, given: Credentials, caller: str) -> Guest:
+    async def admit(self, given: WebCredentials, caller: str) -> WebUser:
         """Return the person these credentials stand for; ``caller`` is the network address they came from.
 
         Raises ``Unauthorized`` saying what to do, and ``TooManyAttempts`` after too many wrong keys.
@@ -150,14 +150,14 @@ class Doorman:
         if given.resume_token:
             return _named(_bot(self._tokens.read(given.resume_token), given), given.user_name)
         if knows_key:
-            return _bot(Guest(Identity(f"web-{ULID()}", given.user_name, Role.USER)), given)
+            return _bot(WebUser(Identity(f"web-{ULID()}", given.user_name, IdentityRole.USER)), given)
         if self._config.local_owner:
-            return Guest(Identity(LOCAL_USER, given.user_name or "you", Role.OWNER), dashboard=True)
+            return WebUser(Identity(LOCAL_USER, given.user_name or "you", IdentityRole.OWNER), dashboard=True)
         raise Unauthorized("Authenticate with the apiKey, or with a ticket from the dashboard.")
 
-    def bearer(self, value: str) -> Credentials:
+    def bearer(self, value: str) -> WebCredentials:
         """Read an Authorization header's token: one of our resume tokens, or else meant as the key."""
-        return Credentials(resume_token=value) if self._tokens.signed(value) else Credentials(api_key=value)
+        return WebCredentials(resume_token=value) if self._tokens.signed(value) else WebCredentials(api_key=value)
 
     async def _knows_key(self, given: str, caller: str) -> bool:
         expected = self._config.api_key
@@ -171,19 +171,19 @@ class Doorman:
             raise Unauthorized("The apiKey is wrong, or the token in its place is not valid any more.")
         return True
 
-    async def _redeemed(self, ticket: str) -> Guest:
+    async def _redeemed(self, ticket: str) -> WebUser:
         identity = await self._context.redeem(ticket)
         if identity is None:
             raise Unauthorized("The ticket is unknown, used or expired; ask the dashboard for a new one.")
-        return Guest(identity, dashboard=True)
+        return WebUser(identity, dashboard=True)
 
 
-def _bot(guest: Guest, given: Credentials) -> Guest:
+def _bot(guest: WebUser, given: WebCredentials) -> WebUser:
     """Take a user's word for being a bot; who owns Maestro is a person."""
     return replace(guest, bot=guest.bot or (given.bot and not guest.owns))
 
 
-def _named(guest: Guest, user_name: str) -> Guest:
+def _named(guest: WebUser, user_name: str) -> WebUser:
     return replace(guest, identity=replace(guest.identity, user_name=user_name)) if user_name else guest
 
 

@@ -10,7 +10,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from ulid import ULID
 
-from connectors.base import ConnectorContext, Role
+from connectors.base import ConnectorContext, IdentityRole
 from connectors.web import frames
 from connectors.web.config import MAX_CLIENT_ID, PLATFORM, WebConfig
 from connectors.web.errors import (
@@ -23,8 +23,8 @@ from connectors.web.errors import (
     explain,
     presentable,
 )
-from connectors.web.frames import Fields, Hub, Line, Said
-from connectors.web.identity import Doorman, Guest, ResumeTokens
+from connectors.web.frames import ClientMessage, Fields, SocketHub, SocketQueue
+from connectors.web.identity import ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import InvalidMessage, MaestroError
 from maestro.domain.messages import Accepted, Address, IncomingMessage, OutgoingMessage
 
@@ -36,7 +36,7 @@ REPLAY_PAGE = 100
 """Deliveries in memory at once for a client that comes back after a long absence."""
 
 
-class Reception:
+class WebIntake:
     """Takes messages for people who were let in; shared by sockets and HTTP."""
 
     def __init__(self, context: ConnectorContext, clock: Callable[[], datetime]) -> None:
@@ -50,7 +50,7 @@ class Reception:
         """Take no further message; what was acknowledged stays."""
         self._open = False
 
-    async def open_channel(self, guest: Guest, channel: str) -> Address:
+    async def open_channel(self, guest: WebUser, channel: str) -> Address:
         """Return the place where this person talks, a new one if ``channel`` is empty; raises ``ChannelTaken``."""
         address = Address(platform=PLATFORM, channel=channel or f"web-{ULID()}")
         if not guest.may_open(address.channel):
@@ -65,7 +65,7 @@ class Reception:
         """Forget a new channel in which nothing was said."""
         self._unwritten.pop(address.channel, None)
 
-    async def take(self, guest: Guest, address: Address, said: Said) -> Accepted:
+    async def take(self, guest: WebUser, address: Address, said: ClientMessage) -> Accepted:
         """Commit a message; raises what ``ConnectorContext.accept`` raises, and ``ShuttingDown`` during a drain."""
         if not self._open:
             raise ShuttingDown
@@ -83,16 +83,16 @@ class Reception:
             sent_at=self._clock(),
             attachments=files,
             is_direct=True,
-            is_owner=user.role is Role.OWNER,
+            is_owner=user.role is IdentityRole.OWNER,
             from_bot=guest.bot,
         )
         return await self._context.accept(message)
 
-    async def stop(self, guest: Guest, address: Address) -> Accepted:
+    async def stop(self, guest: WebUser, address: Address) -> Accepted:
         """Ask the running job of this channel to stop (docs/decisions.md: control words)."""
-        return await self.take(guest, address, Said(client_id="", content=STOP))
+        return await self.take(guest, address, ClientMessage(client_id="", content=STOP))
 
-    async def _own(self, guest: Guest, address: Address) -> None:
+    async def _own(self, guest: WebUser, address: Address) -> None:
         """Let the channel be this person's for good; raises ``ChannelTaken``."""
         user = guest.identity.user_id
         opener = self._unwritten.get(address.channel, user)
@@ -102,21 +102,21 @@ class Reception:
 
 
 @dataclass(frozen=True)
-class House:
+class WebServices:
     """What every session of the connector shares."""
 
     config: WebConfig
     context: ConnectorContext
     tokens: ResumeTokens
-    doorman: Doorman
-    reception: Reception
-    hub: Hub
+    doorman: WebAuthenticator
+    reception: WebIntake
+    hub: SocketHub
 
 
-class Session:
+class WebSession:
     """A client's connection; its frames are handled one after another."""
 
-    def __init__(self, house: House, socket: WebSocket) -> None:
+    def __init__(self, house: WebServices, socket: WebSocket) -> None:
         self._house = house
         self._socket = socket
 
@@ -136,7 +136,7 @@ class Session:
         finally:
             self._house.reception.leave(address)
 
-    async def _enter(self) -> tuple[Guest, Address, frames.Auth]:
+    async def _enter(self) -> tuple[WebUser, Address, frames.AuthFrame]:
         try:
             async with asyncio.timeout(self._house.config.auth_timeout):
                 fields = frames.decode(await self._next())
@@ -144,7 +144,7 @@ class Session:
             raise Unauthorized("No auth frame arrived in time.") from error
         if fields.get("type") != "auth":
             raise Unauthorized('Send {"type": "auth"} first.')
-        auth = frames.auth(fields)
+        auth = frames.read_auth(fields)
         guest = await self._house.doorman.admit(auth.credentials, caller_of(self._socket))
         address = await self._house.reception.open_channel(guest, auth.channel)
         return guest, address, auth
@@ -152,11 +152,11 @@ class Session:
     async def _refuse(self, error: MaestroError) -> None:
         with contextlib.suppress(TimeoutError, WebSocketDisconnect):
             async with asyncio.timeout(CLOSE_PATIENCE):
-                await self._socket.send_json(frames.error(type(error).__name__, explain(error)))
+                await self._socket.send_json(frames.error_frame(type(error).__name__, explain(error)))
                 await self._socket.close(close_code(error), error.public)
 
-    async def _converse(self, guest: Guest, address: Address, auth: frames.Auth) -> None:
-        line = Line(self._house.config.queue_limit, auth.last_id or 0)
+    async def _converse(self, guest: WebUser, address: Address, auth: frames.AuthFrame) -> None:
+        line = SocketQueue(self._house.config.queue_limit, auth.last_id or 0)
         try:
             # In the hub before the replay is read: nothing falls between the two.
             with self._house.hub.listening(address.channel, line):
@@ -172,16 +172,16 @@ class Session:
             # Going on without what was missed would leave a gap; who comes back with lastId gets it.
             await self._refuse(next(error for error in errors.exceptions if isinstance(error, MaestroError)))
 
-    async def _talk(self, guest: Guest, address: Address, auth: frames.Auth, line: Line) -> None:
+    async def _talk(self, guest: WebUser, address: Address, auth: frames.AuthFrame, line: SocketQueue) -> None:
         tokens = self._house.tokens
         user = guest.identity.user_id
-        line.say(frames.auth_ok(str(ULID()), address.channel, user, tokens.issue(guest), tokens.instance))
+        line.say(frames.auth_ok_frame(str(ULID()), address.channel, user, tokens.issue(guest), tokens.instance))
         await self._resume(address, auth.last_id, line)
         while True:
             text = await self._next()
             line.say(await self._answer(guest, address, text))
 
-    async def _resume(self, address: Address, last_id: int | None, line: Line) -> None:
+    async def _resume(self, address: Address, last_id: int | None, line: SocketQueue) -> None:
         if last_id is None:
             line.catch_up(())
             return
@@ -214,7 +214,7 @@ class Session:
         except Exception as error:
             raise presentable(error) from error
 
-    async def _answer(self, guest: Guest, address: Address, text: str | None) -> Fields:
+    async def _answer(self, guest: WebUser, address: Address, text: str | None) -> Fields:
         fields: Fields = {}
         try:
             fields = frames.decode(text)
@@ -222,17 +222,17 @@ class Session:
         # Contract: what does not work is told in an error frame, and the next frame may work again.
         except Exception as error:  # noqa: BLE001 - see above
             problem = presentable(error)
-            return frames.error(type(problem).__name__, explain(problem), _echo(fields))
+            return frames.error_frame(type(problem).__name__, explain(problem), _echo(fields))
 
-    async def _act(self, guest: Guest, address: Address, fields: Fields) -> Fields:
+    async def _act(self, guest: WebUser, address: Address, fields: Fields) -> Fields:
         match fields.get("type"):
             case "message":
-                said = frames.said(fields)
+                said = frames.read_message(fields)
                 accepted = await self._house.reception.take(guest, address, said)
-                return frames.ack(accepted.message_id, duplicate=accepted.duplicate, client=said.client_id)
+                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client=said.client_id)
             case "stop":
                 accepted = await self._house.reception.stop(guest, address)
-                return frames.ack(accepted.message_id, duplicate=accepted.duplicate, client="")
+                return frames.ack_frame(accepted.message_id, duplicate=accepted.duplicate, client="")
             case "ping":
                 return {"type": "pong"}
             case "auth":

@@ -1,18 +1,100 @@
-"""The one way to WhatsApp's Graph API: each call is made once, and what goes wrong is told apart."""
+"""The client of WhatsApp's Graph API: each call is made once, and its failure is classified without Meta's texts."""
 
 import asyncio
 import json
 from collections.abc import Mapping
 from contextlib import aclosing
+from datetime import timedelta
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
-from connectors.whatsapp.errors import Unreachable, Unsure, verdict
-from maestro.domain.errors import ConfigurationError
+from connectors.failures import (
+    AccountRefused,
+    AmbiguousSend,
+    FailureScope,
+    FetchFailure,
+    NotDispatched,
+    PermanentFetch,
+    PermanentSend,
+    RetryableFetch,
+    RetryableSend,
+    SendFailure,
+)
+from maestro.domain.errors import ConfigurationError, MaestroError
 from maestro.domain.hosts import LOCAL_NAMES
 from maestro.domain.texts import tidied
+
+PAIR = 131056
+WINDOW_CLOSED = 131047
+WRONG_PART = 100
+NO_SUCH_OBJECT = (WRONG_PART, 33)
+"""The code and the subcode of an id that is wrong, or that the token may not see."""
+NO_SUCH_NUMBER = (
+    "WhatsApp knows no such id, or the accessToken may not see it: check the phoneNumberId, and give the system user "
+    "the number's account as an asset"
+)
+
+SENTENCES: Mapping[int, str] = {
+    0: "the accessToken is not valid: make a new one for the system user and set it",
+    3: "the app may not do this: give the system user's token whatsapp_business_messaging",
+    4: "the app has made too many calls",
+    10: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
+    WRONG_PART: "a part of the message is not as WhatsApp wants it",
+    190: "the accessToken has expired or was revoked: make a new one for the system user and set it",
+    368: "the business account is blocked for breaking a policy: see Account quality in WhatsApp Manager",
+    80007: "the business account has made too many calls",
+    130403: "the person has blocked this number",
+    130429: "the number has sent too many messages in a short time",
+    130472: "WhatsApp does not bring this message to this person",
+    130497: "the business account may not write to people in this country",
+    131005: "the token may not do this: give it whatsapp_business_messaging and the number's account as an asset",
+    131008: "a part of the message is missing",
+    131009: "a value in the message is not as WhatsApp wants it",
+    131021: "the number cannot write to itself",
+    131026: "the person cannot be reached: not on WhatsApp, on an old version, or without its new terms",
+    131030: "the number is a test number, and the person is not on its list: add them on the app's API Setup page",
+    131031: "the business account is locked: see Account quality in WhatsApp Manager",
+    131037: "the number's display name is not approved: see Phone numbers in WhatsApp Manager",
+    131042: "the business account cannot pay: see Billing in the business settings",
+    131045: "the number is not registered as it should be: register it again",
+    WINDOW_CLOSED: "more than 24 hours have passed since they wrote last; their next message opens the chat",
+    131048: "the number is held back, because people blocked it or reported it as spam",
+    131049: "WhatsApp does not bring this message to this person now, so that they do not get too many",
+    131050: "the person does not want messages of this kind",
+    131051: "WhatsApp does not take messages of this kind",
+    131052: "WhatsApp could not fetch the file of the person",
+    131053: "WhatsApp does not take this file",
+    PAIR: "too many messages to this person in a short time",
+    132000: "the template has another number of variables than one: see the setting template",
+    132001: "there is no approved template of this name in this language: see template and templateLanguage",
+    132005: "the text is too long for the template",
+    132007: "the text breaks a rule for templates",
+    132012: "the template's variable is not a text",
+    132015: "the template is paused, for people did not like it",
+    132016: "the template is disabled",
+    133010: "the number is not registered: register it on the app's API Setup page",
+}
+BUSY: Mapping[int, timedelta] = {
+    4: timedelta(minutes=1),
+    80007: timedelta(minutes=1),
+    130429: timedelta(seconds=5),
+    131048: timedelta(minutes=5),
+    PAIR: timedelta(seconds=1),
+}
+"""After how long it is worth trying again; only nothing was done."""
+UNSURE = frozenset({1, 2, 131000, 131016, 131057})
+"""Errors of WhatsApp's own, after which nobody can say what it did."""
+ACCOUNT = frozenset({0, 3, 10, 190, 368, 131005, 131031, 131037, 131045, 133010})
+PERMISSIONS = range(200, 300)
+CHANNEL = frozenset({130403, 130497, 131021, 131026, 131030, WINDOW_CLOSED, 131050})
+AFTER_ALL = timedelta(seconds=30)
+"""How long we wait when WhatsApp asks us to but does not say for how long."""
+LONGEST = timedelta(hours=1)
+"""How long we wait at most, whatever it asks for."""
+MOST_DIGITS = 9
 
 BASE_URL = "https://graph.facebook.com"
 CALL_SECONDS = 20.0
@@ -33,7 +115,119 @@ Fields = Mapping[str, Any]
 _NOT_ASKED = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError, httpx.UnsupportedProtocol)
 
 
-class Graph:
+class WhatsAppTrouble(MaestroError):
+    """The base of what a call can end with."""
+
+    public = "WhatsApp did not do what it was asked."
+
+
+class WhatsAppUnreachable(WhatsAppTrouble):
+    """WhatsApp was surely not asked."""
+
+
+class WhatsAppUnsure(WhatsAppTrouble):
+    """WhatsApp may or may not have done it."""
+
+
+class WhatsAppBusy(WhatsAppTrouble):
+    """WhatsApp did nothing and is to be asked again ``after`` a while."""
+
+    def __init__(self, code: int, after: timedelta) -> None:
+        super().__init__(sentence(code))
+        self.code = code
+        self.after = after
+
+
+class WhatsAppRefused(WhatsAppTrouble):
+    """WhatsApp will not do it; ``scope`` says what the refusal is about."""
+
+    def __init__(self, code: int, scope: FailureScope, words: str = "") -> None:
+        super().__init__(words or sentence(code))
+        self.code = code
+        self.scope = scope
+
+
+def sentence(code: int) -> str:
+    """Return what an error code means, in our own words."""
+    known = SENTENCES.get(code) or (SENTENCES[10] if code in PERMISSIONS else "")
+    return f"WhatsApp says {code}" + (f": {known}" if known else "")
+
+
+def failure_sentence(errors: object) -> str:
+    """Return why a message of ours failed after all, from the errors of its status; nothing of their texts."""
+    found = [error.get("code") for error in errors if isinstance(error, dict)] if isinstance(errors, list) else []
+    code = next((code for code in found if isinstance(code, int)), None)
+    return "WhatsApp could not bring it, and does not say why" if code is None else sentence(code)
+
+
+def answer_failure(status: int, answer: Mapping[str, Any], retry_after: str) -> WhatsAppTrouble:
+    """Return what an answer that is no success means; ``retry_after`` is the header, empty where there is none."""
+    error = answer.get("error")
+    told = error if isinstance(error, dict) else {}
+    code, subcode = _number(told.get("code")), _number(told.get("error_subcode"))
+    if code in BUSY or status == HTTPStatus.TOO_MANY_REQUESTS:
+        return WhatsAppBusy(code if code >= 0 else status, _asked(retry_after) or BUSY.get(code, AFTER_ALL))
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or code in UNSURE or (code < 0 and status != HTTPStatus.UNAUTHORIZED):
+        return WhatsAppUnsure(f"WhatsApp answered {status}" + (f" and says {code}" if code >= 0 else ""))
+    if (code, subcode) == NO_SUCH_OBJECT:
+        return WhatsAppRefused(code, FailureScope.ACCOUNT, NO_SUCH_NUMBER)
+    if status == HTTPStatus.UNAUTHORIZED and code not in SENTENCES:
+        return WhatsAppRefused(190, FailureScope.ACCOUNT)
+    return WhatsAppRefused(code, _scope(code))
+
+
+def refused_account(trouble: WhatsAppTrouble) -> AccountRefused | None:
+    """Return what an operator is to be told when nobody else can help, None when this is no such trouble."""
+    if not isinstance(trouble, WhatsAppRefused) or trouble.scope is not FailureScope.ACCOUNT:
+        return None
+    return AccountRefused(str(trouble))
+
+
+def send_failure(trouble: WhatsAppTrouble) -> SendFailure:
+    """Return what the trouble means for a message that was to be sent."""
+    if isinstance(trouble, WhatsAppUnreachable):
+        return NotDispatched(str(trouble))
+    if isinstance(trouble, WhatsAppBusy):
+        return RetryableSend(str(trouble), trouble.after)
+    if isinstance(trouble, WhatsAppRefused):
+        return PermanentSend(str(trouble), trouble.scope)
+    return AmbiguousSend(str(trouble))
+
+
+def upload_failure(trouble: WhatsAppTrouble, content_type: str) -> SendFailure:
+    """Return what the trouble means for a message whose file was to be brought before it: it was surely not sent."""
+    if isinstance(trouble, WhatsAppRefused) and trouble.code == WRONG_PART and trouble.scope is FailureScope.MESSAGE:
+        return PermanentSend(f"WhatsApp takes no file of the type {content_type}", FailureScope.MESSAGE)
+    return NotDispatched(str(trouble)) if isinstance(trouble, WhatsAppUnsure) else send_failure(trouble)
+
+
+def fetch_failure(trouble: WhatsAppTrouble) -> FetchFailure:
+    """Return what the trouble means for a file that was to be fetched; one whose id nobody knows is gone."""
+    if isinstance(trouble, WhatsAppRefused):
+        return PermanentFetch(str(trouble))
+    return RetryableFetch(str(trouble), trouble.after if isinstance(trouble, WhatsAppBusy) else None)
+
+
+def _scope(code: int) -> FailureScope:
+    if code in ACCOUNT or code in PERMISSIONS:
+        return FailureScope.ACCOUNT
+    return FailureScope.CHANNEL if code in CHANNEL else FailureScope.MESSAGE
+
+
+def _asked(retry_after: str) -> timedelta | None:
+    """Return how long WhatsApp asks us to wait, None where it does not say."""
+    digits = retry_after.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        return None
+    return LONGEST if len(digits) > MOST_DIGITS else min(timedelta(seconds=int(digits)), LONGEST)
+
+
+def _number(value: object) -> int:
+    """Return a code as Meta writes it, -1 for what is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else -1
+
+
+class GraphClient:
     """Calls on behalf of one number; nobody logs them, for their addresses hold ids and their bodies what was said."""
 
     def __init__(self, token: str, number_id: str, version: str, base_url: str = "") -> None:
@@ -80,7 +274,7 @@ class Graph:
         answer = await self._called(asked, UPLOAD_SECONDS)
         media_id = str(answer.get("id") or "")
         if not media_id:
-            raise Unsure("WhatsApp took the file and gave it no id")
+            raise WhatsAppUnsure("WhatsApp took the file and gave it no id")
         return media_id
 
     async def _called(self, request: httpx.Request, seconds: float) -> Fields:
@@ -89,11 +283,11 @@ class Graph:
                 async with aclosing(await self._http.send(request, stream=True)) as response:
                     answer = _object(await _body(response))
         except _NOT_ASKED as error:
-            raise Unreachable(f"WhatsApp cannot be reached ({type(error).__name__})") from None
+            raise WhatsAppUnreachable(f"WhatsApp cannot be reached ({type(error).__name__})") from None
         except (httpx.HTTPError, TimeoutError, OSError) as error:
-            raise Unsure(f"the connection to WhatsApp broke ({type(error).__name__})") from None
+            raise WhatsAppUnsure(f"the connection to WhatsApp broke ({type(error).__name__})") from None
         if not response.is_success or "error" in answer:
-            raise verdict(response.status_code, answer, response.headers.get("retry-after", ""))
+            raise answer_failure(response.status_code, answer, response.headers.get("retry-after", ""))
         return answer
 
 

@@ -1,13 +1,15 @@
-"""A message of ours as WhatsApp's API wants it: pure functions, one request body each."""
+"""Outgoing messages as request bodies of WhatsApp's API, and Markdown as its marks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from connectors.outcomes import PermanentSend, Scope
-from connectors.whatsapp.render import marked
+from connectors.failures import FailureScope, PermanentSend
+from connectors.markdown import APART, TICKS, ZERO_WIDTH, Dialect, blocks, lines
 from maestro.domain.messages import Button, OutgoingMessage
+
+_AROUND = {"both": ("*_", "_*"), "bold": ("*", "*"), "struck": ("~", "~"), "italic": ("_", "_")}
 
 Body = Mapping[str, Any]
 
@@ -24,7 +26,41 @@ ANY_FILE = "application/octet-stream"
 _TEXTUAL = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 
 
-class Shape(StrEnum):
+def marked(text: str) -> str:
+    """Return the text as WhatsApp is to show it; a block of code that is not closed is closed at the end.
+
+    Of marks around nothing nothing would be left, and WhatsApp takes no empty message: they stay as they are.
+    """
+    source = [line for block in blocks(text.split("\n")) for line in block]
+    written = list(lines("\n".join(source), DIALECT))
+    is_open = sum(line == TICKS for line in written) % 2 == 1
+    shown = "\n".join([*written, TICKS] if is_open else written)
+    return shown if shown.strip() else text
+
+
+def _plain(text: str) -> str:
+    """Return text in which no three ticks begin a block of code."""
+    return text.replace(TICKS, APART)
+
+
+def _literal(mark: str) -> str:
+    """WhatsApp knows no way to say that a mark is meant as it is."""
+    return mark + (ZERO_WIDTH if mark in "*_~`>" else "")
+
+
+def _code(text: str) -> str:
+    return f"`{_plain(text)}`"
+
+
+def _link(label: str, url: str) -> str:
+    said = _plain(label).strip()
+    return f"{said} ({url})" if said and said != url else url
+
+
+DIALECT = Dialect(plain=_plain, literal=_literal, code=_code, block=_plain, link=_link, around=_AROUND)
+
+
+class MediaShape(StrEnum):
     """As what a file is shown."""
 
     IMAGE = "image"
@@ -33,39 +69,39 @@ class Shape(StrEnum):
     DOCUMENT = "document"
 
 
-SHAPES: Mapping[str, Shape] = {
-    "image/jpeg": Shape.IMAGE,
-    "image/png": Shape.IMAGE,
-    "audio/aac": Shape.AUDIO,
-    "audio/amr": Shape.AUDIO,
-    "audio/mp4": Shape.AUDIO,
-    "audio/mpeg": Shape.AUDIO,
-    "audio/ogg": Shape.AUDIO,
-    "video/3gpp": Shape.VIDEO,
-    "video/mp4": Shape.VIDEO,
+SHAPES: Mapping[str, MediaShape] = {
+    "image/jpeg": MediaShape.IMAGE,
+    "image/png": MediaShape.IMAGE,
+    "audio/aac": MediaShape.AUDIO,
+    "audio/amr": MediaShape.AUDIO,
+    "audio/mp4": MediaShape.AUDIO,
+    "audio/mpeg": MediaShape.AUDIO,
+    "audio/ogg": MediaShape.AUDIO,
+    "video/3gpp": MediaShape.VIDEO,
+    "video/mp4": MediaShape.VIDEO,
 }
 """What WhatsApp shows or plays itself; everything else is a document."""
-MAX_BYTES: Mapping[Shape, int] = {
-    Shape.IMAGE: 5 * 1024**2,
-    Shape.AUDIO: 16 * 1024**2,
-    Shape.VIDEO: 16 * 1024**2,
-    Shape.DOCUMENT: 100 * 1024**2,
+MAX_BYTES: Mapping[MediaShape, int] = {
+    MediaShape.IMAGE: 5 * 1024**2,
+    MediaShape.AUDIO: 16 * 1024**2,
+    MediaShape.VIDEO: 16 * 1024**2,
+    MediaShape.DOCUMENT: 100 * 1024**2,
 }
 
 
 @dataclass(frozen=True)
-class File:
+class UploadedFile:
     """A file that WhatsApp has, and as what it is to be shown."""
 
     media_id: str
-    shape: Shape
+    shape: MediaShape
 
 
-def shape_of(message: OutgoingMessage, size: int) -> Shape:
+def shape_of(message: OutgoingMessage, size: int) -> MediaShape:
     """Say as what a file goes: one that is too large to be shown, or that has words and a sound, is a document."""
-    shape = SHAPES.get(message.content_type, Shape.DOCUMENT)
-    silenced = shape is Shape.AUDIO and bool(message.content.strip())
-    return Shape.DOCUMENT if silenced or size > MAX_BYTES[shape] else shape
+    shape = SHAPES.get(message.content_type, MediaShape.DOCUMENT)
+    silenced = shape is MediaShape.AUDIO and bool(message.content.strip())
+    return MediaShape.DOCUMENT if silenced or size > MAX_BYTES[shape] else shape
 
 
 def uploaded_as(message: OutgoingMessage) -> str:
@@ -81,18 +117,20 @@ def text(message: OutgoingMessage) -> Body:
     """
     written = marked(message.content)
     if len(written) > MAX_TEXT:
-        raise PermanentSend(f"the text has {len(written):,} characters, WhatsApp takes {MAX_TEXT:,}", Scope.MESSAGE)
+        raise PermanentSend(
+            f"the text has {len(written):,} characters, WhatsApp takes {MAX_TEXT:,}", FailureScope.MESSAGE
+        )
     if message.buttons and len(message.buttons) <= MAX_ROWS and len(written) <= MAX_BODY:
         return {"type": "interactive", "interactive": _choices(message, written)}
     return {"type": "text", "text": {"body": written, "preview_url": False}}
 
 
-def file(message: OutgoingMessage, sent: File) -> Body:
+def file(message: OutgoingMessage, sent: UploadedFile) -> Body:
     """Return a file with its caption, which is cut where it is too long."""
     part: dict[str, str] = {"id": sent.media_id}
     if message.path is not None and message.content.strip():
         part["caption"] = cut(marked(message.content), MAX_BODY)
-    if sent.shape is Shape.DOCUMENT:
+    if sent.shape is MediaShape.DOCUMENT:
         part["filename"] = message.filename
     return {"type": sent.shape, sent.shape: part}
 

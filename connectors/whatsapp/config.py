@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from connectors.options import InDoubt, Instance, Quotes, Reacts
+from connectors.options import AmbiguityOptions, Instance, QuoteOptions, ReactionOptions
 from maestro.domain.words import matching
 
 PLATFORM = "whatsapp"
@@ -17,7 +17,7 @@ Digits = Annotated[str, matching(r"[0-9]*", "digits alone: the id, not the numbe
 GraphVersion = Annotated[str, matching(r"v[0-9]+\.[0-9]+", "a version such as v26.0")]
 
 
-class WhatsAppOptions(Reacts, Quotes, InDoubt):
+class WhatsAppOptions(ReactionOptions, QuoteOptions, AmbiguityOptions):
     """What can be set of one number of the WhatsApp Cloud API."""
 
     phone_number_id: Digits = Field(

@@ -1,4 +1,4 @@
-"""What Meta posts as what it means: pure functions that are never stopped by what has not the shape it should have."""
+"""Requests of Meta as events: messages of every kind, statuses of sent messages, and new numbers."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from connectors.whatsapp.api import failure_sentence
 from connectors.whatsapp.config import PLATFORM
-from connectors.whatsapp.errors import failure_sentence
-from connectors.whatsapp.kinds import SILENT, words_of
-from maestro.domain.messages import Address, IncomingMessage, Report, Standing
+from maestro.domain.messages import Address, Attachment, IncomingMessage, Report, Standing
 
 Json = Mapping[str, Any]
+
+SILENT = frozenset({"reaction", "revoke", "request_welcome", "ephemeral"})
+"""Kinds that say nothing to anybody."""
+MEDIA = ("image", "video", "audio", "voice", "document", "sticker")
+UNKNOWN = "[a message of a kind that WhatsApp does not hand on]"
+MOST_LISTED = 10
 
 FIELD = "messages"
 STANDINGS: Mapping[str, Standing] = {
@@ -29,7 +34,87 @@ _KEY = re.compile(r"[A-Za-z0-9]{1,25}")
 
 
 @dataclass(frozen=True)
-class Us:
+class MessageText:
+    """What a message says; ``handed_back`` is what a pressed button brings with it, empty where none was pressed."""
+
+    content: str
+    attachments: tuple[Attachment, ...] = ()
+    handed_back: str = ""
+
+
+def text_of(message: Json) -> MessageText:
+    """Return what a message says; raises ``ValueError`` and the like for one that has not the shape of its kind."""
+    kind = str(message.get("type") or "")
+    if kind in MEDIA:
+        return _media(message[kind])
+    read = _KINDS.get(kind)
+    return read(message[kind]) if read is not None else MessageText(UNKNOWN)
+
+
+def _text(part: Json) -> MessageText:
+    return MessageText(str(part["body"]))
+
+
+def _media(part: Json) -> MessageText:
+    content_type = str(part.get("mime_type") or "").partition(";")[0].strip()
+    file = Attachment(id=str(part["id"]), filename=str(part.get("filename") or ""), content_type=content_type)
+    return MessageText(str(part.get("caption") or ""), (file,))
+
+
+def _interactive(part: Json) -> MessageText:
+    kind = str(part["type"])
+    if kind not in ("button_reply", "list_reply"):
+        return MessageText(f"[a filled-in form: {_part(part, kind).get('body') or kind!s}]")
+    reply = part[kind]
+    return MessageText(str(reply["title"]), handed_back=str(reply["id"]))
+
+
+def _button(part: Json) -> MessageText:
+    """A quick reply below a template, whose payload is what the operator gave it."""
+    return MessageText(str(part["text"]), handed_back=str(part.get("payload") or ""))
+
+
+def _location(part: Json) -> MessageText:
+    where = [f"{float(part['latitude'])}, {float(part['longitude'])}"]
+    return MessageText(
+        f"[location: {', '.join(where + [str(part[name]) for name in ('name', 'address') if part.get(name)])}]"
+    )
+
+
+def _contacts(part: list[Json]) -> MessageText:
+    return MessageText("\n".join(f"[contact: {_contact(one)}]" for one in part[:MOST_LISTED]))
+
+
+def _contact(one: Json) -> str:
+    numbers = [str(phone.get("phone") or "") for phone in one.get("phones") or ()]
+    return ", ".join(said for said in (str(_part(one, "name").get("formatted_name") or ""), *numbers) if said)
+
+
+def _order(part: Json) -> MessageText:
+    count = len(part.get("product_items") or ())
+    said = str(part.get("text") or "")
+    return MessageText(
+        f"[an order of {count} {'product' if count == 1 else 'products'}]" + (f" {said}" if said else "")
+    )
+
+
+def _part(part: Json, name: str) -> Json:
+    found = part.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+_KINDS: Mapping[str, Callable[[Any], MessageText]] = {
+    "text": _text,
+    "interactive": _interactive,
+    "button": _button,
+    "location": _location,
+    "contacts": _contacts,
+    "order": _order,
+}
+
+
+@dataclass(frozen=True)
+class WhatsAppNumber:
     """Which number is ours, under the account that it has here."""
 
     account: str
@@ -37,7 +122,7 @@ class Us:
 
 
 @dataclass(frozen=True)
-class Press:
+class WhatsAppPress:
     """A button of ours, by the key of its message and its number."""
 
     key: str
@@ -45,15 +130,15 @@ class Press:
 
 
 @dataclass(frozen=True)
-class Said:
+class ReceivedMessage:
     """A message; with a ``press`` what the button says is asked for, and the content is what stands on it."""
 
     message: IncomingMessage
-    press: Press | None = None
+    press: WhatsAppPress | None = None
 
 
 @dataclass(frozen=True)
-class Told:
+class StatusReport:
     """What became of a message of ours."""
 
     key: str
@@ -61,7 +146,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Moved:
+class NumberChange:
     """A person goes on under another number."""
 
     channel: str
@@ -69,23 +154,23 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Other:
+class ForeignEvents:
     """So much of a request that is about another number than ours."""
 
     count: int
 
 
 @dataclass(frozen=True)
-class Passed:
+class SkippedEvent:
     """What is passed over, and why."""
 
     why: str
 
 
-Happening = Said | Told | Moved | Other | Passed
+WhatsAppEvent = ReceivedMessage | StatusReport | NumberChange | ForeignEvents | SkippedEvent
 
 
-def happenings(payload: Json, us: Us) -> Iterator[Happening]:
+def events_in(payload: Json, us: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     """Yield all that a request tells of, in its order."""
     for entry in _objects(payload.get("entry")):
         for change in _objects(entry.get("changes")):
@@ -93,10 +178,10 @@ def happenings(payload: Json, us: Us) -> Iterator[Happening]:
                 yield from _of(_object(change.get("value")), us)
 
 
-def pressed(handed_back: str) -> Press | None:
+def press_in(handed_back: str) -> WhatsAppPress | None:
     """Return the button of ours that hands this back, None where it is none of ours."""
     found = _PRESS.fullmatch(handed_back)
-    return Press(found[1], int(found[2])) if found else None
+    return WhatsAppPress(found[1], int(found[2])) if found else None
 
 
 def author_of(message: Json) -> str:
@@ -104,39 +189,39 @@ def author_of(message: Json) -> str:
     return str(message.get("from") or message.get("from_user_id") or "")
 
 
-def _of(value: Json, us: Us) -> Iterator[Happening]:
+def _of(value: Json, us: WhatsAppNumber) -> Iterator[WhatsAppEvent]:
     messages, statuses = _objects(value.get("messages")), _objects(value.get("statuses"))
     if _object(value.get("metadata")).get("phone_number_id") != us.number_id:
-        yield Other(len(messages) + len(statuses))
+        yield ForeignEvents(len(messages) + len(statuses))
         return
     if value.get("errors"):
-        yield Passed(failure_sentence(value["errors"]))
+        yield SkippedEvent(failure_sentence(value["errors"]))
     names = _names(value)
     yield from (found for one in messages if (found := _readable(_message, one, us, names)) is not None)
     yield from (found for one in statuses if (found := _readable(_status, one)) is not None)
 
 
-def _readable(read: Callable[..., Happening | None], *about: object) -> Happening | None:
+def _readable(read: Callable[..., WhatsAppEvent | None], *about: object) -> WhatsAppEvent | None:
     try:
         return read(*about)
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, OSError) as error:
         # What has not the shape of a message is none when it comes again either, and must hold up no other.
-        return Passed(f"unreadable ({type(error).__name__})")
+        return SkippedEvent(f"unreadable ({type(error).__name__})")
 
 
-def _message(message: Json, us: Us, names: Mapping[str, str]) -> Happening | None:
+def _message(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> WhatsAppEvent | None:
     kind = str(message.get("type") or "")
     if kind in SILENT:
         return None
     if kind == SYSTEM:
         return _system(message)
     if message.get("group_id"):
-        return Passed("a message in a group")
-    return _edited(message, us, names) if kind == EDIT else _said(message, us, names)
+        return SkippedEvent("a message in a group")
+    return _edited(message, us, names) if kind == EDIT else _received(message, us, names)
 
 
-def _said(message: Json, us: Us, names: Mapping[str, str]) -> Said:
-    author, words = author_of(message), words_of(message)
+def _received(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
+    author, words = author_of(message), text_of(message)
     if not author.strip() or not (words.content.strip() or words.attachments):
         raise ValueError("nobody said anything")
     said = IncomingMessage(
@@ -150,29 +235,29 @@ def _said(message: Json, us: Us, names: Mapping[str, str]) -> Said:
         is_direct=True,
         reply_to=str(_object(message.get("context")).get("id") or ""),
     )
-    return Said(said, pressed(words.handed_back))
+    return ReceivedMessage(said, press_in(words.handed_back))
 
 
-def _edited(message: Json, us: Us, names: Mapping[str, str]) -> Said:
+def _edited(message: Json, us: WhatsAppNumber, names: Mapping[str, str]) -> ReceivedMessage:
     """Return the new text of a message; the edit has an id of its own."""
     edit = message[EDIT]
-    said = _said({**message, **edit["message"]}, us, names).message
+    said = _received({**message, **edit["message"]}, us, names).message
     own = {"id": str(message["id"]), "edit_of": str(edit["original_message_id"])}
-    return Said(IncomingMessage.model_validate({**said.model_dump(), **own}))
+    return ReceivedMessage(IncomingMessage.model_validate({**said.model_dump(), **own}))
 
 
-def _system(message: Json) -> Moved | None:
+def _system(message: Json) -> NumberChange | None:
     told = _object(message.get(SYSTEM))
     before, after = author_of(message), str(told.get("wa_id") or "")
-    return Moved(before, after) if told.get("type") == NEW_NUMBER and before and after else None
+    return NumberChange(before, after) if told.get("type") == NEW_NUMBER and before and after else None
 
 
-def _status(status: Json) -> Told | None:
+def _status(status: Json) -> StatusReport | None:
     key, standing = str(status.get("biz_opaque_callback_data") or ""), STANDINGS.get(str(status.get("status")))
     if standing is None or not _KEY.fullmatch(key):
         return None
     error = failure_sentence(status.get("errors")) if standing is Standing.FAILED else ""
-    return Told(key, Report(platform_message_id=str(status["id"]), standing=standing, error=error))
+    return StatusReport(key, Report(platform_message_id=str(status["id"]), standing=standing, error=error))
 
 
 def _names(value: Json) -> Mapping[str, str]:

@@ -1,16 +1,26 @@
-"""Sends chunks and files under their keys, at the pace of each chat, within the 24 hours after a person wrote."""
+"""Sends to WhatsApp: texts and files under their keys, within 24 hours of the person's last message."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from connectors.backoff import SendRateLimiter
 from connectors.base import ConnectorContext
-from connectors.outcomes import PermanentSend, RetryableSend, Scope
-from connectors.pace import Pace
+from connectors.failures import FailureScope, NotDispatched, PermanentSend, RetryableSend, Unsettled
 from connectors.whatsapp import compose
-from connectors.whatsapp.api import Graph
+from connectors.whatsapp.api import (
+    PAIR,
+    GraphClient,
+    WhatsAppBusy,
+    WhatsAppTrouble,
+    WhatsAppUnsure,
+    send_failure,
+    upload_failure,
+)
 from connectors.whatsapp.config import WhatsAppOptions
-from connectors.whatsapp.errors import PAIR, Busy, GraphTrouble, Unsure, send_failure, upload_failure
 from maestro.domain.messages import OutgoingMessage, Receipt
+
+LOOK_SECONDS = 0.5
 
 WINDOW = timedelta(hours=24)
 """How long after a person wrote they may be written to in words of our own."""
@@ -24,16 +34,47 @@ LONGEST_ROW = 5
 MOST_UPLOADS = 100
 
 
-class Sender:
+class StatusWaiter:
+    """Waits for a status of a message."""
+
+    def __init__(self, context: ConnectorContext, seconds: float, clock: Callable[[], datetime]) -> None:
+        self._context = context
+        self._seconds = timedelta(seconds=seconds)
+        self._clock = clock
+        self._since: datetime | None = None
+
+    def listen(self) -> None:
+        """Listen from now on: what was told while nobody listened comes again."""
+        self._since = self._clock()
+
+    async def find(self, message: OutgoingMessage) -> Receipt:
+        """Return what WhatsApp has the message as; raises ``Unsettled`` when it says nothing in time.
+
+        Before we listen it can say nothing: then it cannot be asked now.
+        """
+        while True:
+            receipt = await self._context.receipt(message.key)
+            if receipt is not None:
+                return receipt
+            if self._since is None:
+                raise NotDispatched("WhatsApp has not let us in yet, so it cannot say what became of the message")
+            until = max(message.tried_at or self._since, self._since) + self._seconds
+            left = (until - self._clock()).total_seconds()
+            if left <= 0:
+                raise Unsettled(f"WhatsApp said nothing of the message for {self._seconds.total_seconds():g} s")
+            await asyncio.sleep(min(left, LOOK_SECONDS))
+
+
+class WhatsAppSender:
     """What one number sends."""
 
-    def __init__(self, graph: Graph, context: ConnectorContext, options: WhatsAppOptions) -> None:
+    def __init__(self, graph: GraphClient, context: ConnectorContext, options: WhatsAppOptions) -> None:
         self._graph = graph
         self._context = context
         self._options = options
-        self._pace = Pace(lambda _: options.pair_seconds)
+        self._pace = SendRateLimiter(lambda _: options.pair_seconds)
         self._refused: dict[str, int] = {}
-        self._uploads: dict[int, compose.File] = {}
+        self._uploads: dict[int, compose.UploadedFile] = {}
 
     async def send(self, message: OutgoingMessage) -> Receipt:
         """Send a chunk, or what goes as a file, once; raises a ``SendFailure``.
@@ -46,9 +87,9 @@ class Sender:
         quotes = self._options.quote_replies == "always"
         try:
             known_as = await self._known_as(compose.addressed(message, body, quotes=quotes))
-        except Busy as busy:
+        except WhatsAppBusy as busy:
             raise RetryableSend(str(busy), self._wait(channel, busy)) from None
-        except GraphTrouble as trouble:
+        except WhatsAppTrouble as trouble:
             raise send_failure(trouble) from None
         self._refused.pop(channel, None)
         self._uploads.pop(message.id, None)
@@ -71,7 +112,7 @@ class Sender:
         match answer.get("messages"):
             case [{"id": str(known_as)}, *_] if known_as:
                 return known_as
-        raise Unsure("WhatsApp's answer could not be read")
+        raise WhatsAppUnsure("WhatsApp's answer could not be read")
 
     async def _composed(self, message: OutgoingMessage) -> compose.Body:
         if not await self._is_open(message.address.channel):
@@ -84,13 +125,13 @@ class Sender:
 
     def _as_template(self, message: OutgoingMessage) -> compose.Body:
         if not self._options.template:
-            raise PermanentSend(CLOSED, Scope.CHANNEL)
+            raise PermanentSend(CLOSED, FailureScope.CHANNEL)
         if message.filename:
             # Words still go there as a template, so that the chat is not closed.
-            raise PermanentSend(NO_FILES, Scope.MESSAGE)
+            raise PermanentSend(NO_FILES, FailureScope.MESSAGE)
         return compose.template(message, self._options.template, self._options.template_language)
 
-    async def _uploaded(self, message: OutgoingMessage) -> compose.File:
+    async def _uploaded(self, message: OutgoingMessage) -> compose.UploadedFile:
         """Return what WhatsApp has the file as; one whose message failed need not be brought again."""
         known = self._uploads.get(message.id)
         if known is not None:
@@ -100,14 +141,14 @@ class Sender:
         kind = compose.uploaded_as(message)
         try:
             media_id = await self._graph.upload(content, message.filename, kind)
-        except GraphTrouble as trouble:
+        except WhatsAppTrouble as trouble:
             raise upload_failure(trouble, kind) from None
         if len(self._uploads) >= MOST_UPLOADS:
             del self._uploads[next(iter(self._uploads))]
-        self._uploads[message.id] = compose.File(media_id, shape)
+        self._uploads[message.id] = compose.UploadedFile(media_id, shape)
         return self._uploads[message.id]
 
-    def _wait(self, channel: str, busy: Busy) -> timedelta:
+    def _wait(self, channel: str, busy: WhatsAppBusy) -> timedelta:
         """Return after how long to come back: each refusal for one person makes it four times as long."""
         if busy.code != PAIR:
             return busy.after

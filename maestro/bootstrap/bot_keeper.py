@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 
 from connectors.base import AccountRefused, Connector, ConnectorContext, ConnectorState, HasRoutes
-from connectors.webhooks import Webhooks
+from connectors.webhooks import PlatformWebhooks
 from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.supervision import end
 from maestro.domain.bots.bot import BotInstance
@@ -69,10 +69,10 @@ class BotKeeper:
         self._man = man
         self._platforms = platforms
         self._kept: dict[Place, Kept] = {}
-        self._webhooks: Webhooks | None = None
+        self._webhooks: PlatformWebhooks | None = None
         self._seen: object = self  # no edition is equal to it
 
-    async def run(self, webhooks: Webhooks | None) -> None:
+    async def run(self, webhooks: PlatformWebhooks | None) -> None:
         """Look at the bots until cancelled; ``webhooks`` is where their platforms call, None where nobody can."""
         self._webhooks = webhooks
         changes = self._store.changes

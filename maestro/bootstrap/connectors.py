@@ -8,7 +8,7 @@ from functools import partial
 
 from connectors.base import AccountRefused, Connector
 from connectors.web import WebConfig, WebConnector
-from connectors.webhooks import Webhooks
+from connectors.webhooks import PlatformWebhooks
 from maestro.bootstrap.access import intake_rules
 from maestro.bootstrap.context import StoreContext
 from maestro.bootstrap.endpoints import connection_limits, dashboard_origins
@@ -107,7 +107,7 @@ def configured_connectors(settings: Settings, context: StoreContext) -> Sequence
     return [WebConnector(web_config(settings), context)] if settings.web.enabled else []
 
 
-def webhooks_of(connectors: Sequence[Connector]) -> Webhooks | None:
+def webhooks_of(connectors: Sequence[Connector]) -> PlatformWebhooks | None:
     """Return where platforms can call, None without the web connector."""
     return next((connector.webhooks for connector in connectors if isinstance(connector, WebConnector)), None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ulid import ULID
 
-from connectors.base import ConnectorState, Identity, KnownChannel, Role, Upload
+from connectors.base import ConnectorState, Identity, IdentityRole, KnownChannel, Upload
 from maestro.domain.errors import InvalidMessage, NotFound
 from maestro.domain.messages import (
     Address,
@@ -175,7 +175,7 @@ class StoreContext(AccountIntake):
     def _redeem(self, ticket: str) -> Identity | None:
         with self._store.begin() as tx:
             found = tx.people.take_ticket(ticket)
-        return Identity(found.user_id, found.user_name, Role(found.role)) if found else None
+        return Identity(found.user_id, found.user_name, IdentityRole(found.role)) if found else None
 
     def _keep_upload(self, user_id: str, upload: Upload) -> Attachment:
         digest = self._files.take(upload.path)

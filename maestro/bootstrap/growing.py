@@ -9,7 +9,7 @@ from typing import Protocol
 import structlog
 
 from activities.drafting import Drafting
-from connectors.base import AmbiguousSend, Connector, Edits
+from connectors.base import AmbiguousSend, Connector, EditsMessages
 from maestro.bootstrap.supervision import end
 from maestro.domain.drafts import DraftState, Next, next_of
 from maestro.domain.errors import StoreBusy
@@ -106,7 +106,7 @@ class GrowingAnswers:
             raise AmbiguousSend("the platform does not say whether it has the message that shows the answer so far")
 
     async def _look(self) -> None:
-        connectors = {(one.platform, one.account): one for one in self._held.all() if isinstance(one, Edits)}
+        connectors = {(one.platform, one.account): one for one in self._held.all() if isinstance(one, EditsMessages)}
         offers = {place: one.capabilities.edit_interval for place, one in connectors.items()}
         if offers != self._offers:
             await asyncio.to_thread(self._offer, offers)

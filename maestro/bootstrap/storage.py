@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cryptography.fernet import Fernet
 
-from connectors.web import uploads
+from connectors.web import endpoints
 from maestro.bootstrap.data_folder import close_to_others
 from maestro.bootstrap.entering import enter
 from maestro.bootstrap.locks import FileLock
@@ -89,7 +89,7 @@ def upload_folder(settings: Settings) -> Path:
 def sweep(settings: Settings, older_than: timedelta = timedelta()) -> None:
     """Remove half-received files of an earlier process; who shares the data folder spares what may still arrive."""
     until = time.time() - older_than.total_seconds()
-    uploads.sweep(upload_folder(settings), until)
+    endpoints.sweep(upload_folder(settings), until)
     open_files(settings).sweep(until)
 
 

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from api.parts import AgentChat
-from connectors.base import Role
+from connectors.base import IdentityRole
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.serving import Place, Server, config, listen, serve_until_cancelled
@@ -290,7 +290,7 @@ async def test_a_ticket_lets_the_operator_in_once_for_a_minute(rows: JobRows, ht
     with rows.store.begin() as tx:
         found = tx.people.take_ticket(first)
         assert found is not None
-        assert (found.user_id, found.user_name, found.role) == ("operator", "operator", Role.OWNER)
+        assert (found.user_id, found.user_name, found.role) == ("operator", "operator", IdentityRole.OWNER)
         assert found.digest == hashlib.sha256(first.encode()).hexdigest()
     rows.clock.go(seconds=60)
     with rows.store.begin() as tx:

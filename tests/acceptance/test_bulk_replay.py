@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
-from connectors.base import PermanentSend, Scope
+from connectors.base import FailureScope, PermanentSend
 from maestro.domain.jobs.batch_views import BatchView, BatchWish, batch_view
 from maestro.domain.jobs.batches import IN_A_LANE, BatchAction
 from maestro.domain.jobs.filters import JobFilter
@@ -93,7 +93,7 @@ async def test_many_failed_jobs_are_resumed_and_each_pays_for_the_call_that_fail
 async def test_answers_that_could_not_be_sent_are_sent_for_nothing(maestro: Instance) -> None:
     channels = [f"unsent-{number}" for number in range(5)]
     for channel in channels:
-        maestro.taps.failures[channel].append(PermanentSend("there is no such channel", Scope.CHANNEL))
+        maestro.taps.failures[channel].append(PermanentSend("there is no such channel", FailureScope.CHANNEL))
         await say(maestro, channel, f"send all {channel}")
     for channel in channels:
         await maestro.ended(channel, "failed")

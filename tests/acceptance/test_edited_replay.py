@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from connectors.base import PermanentSend, Scope
+from connectors.base import FailureScope, PermanentSend
 from maestro.domain.jobs.job import Edits, Job, JobKind
 from maestro.domain.jobs.preview import Preview
 from maestro.domain.jobs.replay import ReplayMode
@@ -76,7 +76,7 @@ def paid(maestro: Instance, job_id: str) -> int:
 
 
 async def test_a_resume_after_delivery_failed_pays_nothing_as_foreseen(maestro: Instance, channel: str) -> None:
-    maestro.taps.failures[channel].append(PermanentSend("there is no such channel", Scope.CHANNEL))
+    maestro.taps.failures[channel].append(PermanentSend("there is no such channel", FailureScope.CHANNEL))
     async with user(maestro, channel) as client:
         await client.say("deliver this in the end")
         [job] = await maestro.ended(channel, "failed")

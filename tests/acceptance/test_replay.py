@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from connectors.base import NotDispatched, PermanentSend, Scope
+from connectors.base import FailureScope, NotDispatched, PermanentSend
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.jobs.job import CANCELLED_NOTICE, FAILURE_NOTICE
 from maestro.domain.jobs.replay import ReplayMode
@@ -77,7 +77,7 @@ async def command(maestro: Instance, *arguments: str) -> tuple[int, str]:
 
 async def job_that_could_not_be_sent(maestro: Instance, client: WebClient, text: str) -> str:
     """Have a message answered whose answer the platform refuses, and return the id of its job."""
-    maestro.taps.failures[client.channel].append(PermanentSend("there is no such channel", Scope.CHANNEL))
+    maestro.taps.failures[client.channel].append(PermanentSend("there is no such channel", FailureScope.CHANNEL))
     await client.say(text)
     [job] = await maestro.ended(client.channel, "failed")
     assert (job["error"], job["reason"]) == ("PermanentSend", "there is no such channel")

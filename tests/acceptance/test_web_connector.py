@@ -9,7 +9,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from connectors.base import ConnectorState, Identity, Role
+from connectors.base import ConnectorState, Identity, IdentityRole
 from connectors.web import WebConfig, WebConnector
 from maestro.domain.errors import ConfigurationError, PortTaken
 from maestro.domain.messages import Address, OutgoingMessage
@@ -17,7 +17,7 @@ from tests.support.memory_context import MemoryContext
 from tests.support.web_client import WebClient, web_client
 from tests.support.web_server import KEY, SIGNING_KEY, web_server
 
-OPERATOR = Identity("operator", "Ada", Role.OWNER)
+OPERATOR = Identity("operator", "Ada", IdentityRole.OWNER)
 
 
 # ---- messages ----

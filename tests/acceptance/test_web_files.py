@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from connectors.base import Identity, Role
+from connectors.base import Identity, IdentityRole
 from maestro.domain.messages import Address, Button, OutgoingMessage
 from tests.support.memory_context import MemoryContext
 from tests.support.web_client import web_client
@@ -96,7 +96,7 @@ async def test_a_text_that_went_as_a_file_is_fetched_as_one(http: httpx.AsyncCli
 async def test_only_whose_the_channel_is_may_fetch_and_nobody_else_learns_what_there_is(
     http: httpx.AsyncClient, kept: Path
 ) -> None:
-    context = MemoryContext(tickets={"ticket": Identity("operator", "Ada", Role.OWNER)})
+    context = MemoryContext(tickets={"ticket": Identity("operator", "Ada", IdentityRole.OWNER)})
     async with web_server(context, api_key=KEY) as server:
         async with (
             web_client(server.port, apiKey=KEY, channelId="mine") as grace,

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 from ulid import ULID
 
-from connectors.base import PermanentSend, Scope
+from connectors.base import FailureScope, PermanentSend
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
 from maestro.domain.messages import Address, IncomingMessage, lane_of
 from tests.support.browser import profile
@@ -40,7 +40,7 @@ async def test_a_job_that_failed_at_its_delivery_is_resumed_without_paying_again
         running_instance(tmp_path, webui={"enabled": True, "port": port}) as maestro,
         profile(chromium) as context,
     ):
-        maestro.taps.failures["lobby"].append(PermanentSend("gone", scope=Scope.MESSAGE))
+        maestro.taps.failures["lobby"].append(PermanentSend("gone", scope=FailureScope.MESSAGE))
         async with maestro.client("lobby") as client:
             await client.say("what is six times seven")
             [job] = await maestro.ended("lobby", "failed")

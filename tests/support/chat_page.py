@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from connectors.base import Identity, Role
+from connectors.base import Identity, IdentityRole
 from maestro.serving import Server, config, serve_until_cancelled
 from tests.support.memory_context import MemoryContext
 
@@ -75,7 +75,7 @@ class ChatPage:
         if not self.signed_in or request.headers.get("X-CSRF-Token") != CSRF:
             return JSONResponse({"error": "Forbidden", "message": "no"}, status_code=403)
         ticket = secrets.token_urlsafe()
-        self.context.tickets[ticket] = Identity("operator", "Ada", Role.OWNER)
+        self.context.tickets[ticket] = Identity("operator", "Ada", IdentityRole.OWNER)
         return JSONResponse({"ticket": ticket})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.async_api import Browser, ConsoleMessage, Page
 
-from connectors.base import PermanentSend, Scope
+from connectors.base import FailureScope, PermanentSend
 from tests.support.instance import Instance
 from tests.support.page_actions import Recorder
 from tests.support.populated import KEY, PASSWORD, Populated, populated
@@ -100,7 +100,7 @@ class Dashboard:
 
     async def undelivered(self, channel: str, *texts: str) -> list[str]:
         """Have jobs fail when their answers, which are paid for, are sent; return them."""
-        gone = PermanentSend(f"{channel} is gone", scope=Scope.MESSAGE)
+        gone = PermanentSend(f"{channel} is gone", scope=FailureScope.MESSAGE)
         self.maestro.taps.failures[channel].extend(gone for _ in texts)
         return await self.fail(channel, *texts)
 

@@ -7,15 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from activities.delivery import DeliveryActivities, Matter
-from connectors.base import (
-    AmbiguousSend,
-    Capabilities,
-    Connector,
-    Idempotency,
-    LengthUnit,
-    SendFailure,
-    Unsettled,
-)
+from connectors.base import AmbiguousSend, Capabilities, Connector, Idempotency, LengthUnit, SendFailure, Unsettled
 from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.jobs.flow import DeliverStep
 from maestro.domain.jobs.job import JobKind, JobStatus, StepRef

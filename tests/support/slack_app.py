@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from connectors.platforms import Instance
 from connectors.slack.config import APP_TOKEN, BOT_TOKEN, SIGNING_SECRET, SlackOptions
-from connectors.slack.connector import SlackConnector, SlackEvents, connect
+from connectors.slack.connector import SlackConnector, SlackEventsConnector, connect
 from maestro.domain.messages import Address, OutgoingMessage
 from tests.support import slack_server
 from tests.support.listening import Listening
@@ -63,7 +63,7 @@ async def slack_app(
         if start:
             sockets = slack.socket.opened
             await app.start()
-            if not isinstance(made, SlackEvents):
+            if not isinstance(made, SlackEventsConnector):
                 await slack.connected(sockets + 1)
         yield app
     finally:

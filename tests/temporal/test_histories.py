@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 
-from connectors.base import NotDispatched, PermanentSend, Scope
+from connectors.base import FailureScope, NotDispatched, PermanentSend
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.release import release
 from tests.support.histories import payloads, stories, story
@@ -86,7 +86,7 @@ def scripts(maestro: Instance) -> None:
     maestro.llm.script("in stopped", delay=60)
     maestro.llm.script("in broken", delay=1, times=1)
     failures = maestro.taps.failures
-    failures["refused"].append(PermanentSend(f"cannot post '{ANSWER}' with {KEY}", Scope.MESSAGE))
+    failures["refused"].append(PermanentSend(f"cannot post '{ANSWER}' with {KEY}", FailureScope.MESSAGE))
     failures["away"].append(NotDispatched(f"cannot reach {SAID}"))
     failures["fault"].extend(ValueError(f"a fault over {SAID} and {ANSWER}") for _ in range(5))
 

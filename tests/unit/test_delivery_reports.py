@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from activities.chunks import Words, store_parts
-from connectors.base import (
-    Idempotency,
-    OnAmbiguous,
-    PermanentSend,
-    Unsettled,
-)
+from connectors.base import Idempotency, OnAmbiguous, PermanentSend, Unsettled
 from maestro.domain.deliveries import Delivery, Purpose, kept_buttons
 from maestro.domain.jobs.job import JobStatus, StepState
 from maestro.domain.messages import Button, OutgoingMessage, Receipt, Standing

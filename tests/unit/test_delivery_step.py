@@ -13,12 +13,12 @@ from activities.chunks import FILENAME, pieces
 from connectors.base import (
     AmbiguousSend,
     Capabilities,
+    FailureScope,
     Idempotency,
     LengthUnit,
     NotDispatched,
     OnAmbiguous,
     PermanentSend,
-    Scope,
     SendFailure,
 )
 from maestro.domain.errors import StepTaken, Stopped
@@ -215,7 +215,7 @@ def test_a_file_that_is_gone_fails_for_good_and_says_which(bench: Bench) -> None
     (bench.folder / "small.txt").unlink()
     failure = bench.deliver(platform)
     assert isinstance(failure, PermanentSend)
-    assert (failure.scope, str(failure)) == (Scope.MESSAGE, "the file small.txt is not kept any more")
+    assert (failure.scope, str(failure)) == (FailureScope.MESSAGE, "the file small.txt is not kept any more")
     assert [post.content for post in platform.posts] == ["an answer"]
 
 
@@ -252,7 +252,7 @@ def test_a_chunk_that_never_left_is_in_no_doubt(bench: Bench) -> None:
 
 def test_a_channel_that_the_platform_closed_is_not_tried_again_until_it_is_opened(bench: Bench) -> None:
     platform = Platform(Idempotency.NATIVE)
-    platform.script.append(PermanentSend("Missing Access", Scope.CHANNEL))
+    platform.script.append(PermanentSend("Missing Access", FailureScope.CHANNEL))
     bench.deliver(platform)
     bench.rows.end(bench.job_id, JobStatus.FAILED)
     bench.job_id = bench.begin()
@@ -268,7 +268,7 @@ def test_a_channel_that_the_platform_closed_is_not_tried_again_until_it_is_opene
 
 def test_an_account_that_is_refused_is_told_to_who_runs_it(bench: Bench) -> None:
     platform = Platform(Idempotency.NATIVE)
-    platform.script.append(PermanentSend("the token was revoked", Scope.ACCOUNT))
+    platform.script.append(PermanentSend("the token was revoked", FailureScope.ACCOUNT))
     bench.deliver(platform)
     assert platform.refusals == ["the token was revoked"]
 

@@ -14,12 +14,12 @@ from connectors.base import (
     AmbiguousSend,
     Capabilities,
     Connector,
+    FailureScope,
     Idempotency,
     LengthUnit,
     NotDispatched,
     OnAmbiguous,
     PermanentSend,
-    Scope,
 )
 from maestro.bootstrap import growing
 from maestro.bootstrap.growing import GrowingAnswers
@@ -240,7 +240,7 @@ async def test_a_placeholder_that_fails_is_asked_for_again(
 
 
 async def test_where_the_platform_refuses_it_nothing_is_shown(bench: Bench) -> None:
-    bench.screen.script.append(PermanentSend("no", Scope.CHANNEL))
+    bench.screen.script.append(PermanentSend("no", FailureScope.CHANNEL))
     async with bench.showing():
         bench.write("one")
         await bench.until(lambda: bench.draft is not None and bench.draft.state is DraftState.DROPPED)

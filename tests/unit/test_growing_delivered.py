@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from connectors.base import Idempotency, PermanentSend, Scope, SendFailure
+from connectors.base import FailureScope, Idempotency, PermanentSend, SendFailure
 from maestro.domain.deliveries import Delivery, DeliveryState
 from maestro.domain.messages import OutgoingMessage, Receipt
 from tests.support.delivery_bench import CUT, Bench, Platform
 from tests.support.job_rows import JobRows
 
-GONE = PermanentSend("somebody deleted it", Scope.MESSAGE)
+GONE = PermanentSend("somebody deleted it", FailureScope.MESSAGE)
 
 
 class Editable(Platform):

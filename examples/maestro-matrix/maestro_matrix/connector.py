@@ -13,10 +13,10 @@ from connectors.base import (
     ConnectorState,
     Idempotency,
     LengthUnit,
-    Transport,
+    PlatformTransport,
 )
+from connectors.failures import AccountRefused, NotDispatched
 from connectors.options import Instance
-from connectors.outcomes import AccountRefused, NotDispatched
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.messages import Address, Attachment, OutgoingMessage, Receipt
 from maestro_matrix import send
@@ -60,7 +60,7 @@ class MatrixConnector:
             typing_interval=TYPING_SECONDS,
             idempotency=Idempotency.NATIVE,
             native_window=REMEMBERED,
-            transport=Transport.POLLING,
+            transport=PlatformTransport.POLLING,
             max_file_bytes=MAX_FILE_BYTES,
             catches_up=True,
             edit_interval=options.streaming_seconds if options.streaming else 0,

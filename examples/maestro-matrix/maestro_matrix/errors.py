@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from connectors.outcomes import (
+from connectors.failures import (
     AccountRefused,
     AmbiguousSend,
+    FailureScope,
     NotDispatched,
     PermanentSend,
     RetryableSend,
-    Scope,
     SendFailure,
 )
 from maestro.domain.errors import MaestroError
@@ -89,9 +89,9 @@ def send_failure(trouble: MatrixTrouble, *, spare_room: bool = False) -> SendFai
         return RetryableSend(str(trouble), trouble.after)
     if isinstance(trouble, Refused):
         if trouble.code in ACCOUNT:
-            return PermanentSend(str(refused_account(trouble)), Scope.ACCOUNT)
+            return PermanentSend(str(refused_account(trouble)), FailureScope.ACCOUNT)
         in_room = trouble.code in ROOM and not spare_room
-        return PermanentSend(str(trouble), Scope.CHANNEL if in_room else Scope.MESSAGE)
+        return PermanentSend(str(trouble), FailureScope.CHANNEL if in_room else FailureScope.MESSAGE)
     return AmbiguousSend(str(trouble))
 
 

@@ -7,8 +7,8 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import SecretStr
 
+from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
 from connectors.options import Options
-from connectors.outcomes import FetchFailure, PermanentFetch, RetryableFetch
 from maestro.domain.messages import Attachment
 from maestro.fetch import Access, FetchFailed, FetchRefused, Limits, download
 

@@ -4,14 +4,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from connectors.options import CatchUp, Groups, Instance, Quotes, Reacts, Streams
+from connectors.options import CatchUpOptions, GroupOptions, Instance, QuoteOptions, ReactionOptions, StreamingOptions
 from connectors.platforms import Platform
 
 NAME = "matrix"
 ACCESS_TOKEN = "accessToken"  # noqa: S105 - its name
 
 
-class MatrixOptions(Groups, CatchUp, Streams, Reacts, Quotes):
+class MatrixOptions(GroupOptions, CatchUpOptions, StreamingOptions, ReactionOptions, QuoteOptions):
     """What can be set of one account; ``base_url`` is the address of its homeserver."""
 
     auto_join: Literal["never", "homeserver", "always"] = Field(

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from mautrix.types import EventType
 
-from connectors.outcomes import AmbiguousSend
+from connectors.failures import AmbiguousSend
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro_matrix.errors import DUPLICATE, MatrixTrouble, Refused, send_failure
 from maestro_matrix.homeserver import Homeserver, Json

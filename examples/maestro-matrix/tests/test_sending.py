@@ -14,17 +14,17 @@ from maestro_matrix.render import html
 from matrix_homeserver import ADA, MOST_BYTES, TOKEN, Fault, Homeserver
 
 from connectors.base import (
-    Acknowledges,
+    AcknowledgesMessages,
     AmbiguousSend,
-    Edits,
+    EditsMessages,
+    FailureScope,
     NotDispatched,
     PermanentSend,
     Reconciles,
     RetryableSend,
-    Scope,
     SendFailure,
 )
-from connectors.hub import Move, attempt, move_for
+from connectors.hub import SendAction, attempt, choose_action
 from maestro.domain.messages import Address
 
 BEN = "@ben:example.org"
@@ -123,7 +123,7 @@ async def test_an_upload_that_is_refused_closes_no_room(server: Homeserver, acco
     server.faults["upload"].append(Fault.refused("M_FORBIDDEN"))
     outcome = await attempt(account.connector, chunk(room, "print()", filename="long.py"))
     assert isinstance(outcome, PermanentSend)
-    assert outcome.scope is Scope.MESSAGE
+    assert outcome.scope is FailureScope.MESSAGE
 
 
 async def test_a_homeserver_that_is_away_was_surely_not_asked(account: Account) -> None:
@@ -141,7 +141,7 @@ async def test_a_message_is_found_when_its_key_is_forgotten(server: Homeserver, 
     for number in range(70):
         await server.say(room, f"line {number}")
     late = chunk(room, "hello", tried_at=now - timedelta(hours=1))
-    assert move_for(late, account.connector, now) is Move.LOOK
+    assert choose_action(late, account.connector, now) is SendAction.LOOK
     assert await account.connector.find(late) == sent
     assert await account.connector.find(chunk(room, "hello", key="another", tried_at=now)) is None
     assert await account.connector.find(chunk(room, "hello", tried_at=now + timedelta(hours=1))) is None
@@ -159,7 +159,7 @@ async def test_a_message_among_too_many_others_stays_in_doubt(server: Homeserver
 async def test_a_text_comes_back_that_stood_there_before(server: Homeserver, account: Account) -> None:
     room = await server.room()
     await account.start(streaming=True, streaming_seconds=0.5)
-    assert isinstance(account.connector, Edits)
+    assert isinstance(account.connector, EditsMessages)
     assert account.connector.capabilities.edit_interval == 0.5
     sent = await account.connector.send(chunk(room, "a"))
     for text in ("a **b**", "a", "a **b**"):
@@ -172,7 +172,7 @@ async def test_a_reaction_is_put_once(server: Homeserver, account: Account) -> N
     room = await server.room()
     said = await server.say(room, "hello")
     await account.start(ack_reaction="👀")
-    assert isinstance(account.connector, Acknowledges)
+    assert isinstance(account.connector, AcknowledgesMessages)
     place = Address(platform="matrix", channel=room)
     for _ in range(2):
         await account.connector.acknowledge(place, said)
@@ -214,14 +214,16 @@ def test_how_long_to_wait_is_read(answer: Mapping[str, Any], header: str, after:
 @pytest.mark.parametrize(
     ("status", "code", "expected", "scope"),
     [
-        (404, "M_NOT_FOUND", PermanentSend, Scope.CHANNEL),
-        (403, "M_USER_SUSPENDED", PermanentSend, Scope.ACCOUNT),
-        (400, "M_BAD_JSON", PermanentSend, Scope.MESSAGE),
+        (404, "M_NOT_FOUND", PermanentSend, FailureScope.CHANNEL),
+        (403, "M_USER_SUSPENDED", PermanentSend, FailureScope.ACCOUNT),
+        (400, "M_BAD_JSON", PermanentSend, FailureScope.MESSAGE),
         (404, "", AmbiguousSend, None),
         (504, "M_UNKNOWN", AmbiguousSend, None),
     ],
 )
-def test_each_answer_has_its_class(status: int, code: str, expected: type[SendFailure], scope: Scope | None) -> None:
+def test_each_answer_has_its_class(
+    status: int, code: str, expected: type[SendFailure], scope: FailureScope | None
+) -> None:
     failure = send_failure(verdict(status, {"errcode": code}, ""))
     assert type(failure) is expected
     assert getattr(failure, "scope", None) is scope

@@ -14,11 +14,9 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 
 from connectors.base import ConnectorState, HasRoutes
-from connectors.posted import MAX_BODY
-from connectors.slack.connector import SlackEvents
-from connectors.slack.ears import Ears
-from connectors.slack.signature import is_signed
-from connectors.slack.webhook import FORM, Webhook
+from connectors.slack.connector import SlackEventsConnector
+from connectors.slack.events import FORM, SlackEndpoint, SlackEventReceiver, is_signed_by_slack
+from connectors.webhooks import MAX_BODY
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Button
 from tests.support.slack_app import SlackApp, chunk, slack_and_app
@@ -81,7 +79,7 @@ def posting_to(routes: Sequence[BaseRoute]) -> httpx.AsyncClient:
 async def events_app() -> AsyncIterator[EventsApp]:
     """Run one."""
     async with slack_and_app(mode="events") as app:
-        assert isinstance(app.connector, SlackEvents)
+        assert isinstance(app.connector, SlackEventsConnector)
         await app.told(ConnectorState.RUNNING)
         async with posting_to(app.connector.routes()) as http:
             yield EventsApp(app, http)
@@ -105,15 +103,15 @@ async def test_a_message_that_cannot_be_kept_is_not_acknowledged() -> None:
 
 
 async def test_an_inbox_that_takes_too_long_is_no_acknowledgement() -> None:
-    ears = Ears(lambda _: None)
+    ears = SlackEventReceiver(lambda _: None)
     ears.open(Slow(), Slow())
-    async with posting_to(Webhook(SIGNING_SECRET, ears, seconds=0.05).routes()) as http:
+    async with posting_to(SlackEndpoint(SIGNING_SECRET, ears, seconds=0.05).routes()) as http:
         body = b'{"type": "event_callback"}'
         assert (await http.post(f"{BASE}/events", content=body, headers=signed(body))).status_code == 503
 
 
 async def test_who_is_not_connected_yet_acknowledges_nothing() -> None:
-    async with posting_to(Webhook(SIGNING_SECRET, Ears(lambda _: None)).routes()) as http:
+    async with posting_to(SlackEndpoint(SIGNING_SECRET, SlackEventReceiver(lambda _: None)).routes()) as http:
         body = b'{"type": "event_callback"}'
         assert (await http.post(f"{BASE}/events", content=body, headers=signed(body))).status_code == 503
 
@@ -193,11 +191,13 @@ async def test_what_slack_left_out_is_read_later() -> None:
 def test_a_signature_is_over_the_raw_body() -> None:
     body = b'{"a": "\xc3\xa4"}'
     right = signature(SIGNING_SECRET, "1000", body)
-    assert is_signed(SIGNING_SECRET, "1000", right, body, 1000)
-    assert not is_signed(SIGNING_SECRET, "1000", right, body + b" ", 1000)
-    assert not is_signed(SIGNING_SECRET, "1000", right.upper(), body, 1000)
-    assert not is_signed(SIGNING_SECRET, "1e3", right, body, 1000)
-    assert not any(is_signed(SIGNING_SECRET, "1000", wrong, body, 1000) for wrong in ("", "v0=", "\xe4", "\udcff"))
+    assert is_signed_by_slack(SIGNING_SECRET, "1000", right, body, 1000)
+    assert not is_signed_by_slack(SIGNING_SECRET, "1000", right, body + b" ", 1000)
+    assert not is_signed_by_slack(SIGNING_SECRET, "1000", right.upper(), body, 1000)
+    assert not is_signed_by_slack(SIGNING_SECRET, "1e3", right, body, 1000)
+    assert not any(
+        is_signed_by_slack(SIGNING_SECRET, "1000", wrong, body, 1000) for wrong in ("", "v0=", "\xe4", "\udcff")
+    )
 
 
 async def test_a_press_comes_as_a_form_at_each_place_and_counts_once() -> None:

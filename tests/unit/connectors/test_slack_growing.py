@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from connectors.base import ConnectorState
-from connectors.outcomes import AccountRefused, AmbiguousSend, PermanentSend, RetryableSend, Scope
+from connectors.failures import AccountRefused, AmbiguousSend, FailureScope, PermanentSend, RetryableSend
 from connectors.slack.config import SlackOptions
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, Button
@@ -41,16 +41,16 @@ async def test_a_message_of_ours_is_written_anew_as_it_would_be_sent_and_keeps_i
 @pytest.mark.parametrize(
     ("fault", "failure", "scope"),
     [
-        (Fault.refused("message_not_found"), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("cant_update_message"), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("edit_window_closed"), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("channel_not_found"), PermanentSend, Scope.CHANNEL),
+        (Fault.refused("message_not_found"), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("cant_update_message"), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("edit_window_closed"), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("channel_not_found"), PermanentSend, FailureScope.CHANNEL),
         (Fault.limited(7), RetryableSend, None),
         (Fault.cut_after(), AmbiguousSend, None),
     ],
 )
 async def test_what_cannot_be_written_anew_is_told(
-    fault: Fault, failure: type[MaestroError], scope: Scope | None
+    fault: Fault, failure: type[MaestroError], scope: FailureScope | None
 ) -> None:
     async with slack_and_app(start=False) as app:
         receipt = await app.connector.send(chunk("The answ"))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.outcomes import FetchFailure, PermanentFetch, RetryableFetch
+from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
 from maestro.domain.messages import Attachment
 from tests.support.raw_server import RawServer, answer_of, redirect_to
 from tests.support.slack_app import SlackApp, slack_and_app

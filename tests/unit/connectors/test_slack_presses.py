@@ -2,8 +2,9 @@
 
 import pytest
 
-from connectors.slack.presses import MOST, blocks_of, pressed
-from connectors.slack.receive import Us
+from connectors.slack.inbound import press_in
+from connectors.slack.receive import SlackBot
+from connectors.slack.send import MAX_BUTTONS, blocks_of
 from maestro.domain.errors import Backlogged
 from maestro.domain.messages import Addressing, Button
 from tests.support.instance import until
@@ -13,7 +14,7 @@ from tests.support.slack_server.workspace import Json, Workspace
 
 COLOURS = (Button(label="Red", value="Red #7"), Button(label="Dark blue", value="Dark blue #7"))
 KEY = chunk("").key
-US = Us("default", "T1", "U0BOT", "B0BOT", "maestro")
+US = SlackBot("default", "T1", "U0BOT", "B0BOT", "maestro")
 
 
 async def put(app: SlackApp, channel: str = "C1", thread: str = "1.2") -> Json:
@@ -38,12 +39,12 @@ async def test_buttons_stand_below_the_text_and_name_their_message() -> None:
 
 def test_a_text_that_is_long_for_a_section_stands_in_several() -> None:
     text = "```\n" + "<x> & y\n" * 450 + "```"
-    *sections, row = blocks_of(chunk(text, buttons=(*COLOURS, *COLOURS * MOST)))
+    *sections, row = blocks_of(chunk(text, buttons=(*COLOURS, *COLOURS * MAX_BUTTONS)))
     shown = [section["text"]["text"] for section in sections]
     assert len(shown) > 1
     assert all(len(part) <= 3_000 and part.count("```") == 2 for part in shown)
     assert sum(part.count("&lt;x&gt;") for part in shown) == 450
-    assert len(row["elements"]) == MOST
+    assert len(row["elements"]) == MAX_BUTTONS
     assert blocks_of(chunk(text)) == ()
 
 
@@ -111,5 +112,5 @@ async def test_a_button_that_is_for_nothing_says_so_to_nobody_else() -> None:
 def test_what_is_no_press_of_a_button_of_ours_is_nothing(change: Json) -> None:
     post = {"ts": "1.2", "blocks": blocks_of(chunk("?", buttons=COLOURS))}
     payload = told(Workspace(), "C1", "U1", post)
-    assert pressed(payload, US) is not None
-    assert pressed({**payload, **change}, US) is None
+    assert press_in(payload, US) is not None
+    assert press_in({**payload, **change}, US) is None

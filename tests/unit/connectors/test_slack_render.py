@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.slack.render import mrkdwn
+from connectors.slack.send import mrkdwn
 from connectors.splitting import split
 
 MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=120) | st.text(max_size=80)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from connectors.base import ConnectorState
-from connectors.outcomes import AccountRefused, AmbiguousSend, NotDispatched, PermanentSend, RetryableSend, Scope
+from connectors.failures import AccountRefused, AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend
 from maestro.domain.errors import MaestroError
 from tests.support.slack_app import chunk, slack_and_app
 from tests.support.slack_server import Fault, SlackServer
@@ -62,14 +62,14 @@ async def test_a_rate_limit_says_how_long_to_wait() -> None:
 @pytest.mark.parametrize(
     ("error", "scope"),
     [
-        ("not_in_channel", Scope.CHANNEL),
-        ("no_permission", Scope.CHANNEL),
-        ("no_text", Scope.MESSAGE),
-        ("restricted_action_thread_locked", Scope.MESSAGE),
-        ("account_inactive", Scope.ACCOUNT),
+        ("not_in_channel", FailureScope.CHANNEL),
+        ("no_permission", FailureScope.CHANNEL),
+        ("no_text", FailureScope.MESSAGE),
+        ("restricted_action_thread_locked", FailureScope.MESSAGE),
+        ("account_inactive", FailureScope.ACCOUNT),
     ],
 )
-async def test_a_permanent_error_says_what_is_broken(error: str, scope: Scope) -> None:
+async def test_a_permanent_error_says_what_is_broken(error: str, scope: FailureScope) -> None:
     async with slack_and_app(start=False) as app:
         app.slack.fail("chat.postMessage", Fault.refused(error))
         with pytest.raises(PermanentSend) as refused:
@@ -137,9 +137,13 @@ async def test_a_search_without_an_answer_is_no_no(fault: Fault) -> None:
 
 @pytest.mark.parametrize(
     ("error", "scope"),
-    [("missing_scope", Scope.MESSAGE), ("not_in_channel", Scope.CHANNEL), ("token_revoked", Scope.ACCOUNT)],
+    [
+        ("missing_scope", FailureScope.MESSAGE),
+        ("not_in_channel", FailureScope.CHANNEL),
+        ("token_revoked", FailureScope.ACCOUNT),
+    ],
 )
-async def test_who_may_not_look_never_knows(error: str, scope: Scope) -> None:
+async def test_who_may_not_look_never_knows(error: str, scope: FailureScope) -> None:
     async with slack_and_app(start=False) as app:
         app.slack.fail("conversations.history", Fault.refused(error))
         with pytest.raises(PermanentSend) as refused:
@@ -164,7 +168,7 @@ async def test_a_missing_scope_for_files_does_not_stop_the_connector() -> None:
         app.slack.fail("files.getUploadURLExternal", Fault.refused("missing_scope", needed="files:write"))
         with pytest.raises(PermanentSend, match="files:write") as refused:
             await app.connector.send(chunk("long", filename="answer.md"))
-        assert refused.value.scope is Scope.MESSAGE
+        assert refused.value.scope is FailureScope.MESSAGE
         await app.slack.say("C1", "U1", "still there?")
         await app.heard(1)
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from connectors.base import ConnectorState
-from connectors.outcomes import AccountRefused
+from connectors.failures import AccountRefused
 from maestro.domain.errors import Backlogged
 from tests.support.instance import until
 from tests.support.slack_app import slack_and_app

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from connectors.base import Identity, Role
+from connectors.base import Identity, IdentityRole
 from connectors.web.config import WebConfig, is_loopback
 from connectors.web.errors import Unauthorized
-from connectors.web.frames import Credentials
-from connectors.web.identity import PURPOSE, Doorman, Guest, ResumeTokens
+from connectors.web.frames import WebCredentials
+from connectors.web.identity import PURPOSE, ResumeTokens, WebAuthenticator, WebUser
 from maestro.domain.errors import ConfigurationError
 from maestro.domain.throttle import TooManyAttempts
 from tests.support.memory_context import MemoryContext
 
 KEY = b"0123456789abcdef"
-GUEST = Guest(Identity("web-1", "Ada ü 🙂", Role.USER))
-OWNER = Guest(Identity("operator", "operator", Role.OWNER), dashboard=True)
+GUEST = WebUser(Identity("web-1", "Ada ü 🙂", IdentityRole.USER))
+OWNER = WebUser(Identity("operator", "operator", IdentityRole.OWNER), dashboard=True)
 CALLER = "203.0.113.9"
 
 
@@ -104,27 +104,27 @@ async def test_after_five_wrong_keys_the_right_one_still_gets_in() -> None:
     clock = Clock()
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, clock)
-    doorman = Doorman(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, clock)
+    doorman = WebAuthenticator(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, clock)
     for _ in range(5):
         with pytest.raises(Unauthorized):
-            await doorman.admit(Credentials(api_key="wrong"), CALLER)
+            await doorman.admit(WebCredentials(api_key="wrong"), CALLER)
     with pytest.raises(TooManyAttempts) as locked:
-        await doorman.admit(Credentials(api_key="wrong"), CALLER)
+        await doorman.admit(WebCredentials(api_key="wrong"), CALLER)
     assert locked.value.retry_after == timedelta(seconds=10)
-    assert (await doorman.admit(Credentials(api_key="k"), CALLER)).identity.role is Role.USER
-    assert (await doorman.admit(Credentials(api_key="k"), "203.0.113.10")).identity.role is Role.USER
-    assert await doorman.admit(Credentials(resume_token=tokens.issue(GUEST)), CALLER) == GUEST
-    assert (await doorman.admit(Credentials(ticket="t"), CALLER)).dashboard
+    assert (await doorman.admit(WebCredentials(api_key="k"), CALLER)).identity.role is IdentityRole.USER
+    assert (await doorman.admit(WebCredentials(api_key="k"), "203.0.113.10")).identity.role is IdentityRole.USER
+    assert await doorman.admit(WebCredentials(resume_token=tokens.issue(GUEST)), CALLER) == GUEST
+    assert (await doorman.admit(WebCredentials(ticket="t"), CALLER)).dashboard
     clock.now += timedelta(seconds=10)
     with pytest.raises(Unauthorized):
-        await doorman.admit(Credentials(api_key="wrong"), CALLER)
+        await doorman.admit(WebCredentials(api_key="wrong"), CALLER)
 
 
 async def test_an_expired_token_is_no_guess() -> None:
     clock = Clock()
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, clock)
-    doorman = Doorman(config, MemoryContext(), tokens, clock)
+    doorman = WebAuthenticator(config, MemoryContext(), tokens, clock)
     token = tokens.issue(GUEST)
     clock.now += timedelta(days=31)
     for _ in range(9):
@@ -135,22 +135,22 @@ async def test_an_expired_token_is_no_guess() -> None:
 async def test_a_display_name_changes_the_name_and_nothing_else() -> None:
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, Clock())
-    doorman = Doorman(config, MemoryContext(), tokens, Clock())
-    again = await doorman.admit(Credentials(resume_token=tokens.issue(GUEST), user_name="local"), CALLER)
-    assert again == Guest(Identity("web-1", "local", Role.USER))
+    doorman = WebAuthenticator(config, MemoryContext(), tokens, Clock())
+    again = await doorman.admit(WebCredentials(resume_token=tokens.issue(GUEST), user_name="local"), CALLER)
+    assert again == WebUser(Identity("web-1", "local", IdentityRole.USER))
 
 
 async def test_a_client_with_the_key_may_be_a_bot_and_then_stays_one() -> None:
     config = WebConfig(signing_key=KEY, api_key="k")
     tokens = ResumeTokens(config, Clock())
-    doorman = Doorman(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, Clock())
-    assert not (await doorman.admit(Credentials(api_key="k"), CALLER)).bot
-    robot = await doorman.admit(Credentials(api_key="k", bot=True), CALLER)
+    doorman = WebAuthenticator(config, MemoryContext(tickets={"t": OWNER.identity}), tokens, Clock())
+    assert not (await doorman.admit(WebCredentials(api_key="k"), CALLER)).bot
+    robot = await doorman.admit(WebCredentials(api_key="k", bot=True), CALLER)
     assert robot.bot
-    assert await doorman.admit(Credentials(resume_token=tokens.issue(robot)), CALLER) == robot
-    assert not (await doorman.admit(Credentials(ticket="t", bot=True), CALLER)).bot
-    local = Doorman(WebConfig(signing_key=KEY, local_owner=True), MemoryContext(), tokens, Clock())
-    assert not (await local.admit(Credentials(bot=True), CALLER)).bot
+    assert await doorman.admit(WebCredentials(resume_token=tokens.issue(robot)), CALLER) == robot
+    assert not (await doorman.admit(WebCredentials(ticket="t", bot=True), CALLER)).bot
+    local = WebAuthenticator(WebConfig(signing_key=KEY, local_owner=True), MemoryContext(), tokens, Clock())
+    assert not (await local.admit(WebCredentials(bot=True), CALLER)).bot
 
 
 def test_a_token_from_before_there_were_bots_is_a_persons() -> None:

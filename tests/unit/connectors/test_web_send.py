@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from connectors.web.errors import TooSlow
-from connectors.web.frames import Hub, Line
+from connectors.web.frames import SocketHub, SocketQueue
 from maestro.domain.messages import Address, OutgoingMessage
 
 
@@ -13,7 +13,7 @@ def message(number: int, channel: str = "c") -> OutgoingMessage:
     return OutgoingMessage(id=number, address=Address(platform="web", channel=channel), content="x")
 
 
-async def written(line: Line) -> list[int | str]:
+async def written(line: SocketQueue) -> list[int | str]:
     """Return what is on the line: ids of deliveries, types of everything else."""
     out: list[int | str] = []
 
@@ -27,7 +27,7 @@ async def written(line: Line) -> list[int | str]:
     return out
 
 
-async def is_full(line: Line) -> bool:
+async def is_full(line: SocketQueue) -> bool:
     """Tell whether the line gave its client up."""
     try:
         async with asyncio.timeout(0.01):
@@ -40,7 +40,7 @@ async def is_full(line: Line) -> bool:
 
 
 async def test_held_deliveries_and_missed_ones_merge_by_id() -> None:
-    line = Line(limit=10, cursor=2)
+    line = SocketQueue(limit=10, cursor=2)
     for number in (2, 5, 4):
         line.push(message(number))
     line.catch_up([message(3)])
@@ -51,7 +51,7 @@ async def test_held_deliveries_and_missed_ones_merge_by_id() -> None:
 
 
 async def test_a_full_line_gives_up() -> None:
-    line = Line(limit=3, cursor=0)
+    line = SocketQueue(limit=3, cursor=0)
     line.catch_up(())
     for number in range(1, 4):
         line.push(message(number))
@@ -61,14 +61,14 @@ async def test_a_full_line_gives_up() -> None:
 
 
 async def test_too_much_during_a_replay_gives_up_too() -> None:
-    line = Line(limit=3, cursor=0)
+    line = SocketQueue(limit=3, cursor=0)
     for number in range(1, 5):
         line.push(message(number))
     assert await is_full(line)
 
 
 async def test_a_long_absence_is_not_a_slow_reader() -> None:
-    line = Line(limit=3, cursor=0)
+    line = SocketQueue(limit=3, cursor=0)
     line.catch_up(message(number) for number in range(1, 101))
     line.say({"type": "resumed"})
     assert not await is_full(line)
@@ -76,7 +76,7 @@ async def test_a_long_absence_is_not_a_slow_reader() -> None:
 
 
 async def test_a_page_is_written_before_the_next_is_wanted_and_live_deliveries_wait() -> None:
-    line, out = Line(limit=3, cursor=0), list[int]()
+    line, out = SocketQueue(limit=3, cursor=0), list[int]()
     writable = asyncio.Event()
 
     async def send(text: str) -> None:
@@ -101,7 +101,7 @@ async def test_a_page_is_written_before_the_next_is_wanted_and_live_deliveries_w
 
 
 async def test_typing_is_dropped_while_something_waits() -> None:
-    line = Line(limit=3, cursor=0)
+    line = SocketQueue(limit=3, cursor=0)
     line.hint({"type": "typing"})
     line.catch_up(())
     line.push(message(1))
@@ -112,7 +112,7 @@ async def test_typing_is_dropped_while_something_waits() -> None:
 
 
 async def test_the_hub_forgets_a_line_that_left() -> None:
-    hub, line = Hub(), Line(limit=3, cursor=0)
+    hub, line = SocketHub(), SocketQueue(limit=3, cursor=0)
     with hub.listening("c", line):
         assert hub.clients == 1
     assert hub.clients == 0
@@ -122,7 +122,7 @@ async def test_the_hub_forgets_a_line_that_left() -> None:
 
 
 def test_the_hub_remembers_what_just_went_out() -> None:
-    hub = Hub()
+    hub = SocketHub()
     for number in (1, 2, 3):
         hub.push(message(number, "c" if number != 2 else "other"))
     assert [kept.id for kept in hub.recent("c", 0)] == [1, 3]

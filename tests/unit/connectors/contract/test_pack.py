@@ -13,12 +13,12 @@ from connectors.base import (
     AmbiguousSend,
     Capabilities,
     ConnectorState,
+    FailureScope,
     Idempotency,
     LengthUnit,
     NotDispatched,
     PermanentSend,
     RetryableSend,
-    Scope,
 )
 from connectors.contract import Bench, ConnectorContract, Fault, MemoryContext
 from connectors.contract import tests as contract
@@ -88,7 +88,7 @@ class PaperConnector:
         if fault is not None:
             await self._fail(fault, message)
         elif len(message.content) > LIMIT:
-            raise PermanentSend("too long", Scope.MESSAGE)
+            raise PermanentSend("too long", FailureScope.MESSAGE)
         self._paper.posts.append(message)
         return Receipt(platform_message_id="" if self._flaw is Flaw.HAS_NO_RECEIPT else str(len(self._paper.posts)))
 
@@ -123,7 +123,7 @@ class PaperConnector:
     async def _fail(self, fault: Fault, message: OutgoingMessage) -> None:
         if fault is Fault.BUSY or fault is Fault.BROKEN:
             if self._flaw is Flaw.GIVES_UP:
-                raise PermanentSend("it failed", Scope.MESSAGE)
+                raise PermanentSend("it failed", FailureScope.MESSAGE)
             raise RetryableSend("come back", timedelta(seconds=1))
         if fault is Fault.CUT:
             self._paper.posts.append(message)
@@ -131,7 +131,7 @@ class PaperConnector:
             if self._flaw is Flaw.TRIES_AGAIN:
                 return  # and so it is handed over once more
             raise NotDispatched("cut") if self._flaw is Flaw.CALLS_A_CUT_UNSENT else AmbiguousSend("cut")
-        scope = contract.SCOPES[fault] if self._flaw is not Flaw.MISTAKES_SCOPES else Scope.MESSAGE
+        scope = contract.SCOPES[fault] if self._flaw is not Flaw.MISTAKES_SCOPES else FailureScope.MESSAGE
         raise PermanentSend(str(fault), scope)
 
 

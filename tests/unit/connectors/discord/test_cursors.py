@@ -1,22 +1,22 @@
 """How far channels were taken in, as one connection knows it."""
 
-from connectors.discord.cursors import Cursors
-from connectors.discord.receive import Place
+from connectors.discord.catch_up import DiscordCursors
+from connectors.discord.receive import DiscordChannel
 from tests.support.memory_context import MemoryContext
 
-CHANNEL, FRESH = Place(1, guild=7), Place(2, guild=7)
+CHANNEL, FRESH = DiscordChannel(1, guild=7), DiscordChannel(2, guild=7)
 
 
 async def test_what_a_connection_began_with_is_known_however_far_it_read_since() -> None:
     """Or a thread that began during an outage would count as old when its channel is read before it."""
-    cursors = Cursors(MemoryContext(marks={("1", ""): "10"}))
+    cursors = DiscordCursors(MemoryContext(marks={("1", ""): "10"}))
     assert (await cursors.of(CHANNEL), await cursors.before(CHANNEL)) == (10, 10)
     cursors.note(CHANNEL, 50)
     assert (await cursors.of(CHANNEL), await cursors.before(CHANNEL)) == (50, 10)
 
 
 async def test_a_channel_that_was_never_seen_before_has_no_beginning() -> None:
-    cursors = Cursors(MemoryContext())
+    cursors = DiscordCursors(MemoryContext())
     assert await cursors.before(FRESH) is None
     await cursors.begin_at(FRESH, 20)
     assert (await cursors.of(FRESH), await cursors.before(FRESH)) == (20, None)

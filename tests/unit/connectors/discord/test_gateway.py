@@ -199,7 +199,7 @@ async def test_a_thread_that_began_while_we_were_away_is_no_old_one(
 async def test_a_store_that_is_broken_for_a_moment_loses_nothing(
     discord: DiscordServer, context: MemoryContext, ann: User, square: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.discord.lines.PAUSES", (0.01,))
+    monkeypatch.setattr("connectors.discord.catch_up.PAUSES", (0.01,))
     context.failure = OSError("the disk is full")
     async with connected(discord, context):
         discord.say(ann, square, "first")
@@ -220,7 +220,7 @@ async def test_an_invalid_session_loses_nothing(
 ) -> None:
     """Of direct channels no event tells that they have a gap; whatever comes first in one is reason to look."""
     channel = discord.direct(ann) if direct else square
-    monkeypatch.setattr("connectors.discord.session.IDENTIFY_SECONDS", 0.01)
+    monkeypatch.setattr("connectors.discord.gateway.IDENTIFY_SECONDS", 0.01)
     async with connected(discord, context):
         discord.say(ann, channel, "before")
         await has_heard(context, "before")
@@ -284,7 +284,7 @@ async def test_a_full_inbox_keeps_nobody_out_for_good(
     square: Channel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("connectors.discord.lines.PAUSES", (0.01,))
+    monkeypatch.setattr("connectors.discord.catch_up.PAUSES", (0.01,))
     context.limit = 0
     async with connected(discord, context):
         discord.say(ann, square, "first")
@@ -381,8 +381,8 @@ async def test_the_token_is_in_no_line_of_any_library(
 async def test_a_store_that_is_broken_at_first_costs_no_direct_message(
     discord: DiscordServer, context: MemoryContext, ann: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.discord.lines.PAUSES", (0.01,))
-    monkeypatch.setattr("connectors.discord.session.GUILDS_SECONDS", 0.01)
+    monkeypatch.setattr("connectors.discord.catch_up.PAUSES", (0.01,))
+    monkeypatch.setattr("connectors.discord.gateway.GUILDS_SECONDS", 0.01)
     direct, broken = discord.direct(ann), [OSError("the disk is full")] * 3
     context.marks, context.direct = {(str(direct.id), ""): str(direct.id)}, {(str(direct.id), "")}
 
@@ -409,7 +409,7 @@ async def test_what_breaks_in_an_event_is_told_without_what_was_said(
     def broken(_: object) -> None:
         raise ValueError(secret)
 
-    monkeypatch.setattr("connectors.discord.session.place_of", broken)
+    monkeypatch.setattr("connectors.discord.gateway.channel_of_event", broken)
     with structlog.testing.capture_logs() as lines:
         async with connected(discord, context):
             discord.say(ann, square, "hello")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.base import AmbiguousSend, NotDispatched, PermanentSend, Scope, SendFailure
+from connectors.base import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, SendFailure
 from maestro.domain.messages import Button
 from tests.support.discord_bot import address, bot, chunk, connected
 from tests.support.discord_server import Channel, DiscordServer, Fault, User
@@ -38,16 +38,16 @@ async def test_a_message_of_ours_is_written_anew_as_it_would_be_sent(
 @pytest.mark.parametrize(
     ("fault", "scope"),
     [
-        (Fault(404, 10008), Scope.MESSAGE),
-        (Fault(403, 50005), Scope.MESSAGE),
-        (Fault(400, 50035), Scope.MESSAGE),
-        (Fault(404, 10003), Scope.CHANNEL),
-        (Fault(403, 50001), Scope.CHANNEL),
-        (Fault(401), Scope.ACCOUNT),
+        (Fault(404, 10008), FailureScope.MESSAGE),
+        (Fault(403, 50005), FailureScope.MESSAGE),
+        (Fault(400, 50035), FailureScope.MESSAGE),
+        (Fault(404, 10003), FailureScope.CHANNEL),
+        (Fault(403, 50001), FailureScope.CHANNEL),
+        (Fault(401), FailureScope.ACCOUNT),
     ],
 )
 async def test_what_cannot_be_written_anew_is_told(
-    discord: DiscordServer, context: MemoryContext, square: Channel, fault: Fault, scope: Scope
+    discord: DiscordServer, context: MemoryContext, square: Channel, fault: Fault, scope: FailureScope
 ) -> None:
     async with connected(discord, context) as connector:
         receipt = await connector.send(chunk(square, "The answ"))
@@ -65,7 +65,7 @@ async def test_a_message_that_is_gone_or_none_is_the_messages_own_matter(
         for known_as in ("12345", "not a number"):
             with pytest.raises(PermanentSend) as failed:
                 await connector.edit(chunk(square, "The answer", edits=known_as))
-            assert failed.value.scope is Scope.MESSAGE
+            assert failed.value.scope is FailureScope.MESSAGE
 
 
 async def test_an_edit_whose_outcome_is_unknown_may_be_made_again(
@@ -124,7 +124,7 @@ async def test_an_emoji_that_discord_does_not_know_is_told(
         with pytest.raises(SendFailure) as failed:
             await connector.acknowledge(address(square), str(said.id))
     assert isinstance(failed.value, PermanentSend)
-    assert failed.value.scope is Scope.MESSAGE
+    assert failed.value.scope is FailureScope.MESSAGE
 
 
 async def test_a_file_of_the_store_goes_with_its_words_and_is_found_again(

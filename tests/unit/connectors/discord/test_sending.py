@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from connectors.base import AmbiguousSend, NotDispatched, PermanentSend, RetryableSend, Scope, SendFailure
+from connectors.base import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from connectors.discord.connector import CAPABILITIES
 from maestro.domain.messages import Address
 from tests.support.discord_bot import address, bot, chunk, connected
@@ -87,12 +87,12 @@ async def test_a_limit_is_waited_for(discord: DiscordServer, context: MemoryCont
     [
         (Fault(503), AmbiguousSend, None),
         (Fault(status=0, cut=Cut.BEFORE), AmbiguousSend, None),
-        (Fault(403, 50013), PermanentSend, Scope.CHANNEL),
-        (Fault(403, 50001), PermanentSend, Scope.CHANNEL),
-        (Fault(403, 50007), PermanentSend, Scope.CHANNEL),
-        (Fault(404, 10003), PermanentSend, Scope.CHANNEL),
-        (Fault(400, 50035), PermanentSend, Scope.MESSAGE),
-        (Fault(401), PermanentSend, Scope.ACCOUNT),
+        (Fault(403, 50013), PermanentSend, FailureScope.CHANNEL),
+        (Fault(403, 50001), PermanentSend, FailureScope.CHANNEL),
+        (Fault(403, 50007), PermanentSend, FailureScope.CHANNEL),
+        (Fault(404, 10003), PermanentSend, FailureScope.CHANNEL),
+        (Fault(400, 50035), PermanentSend, FailureScope.MESSAGE),
+        (Fault(401), PermanentSend, FailureScope.ACCOUNT),
         (Fault.limited(7, cloudflare=True), RetryableSend, None),
         (Fault.limited(3600), RetryableSend, None),
     ],
@@ -103,7 +103,7 @@ async def test_what_an_error_means(
     square: Channel,
     fault: Fault,
     expected: type[SendFailure],
-    scope: Scope | None,
+    scope: FailureScope | None,
 ) -> None:
     async with connected(discord, context) as connector:
         discord.fail("POST", "messages", fault)
@@ -201,7 +201,7 @@ async def test_a_reply_to_a_command_of_another_life_is_a_message(
 async def test_who_gets_no_reply_is_told_so(
     discord: DiscordServer, context: MemoryContext, ann: User, square: Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.discord.session.UNANSWERED_SECONDS", 0.01)
+    monkeypatch.setattr("connectors.discord.gateway.UNANSWERED_SECONDS", 0.01)
     async with connected(discord, context):
         await until(lambda: len(discord.commands) == 3)
         token = discord.command(ann, square, "new")

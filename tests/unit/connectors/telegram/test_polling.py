@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from connectors.base import AccountRefused, ConnectorState
-from connectors.telegram.albums import OpenAlbums, groups, settled
-from connectors.telegram.polling import WAIT_SECONDS
+from connectors.telegram.inbound import OpenAlbums, confirmable, group_albums
+from connectors.telegram.updates import WAIT_SECONDS
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import Button
 from tests.support.instance import until
@@ -191,11 +191,11 @@ def part(number: int, group: str = "", chat: int = 1) -> dict[str, Any]:
 
 def test_only_what_no_unfinished_album_reaches_into_is_settled() -> None:
     one, a1, two, b1, a2 = part(1), part(2, "a"), part(3), part(4, "b"), part(5, "a")
-    found = groups([one, a1, two, b1, a2])
+    found = group_albums([one, a1, two, b1, a2])
     assert found == [[one], [a1, a2], [two], [b1]]
-    assert settled(found, []) == found
-    assert settled(found, [[b1]]) == [[one]]  # an album that ends behind the first unfinished part waits with it
-    assert settled(found, [[a1, a2]]) == [[one]]
+    assert confirmable(found, []) == found
+    assert confirmable(found, [[b1]]) == [[one]]  # an album that ends behind the first unfinished part waits with it
+    assert confirmable(found, [[a1, a2]]) == [[one]]
 
 
 def test_an_album_is_open_until_a_second_after_its_last_part() -> None:
@@ -207,7 +207,7 @@ def test_an_album_is_open_until_a_second_after_its_last_part() -> None:
 
 
 def test_albums_of_two_chats_are_two() -> None:
-    assert len(groups([part(1, "a", chat=1), part(2, "a", chat=2)])) == 2
+    assert len(group_albums([part(1, "a", chat=1), part(2, "a", chat=2)])) == 2
 
 
 # Buttons.

@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 from telegram import Update
 
-from connectors.telegram.receive import Us, heard, joined, migration, pressed
+from connectors.telegram.receive import TelegramBot, join_album, message_in, migration_in, press_in
 from maestro.domain.messages import Addressing, IncomingMessage
 from tests.support.telegram_server import ADA
 from tests.support.telegram_server.chats import Chats
 
 Json = dict[str, Any]
 
-US = Us("default", 4200000001, "maestro_bot")
+US = TelegramBot("default", 4200000001, "maestro_bot")
 GROUP = -100200
 US_SHOWN = {"id": US.id, "is_bot": True, "first_name": "Maestro", "username": US.name}
 
 
-def told(chat: int, text: str, us: Us = US, kind: str = "message", **extra: Any) -> IncomingMessage | None:
+def told(chat: int, text: str, us: TelegramBot = US, kind: str = "message", **extra: Any) -> IncomingMessage | None:
     """Return what is heard when Ada writes."""
-    return heard(update(chat, text, kind, **extra), us)
+    return message_in(update(chat, text, kind, **extra), us)
 
 
 def update(chat: int, text: str, kind: str = "message", **extra: Any) -> Update:
@@ -104,7 +104,7 @@ def test_links_have_their_addresses() -> None:
 
 
 def test_every_line_where_none_need_mention_us() -> None:
-    message = told(GROUP, "hello", Us("default", 1, "maestro_bot", every_line=True))
+    message = told(GROUP, "hello", TelegramBot("default", 1, "maestro_bot", every_line=True))
     assert message is not None
     assert message.addressing is Addressing.ANYBODY
 
@@ -176,7 +176,7 @@ def test_what_telegram_copies_from_a_channel_nobody_said_here() -> None:
 def test_a_post_in_a_channel() -> None:
     channel: Json = {"id": GROUP, "type": "channel", "title": "News"}
     post = {"message_id": 3, "date": 1, "chat": channel, "sender_chat": channel, "text": "hi"}
-    message = heard(Update.de_json({"update_id": 1, "channel_post": post}, None), US)
+    message = message_in(Update.de_json({"update_id": 1, "channel_post": post}, None), US)
     assert message is not None
     assert (message.user_id, message.user_name, message.is_direct) == (str(GROUP), "News", False)
 
@@ -235,7 +235,7 @@ def test_announcements_say_nothing(service: Json) -> None:
 
 def test_an_album_is_one_message() -> None:
     parts = [told(ADA, "", photo=[file(file_id=name)], caption=said) for name, said in (("a", ""), ("b", "both"))]
-    whole = joined([one for one in parts if one is not None])
+    whole = join_album([one for one in parts if one is not None])
     assert ([one.id for one in whole.attachments], whole.content, whole.id) == (["a", "b"], "both", "1")
 
 
@@ -244,8 +244,8 @@ def test_an_album_is_one_message() -> None:
 )
 def test_a_group_that_moves(chat: int, service: Json) -> None:
     told_of = update(chat, "", **service)
-    assert migration(told_of) == ("-5", str(GROUP))
-    assert heard(told_of, US) is None
+    assert migration_in(told_of) == ("-5", str(GROUP))
+    assert message_in(told_of, US) is None
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_group_that_moves(chat: int, service: Json) -> None:
 def test_a_press(data: str, expected: tuple[str, int]) -> None:
     message = Chats().write(GROUP, ADA, "pick", message_thread_id=4, is_topic_message=True)
     query = {"id": "77", "from": Chats().person(ADA), "chat_instance": "1", "data": data, "message": message}
-    found = pressed(Update.de_json({"update_id": 1, "callback_query": query}, None), US)
+    found = press_in(Update.de_json({"update_id": 1, "callback_query": query}, None), US)
     assert found is not None
     assert (found.key, found.number) == expected
     assert (found.address.channel, found.address.thread) == (str(GROUP), "4")

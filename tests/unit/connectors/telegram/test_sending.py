@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.base import AmbiguousSend, NotDispatched, PermanentSend, RetryableSend, Scope, SendFailure
+from connectors.base import AmbiguousSend, FailureScope, NotDispatched, PermanentSend, RetryableSend, SendFailure
 from connectors.hub import attempt
-from connectors.telegram.api import BUSY_SECONDS, Line
+from connectors.telegram.api import BUSY_SECONDS, TelegramClient
 from connectors.telegram.send import measure
 from maestro.domain.errors import ConfigurationError, StoreBusy
 from maestro.domain.messages import Button, Receipt
@@ -40,7 +40,7 @@ async def test_what_telegram_cannot_read_either_way_is_refused_without_its_words
     bot.telegram.fail("sendMessage", *[Fault.refused("Bad Request: can't parse entities: at 'my words'")] * 2)
     outcome = await attempt(bot.connector, chunk("**my words**", ADA))
     assert isinstance(outcome, PermanentSend)
-    assert (outcome.scope, "my words" in str(outcome)) == (Scope.MESSAGE, False)
+    assert (outcome.scope, "my words" in str(outcome)) == (FailureScope.MESSAGE, False)
 
 
 @pytest.mark.parametrize("marks", ["#  ", "> ", "```\n\n```", "```py\n```"])
@@ -57,24 +57,24 @@ async def test_marks_alone_are_sent_as_they_are(bot: TelegramBot, marks: str) ->
         (Fault.broken(504, stores=True), AmbiguousSend, None),
         (Fault.cut_after(), AmbiguousSend, None),
         (Fault.cut_before(), AmbiguousSend, None),
-        (Fault.refused("Forbidden: bot was blocked by the user", 403), PermanentSend, Scope.CHANNEL),
-        (Fault.refused("Forbidden: bot was kicked from the supergroup chat", 403), PermanentSend, Scope.CHANNEL),
-        (Fault.refused("Bad Request: chat not found"), PermanentSend, Scope.CHANNEL),
+        (Fault.refused("Forbidden: bot was blocked by the user", 403), PermanentSend, FailureScope.CHANNEL),
+        (Fault.refused("Forbidden: bot was kicked from the supergroup chat", 403), PermanentSend, FailureScope.CHANNEL),
+        (Fault.refused("Bad Request: chat not found"), PermanentSend, FailureScope.CHANNEL),
         (
             Fault.refused("Bad Request: not enough rights to send text messages to the chat"),
             PermanentSend,
-            Scope.CHANNEL,
+            FailureScope.CHANNEL,
         ),
-        (Fault.refused("Bad Request: message thread not found"), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("Bad Request: TOPIC_CLOSED"), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("Bad Request: message is too long"), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("Request Entity Too Large", 413), PermanentSend, Scope.MESSAGE),
-        (Fault.refused("Unauthorized", 401), PermanentSend, Scope.ACCOUNT),
-        (Fault.refused("Not Found", 404), PermanentSend, Scope.ACCOUNT),
+        (Fault.refused("Bad Request: message thread not found"), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("Bad Request: TOPIC_CLOSED"), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("Bad Request: message is too long"), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("Request Entity Too Large", 413), PermanentSend, FailureScope.MESSAGE),
+        (Fault.refused("Unauthorized", 401), PermanentSend, FailureScope.ACCOUNT),
+        (Fault.refused("Not Found", 404), PermanentSend, FailureScope.ACCOUNT),
     ],
 )
 async def test_each_trouble_has_its_class(
-    bot: TelegramBot, fault: Fault, kind: type[SendFailure], scope: Scope | None
+    bot: TelegramBot, fault: Fault, kind: type[SendFailure], scope: FailureScope | None
 ) -> None:
     bot.telegram.fail("sendMessage", fault)
     outcome = await attempt(bot.connector, chunk("hi", ADA))
@@ -147,7 +147,7 @@ async def test_what_hangs_does_not_keep_a_bot_from_being_stopped(
 
 
 def test_what_makes_the_calls_shows_no_token() -> None:
-    assert "token-of" not in repr(Line("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1"))
+    assert "token-of" not in repr(TelegramClient("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1"))
 
 
 async def test_what_never_left_is_surely_not_sent(telegram: TelegramServer) -> None:
@@ -162,9 +162,9 @@ def test_a_proxy_that_cannot_be_used_is_told_of_without_its_password(
 ) -> None:
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(ConfigurationError, match="ALL_PROXY") as raised:
-        Line("1:a-token-of-nobody-in-particular")
+        TelegramClient("1:a-token-of-nobody-in-particular")
     assert "word" not in str(raised.value)
-    Line("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1")  # to this machine none is used
+    TelegramClient("1:a-token-of-nobody-in-particular", "http://127.0.0.1:1")  # to this machine none is used
 
 
 @pytest.mark.parametrize("result", [None, True, 5, [], {}, {"message_id": 1}])
@@ -186,7 +186,7 @@ async def test_what_is_no_chat_is_refused_before_anybody_is_asked(bot: TelegramB
     message = message.model_copy(update={"address": message.address.model_copy(update={"channel": channel})})
     outcome = await attempt(bot.connector, message)
     assert isinstance(outcome, PermanentSend)
-    assert (outcome.scope, bot.telegram.called("sendMessage")) == (Scope.CHANNEL, [])
+    assert (outcome.scope, bot.telegram.called("sendMessage")) == (FailureScope.CHANNEL, [])
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ async def test_a_file_that_is_gone_or_too_large_is_refused(bot: TelegramBot, tmp
         file.truncate(50 * 1000**2 + 1)
     outcome = await attempt(bot.connector, chunk("", ADA, filename="a.bin", path=huge))
     assert isinstance(outcome, PermanentSend)
-    assert (outcome.scope, "50,000,001" in str(outcome)) == (Scope.MESSAGE, True)
+    assert (outcome.scope, "50,000,001" in str(outcome)) == (FailureScope.MESSAGE, True)
 
 
 # What is done to messages that are there.
@@ -308,14 +308,14 @@ async def test_a_message_that_grows(bot: TelegramBot) -> None:
 async def test_a_message_that_is_gone_cannot_be_written_anew(bot: TelegramBot) -> None:
     with pytest.raises(PermanentSend) as raised:
         await bot.connector.edit(chunk("an answer", ADA, edits="99"))
-    assert raised.value.scope is Scope.MESSAGE
+    assert raised.value.scope is FailureScope.MESSAGE
 
 
 async def test_what_stayed_in_a_group_that_moved_cannot_be_written_anew_and_closes_no_channel(bot: TelegramBot) -> None:
     bot.telegram.fail("editMessageText", Fault.migrated(GROUP))
     with pytest.raises(PermanentSend) as raised:
         await bot.connector.edit(chunk("an answer", -5, edits="9"))
-    assert (raised.value.scope, bot.context.moves) == (Scope.MESSAGE, {"-5": str(GROUP)})
+    assert (raised.value.scope, bot.context.moves) == (FailureScope.MESSAGE, {"-5": str(GROUP)})
 
 
 async def test_a_reaction(telegram: TelegramServer) -> None:

@@ -10,8 +10,8 @@ import pytest
 from starlette.applications import Starlette
 
 from connectors.base import ConnectorState
-from connectors.telegram.connector import TelegramWebhook
-from connectors.webhooks import Webhooks
+from connectors.telegram.connector import TelegramWebhookConnector
+from connectors.webhooks import PlatformWebhooks
 from maestro.domain.errors import StoreBusy
 from tests.support.instance import until
 from tests.support.memory_context import MemoryContext
@@ -29,8 +29,8 @@ async def hooked(
 ) -> AsyncIterator[tuple[TelegramBot, httpx.AsyncClient]]:
     """Run a bot in webhook mode, and a client that posts to it."""
     async with telegram_bot(telegram, context, mode="webhook", webhook_url=URL) as bot:
-        assert isinstance(bot.connector, TelegramWebhook)
-        webhooks = Webhooks()
+        assert isinstance(bot.connector, TelegramWebhookConnector)
+        webhooks = PlatformWebhooks()
         app = Starlette()
         app.mount("/platforms", webhooks.router)
         transport = httpx.ASGITransport(app=app)
@@ -96,7 +96,7 @@ async def test_what_is_not_stored_is_to_come_again(telegram: TelegramServer) -> 
 
 async def test_before_we_know_who_we_are_nothing_is_taken(telegram: TelegramServer) -> None:
     async with telegram_bot(telegram, start=False, mode="webhook", webhook_url=URL) as bot:
-        webhooks = Webhooks()
+        webhooks = PlatformWebhooks()
         with webhooks.serving(bot.connector):
             app = Starlette()
             app.mount("/platforms", webhooks.router)
@@ -108,7 +108,7 @@ async def test_before_we_know_who_we_are_nothing_is_taken(telegram: TelegramServ
 async def test_a_webhook_that_somebody_changed_is_set_again(
     telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.telegram.webhook.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("connectors.telegram.updates.LOOK_SECONDS", 0.01)
     async with hooked(telegram):
         telegram.bots[TOKEN].url = "https://elsewhere.example"
         await until(lambda: telegram.bots[TOKEN].url == URL)
@@ -117,7 +117,7 @@ async def test_a_webhook_that_somebody_changed_is_set_again(
 async def test_operators_hear_what_telegram_cannot_do_and_when_it_can_again(
     telegram: TelegramServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.telegram.webhook.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("connectors.telegram.updates.LOOK_SECONDS", 0.01)
     async with hooked(telegram) as (bot, _):
         one = telegram.bots[TOKEN]
         one.last_error, one.last_error_date = "Wrong response from the webhook: 502 Bad Gateway", 4_000_000_000
@@ -135,5 +135,5 @@ async def test_trouble_while_telling_telegram_is_overcome(telegram: TelegramServ
 
 
 async def test_in_polling_mode_there_is_nothing_to_post_to(bot: TelegramBot) -> None:
-    assert not isinstance(bot.connector, TelegramWebhook)
+    assert not isinstance(bot.connector, TelegramWebhookConnector)
     assert not hasattr(bot.connector, "routes")

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from connectors.base import OnAmbiguous
-from connectors.outcomes import (
-    AmbiguousSend,
-    NotDispatched,
-    SendFailure,
-    Unsettled,
-)
+from connectors.failures import AmbiguousSend, NotDispatched, SendFailure, Unsettled
 from maestro.domain.messages import Report, Standing
 from tests.support.whatsapp_number import ADA, WhatsAppNumber, chunk, whatsapp_and_number
 from tests.support.whatsapp_server import Fault

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from connectors.outcomes import FetchFailure, PermanentFetch, RetryableFetch
+from connectors.failures import FetchFailure, PermanentFetch, RetryableFetch
 from maestro.domain.messages import Attachment
 from tests.support.raw_server import RawServer, answer_of, redirect_to
 from tests.support.whatsapp_number import ADA, WhatsAppNumber, whatsapp_and_number

@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connectors.whatsapp.errors import failure_sentence
-from connectors.whatsapp.kinds import UNKNOWN
-from connectors.whatsapp.receive import Moved, Passed, Press, Said, Told, Us, happenings, pressed
+from connectors.whatsapp.api import failure_sentence
+from connectors.whatsapp.receive import (
+    UNKNOWN,
+    NumberChange,
+    ReceivedMessage,
+    SkippedEvent,
+    StatusReport,
+    WhatsAppNumber,
+    WhatsAppPress,
+    events_in,
+    press_in,
+)
 from maestro.domain.messages import IncomingMessage, Standing
 
-US = Us("default", "1")
+US = WhatsAppNumber("default", "1")
 ADA = "4915100000001"
 Json = dict[str, Any]
 
@@ -31,8 +40,8 @@ def wrote(kind: str, part: Any, **extra: Any) -> Json:
 
 def said(kind: str, part: Any, **extra: Any) -> IncomingMessage:
     """Return the message that this is."""
-    [one] = happenings(wrote(kind, part, **extra), US)
-    assert isinstance(one, Said)
+    [one] = events_in(wrote(kind, part, **extra), US)
+    assert isinstance(one, ReceivedMessage)
     return one.message
 
 
@@ -47,8 +56,8 @@ def test_a_text_is_who_wrote_it_where_and_when() -> None:
 def test_who_shows_no_number_has_an_id_all_the_same() -> None:
     message = {"from_user_id": "US.13491", "id": "wamid.1", "timestamp": "1", "type": "text", "text": {"body": "hi"}}
     contacts = [{"user_id": "US.13491", "profile": {"name": "Zoe"}}]
-    [one] = happenings(change(contacts=contacts, messages=[message]), US)
-    assert isinstance(one, Said)
+    [one] = events_in(change(contacts=contacts, messages=[message]), US)
+    assert isinstance(one, ReceivedMessage)
     assert (one.message.user_id, one.message.address.channel, one.message.user_name) == ("US.13491", "US.13491", "Zoe")
 
 
@@ -95,8 +104,8 @@ def test_what_is_no_text_is_said_in_brackets(kind: str, part: Any, content: str)
 
 def test_a_message_that_meta_could_not_read_is_answered_all_the_same() -> None:
     message = {"from": ADA, "id": "wamid.1", "timestamp": "1", "type": "unsupported", "errors": [{"code": 131051}]}
-    [one] = happenings(change(messages=[message]), US)
-    assert isinstance(one, Said)
+    [one] = events_in(change(messages=[message]), US)
+    assert isinstance(one, ReceivedMessage)
     assert one.message.content == UNKNOWN
 
 
@@ -105,7 +114,7 @@ def test_a_message_that_meta_could_not_read_is_answered_all_the_same() -> None:
     [("reaction", {"message_id": "wamid.0", "emoji": "👍"}), ("revoke", {"original_message_id": "wamid.0"})],
 )
 def test_reactions_and_deletions_are_no_messages(kind: str, part: Json) -> None:
-    assert list(happenings(wrote(kind, part), US)) == []
+    assert list(events_in(wrote(kind, part), US)) == []
 
 
 def test_an_edit_changes_the_text_of_its_message() -> None:
@@ -116,12 +125,12 @@ def test_an_edit_changes_the_text_of_its_message() -> None:
 
 def test_who_changes_their_number_goes_on_under_it() -> None:
     body = {"body": "Ada changed", "wa_id": "4915100000009", "type": "user_changed_number"}
-    assert list(happenings(wrote("system", body), US)) == [Moved(ADA, "4915100000009")]
-    assert list(happenings(wrote("system", {"type": "something_else", "wa_id": "1"}), US)) == []
+    assert list(events_in(wrote("system", body), US)) == [NumberChange(ADA, "4915100000009")]
+    assert list(events_in(wrote("system", {"type": "something_else", "wa_id": "1"}), US)) == []
 
 
 def test_a_group_is_no_place_for_us() -> None:
-    assert list(happenings(wrote("text", {"body": "x"}, group_id="G1"), US)) == [Passed("a message in a group")]
+    assert list(events_in(wrote("text", {"body": "x"}, group_id="G1"), US)) == [SkippedEvent("a message in a group")]
 
 
 @pytest.mark.parametrize(
@@ -133,14 +142,14 @@ def test_a_group_is_no_place_for_us() -> None:
     ],
 )
 def test_a_pressed_button_brings_back_its_key_and_number(kind: str, part: Json) -> None:
-    [one] = happenings(wrote(kind, part, context={"id": "wamid.0"}), US)
-    assert isinstance(one, Said)
-    assert (one.press, one.message.content, one.message.reply_to) == (Press("abc123", 1), "No", "wamid.0")
+    [one] = events_in(wrote(kind, part, context={"id": "wamid.0"}), US)
+    assert isinstance(one, ReceivedMessage)
+    assert (one.press, one.message.content, one.message.reply_to) == (WhatsAppPress("abc123", 1), "No", "wamid.0")
 
 
 @pytest.mark.parametrize("other", ["", "yes", "key:", "key:x", "k" * 26 + ":1", "key:123", "a b:1", "key:1\n"])
 def test_a_button_of_somebody_else_is_its_title(other: str) -> None:
-    assert pressed(other) is None
+    assert press_in(other) is None
 
 
 @pytest.mark.parametrize(
@@ -155,8 +164,8 @@ def test_a_button_of_somebody_else_is_its_title(other: str) -> None:
 )
 def test_a_status_tells_of_a_message_of_ours(status: str, standing: Standing) -> None:
     told = {"id": "wamid.5", "status": status, "recipient_id": ADA, "biz_opaque_callback_data": "key1"}
-    [one] = happenings(change(statuses=[told]), US)
-    assert isinstance(one, Told)
+    [one] = events_in(change(statuses=[told]), US)
+    assert isinstance(one, StatusReport)
     assert (one.key, one.report.platform_message_id, one.report.standing) == ("key1", "wamid.5", standing)
     assert bool(one.report.error) == (standing is Standing.FAILED)
 
@@ -164,8 +173,8 @@ def test_a_status_tells_of_a_message_of_ours(status: str, standing: Standing) ->
 @pytest.mark.parametrize("key", ["", "not ours", "k" * 26, "ключ"])
 def test_a_status_of_somebody_elses_message_is_passed_over(key: str) -> None:
     told = {"id": "wamid.5", "status": "sent", "biz_opaque_callback_data": key}
-    assert list(happenings(change(statuses=[told, {"id": "wamid.6", "status": "sent"}]), US)) == []
-    assert list(happenings(change(statuses=[{**told, "biz_opaque_callback_data": "k", "status": "warning"}]), US)) == []
+    assert list(events_in(change(statuses=[told, {"id": "wamid.6", "status": "sent"}]), US)) == []
+    assert list(events_in(change(statuses=[{**told, "biz_opaque_callback_data": "k", "status": "warning"}]), US)) == []
 
 
 def test_why_a_message_failed_is_said_in_our_own_words() -> None:
@@ -178,8 +187,8 @@ def test_why_a_message_failed_is_said_in_our_own_words() -> None:
 
 
 def test_what_meta_complains_of_is_noted_and_nothing_more() -> None:
-    [one] = happenings(change(errors=[{"code": 130429, "title": "slow down"}]), US)
-    assert one == Passed("WhatsApp says 130429: the number has sent too many messages in a short time")
+    [one] = events_in(change(errors=[{"code": 130429, "title": "slow down"}]), US)
+    assert one == SkippedEvent("WhatsApp says 130429: the number has sent too many messages in a short time")
 
 
 JSON = st.recursive(
@@ -194,6 +203,6 @@ KINDS = st.sampled_from(["text", "image", "interactive", "button", "location", "
 def test_no_shape_stops_what_comes_with_it(part: Any, kind: str, stamp: Any) -> None:
     odd = {"from": ADA, "id": "wamid.2", "timestamp": stamp, "type": kind, kind: part}
     good = {"from": ADA, "id": "wamid.1", "timestamp": "1", "type": "text", "text": {"body": "sane"}}
-    found = list(happenings(change(messages=[odd, part, good], contacts=part), US))
-    assert isinstance(found[-1], Said)
+    found = list(events_in(change(messages=[odd, part, good], contacts=part), US))
+    assert isinstance(found[-1], ReceivedMessage)
     assert found[-1].message.content == "sane"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connectors.splitting import split
-from connectors.whatsapp.render import marked
+from connectors.whatsapp.compose import marked
 
 MARKDOWN = st.text(st.sampled_from('ab \n`~*_#-+>|[]()!<@&\\"/:.1'), max_size=120) | st.text(max_size=80)
 

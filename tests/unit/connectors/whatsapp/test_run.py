@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from connectors.base import ConnectorState
-from connectors.outcomes import AccountRefused
+from connectors.failures import AccountRefused
 from connectors.platforms import platform
-from connectors.whatsapp.api import Graph
+from connectors.whatsapp.api import GraphClient
 from connectors.whatsapp.config import WhatsAppOptions
 from maestro.domain.errors import ConfigurationError
 from tests.support.instance import until
@@ -113,9 +113,9 @@ async def test_what_is_missing_is_named() -> None:
 def test_a_proxy_that_cannot_be_used_is_told_without_its_password(monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
     monkeypatch.setenv("HTTPS_PROXY", proxy)
     with pytest.raises(ConfigurationError, match="HTTPS_PROXY") as told:
-        Graph("token", NUMBER_ID, "v26.0")
+        GraphClient("token", NUMBER_ID, "v26.0")
     assert "hidden" not in str(told.value)
-    Graph("token", NUMBER_ID, "v26.0", "http://127.0.0.1:1")
+    GraphClient("token", NUMBER_ID, "v26.0", "http://127.0.0.1:1")
 
 
 def test_a_process_without_whatsapp_does_not_load_its_client() -> None:

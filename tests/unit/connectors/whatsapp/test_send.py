@@ -8,17 +8,16 @@ from typing import Any
 import pytest
 
 from connectors.base import ConnectorState
-from connectors.outcomes import (
+from connectors.failures import (
     AccountRefused,
     AmbiguousSend,
+    FailureScope,
     NotDispatched,
     PermanentSend,
     RetryableSend,
-    Scope,
     SendFailure,
 )
-from connectors.whatsapp.api import MAX_ANSWER
-from connectors.whatsapp.errors import Busy, verdict
+from connectors.whatsapp.api import MAX_ANSWER, WhatsAppBusy, answer_failure
 from maestro.domain.errors import MaestroError
 from maestro.domain.messages import Address, Button, IncomingMessage
 from tests.support.instance import until
@@ -100,23 +99,25 @@ async def test_a_send_is_made_once_and_says_how_it_ended(
 @pytest.mark.parametrize(
     ("code", "scope", "words"),
     [
-        (100, Scope.MESSAGE, "not as WhatsApp wants it"),
-        (131009, Scope.MESSAGE, ""),
-        (131051, Scope.MESSAGE, ""),
-        (132001, Scope.MESSAGE, "templateLanguage"),
-        (777777, Scope.MESSAGE, "WhatsApp says 777777"),
-        (131026, Scope.CHANNEL, "not on WhatsApp"),
-        (131030, Scope.CHANNEL, "test number"),
-        (131047, Scope.CHANNEL, "their next message opens the chat"),
-        (190, Scope.ACCOUNT, "make a new one"),
-        (10, Scope.ACCOUNT, "whatsapp_business_messaging"),
-        (200, Scope.ACCOUNT, "whatsapp_business_messaging"),
-        (368, Scope.ACCOUNT, "Account quality"),
-        (131031, Scope.ACCOUNT, "Account quality"),
-        (133010, Scope.ACCOUNT, "register it"),
+        (100, FailureScope.MESSAGE, "not as WhatsApp wants it"),
+        (131009, FailureScope.MESSAGE, ""),
+        (131051, FailureScope.MESSAGE, ""),
+        (132001, FailureScope.MESSAGE, "templateLanguage"),
+        (777777, FailureScope.MESSAGE, "WhatsApp says 777777"),
+        (131026, FailureScope.CHANNEL, "not on WhatsApp"),
+        (131030, FailureScope.CHANNEL, "test number"),
+        (131047, FailureScope.CHANNEL, "their next message opens the chat"),
+        (190, FailureScope.ACCOUNT, "make a new one"),
+        (10, FailureScope.ACCOUNT, "whatsapp_business_messaging"),
+        (200, FailureScope.ACCOUNT, "whatsapp_business_messaging"),
+        (368, FailureScope.ACCOUNT, "Account quality"),
+        (131031, FailureScope.ACCOUNT, "Account quality"),
+        (133010, FailureScope.ACCOUNT, "register it"),
     ],
 )
-async def test_a_permanent_error_says_what_is_broken_and_quotes_nobody(code: int, scope: Scope, words: str) -> None:
+async def test_a_permanent_error_says_what_is_broken_and_quotes_nobody(
+    code: int, scope: FailureScope, words: str
+) -> None:
     async with whatsapp_and_number(start=False) as number:
         number.whatsapp.fail("messages", Fault.refused(code))
         failure = await failed(number)
@@ -130,7 +131,7 @@ async def test_a_wrong_number_or_token_without_a_word_is_the_accounts_trouble() 
         first, second = await failed(number), await failed(number)
         assert isinstance(first, PermanentSend)
         assert isinstance(second, PermanentSend)
-        assert (first.scope, second.scope) == (Scope.ACCOUNT, Scope.ACCOUNT)
+        assert (first.scope, second.scope) == (FailureScope.ACCOUNT, FailureScope.ACCOUNT)
         assert "phoneNumberId" in str(first)
 
 
@@ -160,8 +161,8 @@ async def test_a_rate_limit_says_how_long_to_wait() -> None:
 
 @pytest.mark.parametrize("asked", ["9" * 5_000, "86400000", "soon", "\u0663", "-1", ""])
 async def test_no_header_makes_us_wait_for_days_or_fall_over(asked: str) -> None:
-    found = verdict(429, {"error": {"code": 130429}}, asked)
-    assert isinstance(found, Busy)
+    found = answer_failure(429, {"error": {"code": 130429}}, asked)
+    assert isinstance(found, WhatsAppBusy)
     assert timedelta(0) < found.after <= timedelta(hours=1)
 
 
@@ -202,7 +203,7 @@ async def test_a_text_that_is_too_long_is_refused_before_it_is_sent() -> None:
     async with whatsapp_and_number(start=False) as number:
         failure = await failed(number, "# " + "x" * 4095)
         assert isinstance(failure, PermanentSend)
-        assert (failure.scope, "4,097 characters" in str(failure)) == (Scope.MESSAGE, True)
+        assert (failure.scope, "4,097 characters" in str(failure)) == (FailureScope.MESSAGE, True)
         assert number.whatsapp.calls == []
 
 
@@ -217,7 +218,7 @@ async def test_after_a_day_nothing_is_sent_without_a_template(hours: float | Non
             wrote(number.context, hours)
         failure = await failed(number)
         assert isinstance(failure, PermanentSend)
-        assert (failure.scope, "their next message opens the chat" in str(failure)) == (Scope.CHANNEL, True)
+        assert (failure.scope, "their next message opens the chat" in str(failure)) == (FailureScope.CHANNEL, True)
         assert number.whatsapp.calls == []
 
 
@@ -247,7 +248,7 @@ async def test_after_a_day_it_goes_as_a_template_in_one_line() -> None:
         failure = await failed(number, "all of it", filename="answer.md")
         assert isinstance(failure, PermanentSend)
         # Words still go there, so that the chat is not closed.
-        assert (failure.scope, "no file" in str(failure)) == (Scope.MESSAGE, True)
+        assert (failure.scope, "no file" in str(failure)) == (FailureScope.MESSAGE, True)
 
 
 # Buttons.

@@ -10,8 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute, Mount
 from structlog.testing import capture_logs
 
-from connectors.posted import MAX_BODY
-from connectors.whatsapp.webhook import Webhook
+from connectors.webhooks import MAX_BODY
+from connectors.whatsapp.webhook import WhatsAppEndpoint
 from maestro.domain.errors import Backlogged, StoreBusy
 from maestro.domain.messages import IncomingMessage
 from tests.support.whatsapp_number import ADA, BASE, ZOE, WhatsAppNumber, whatsapp_and_number
@@ -95,7 +95,7 @@ async def test_what_cannot_be_kept_is_not_acknowledged(failure: Exception) -> No
 
 
 async def test_an_inbox_that_takes_too_long_is_no_acknowledgement() -> None:
-    webhook = Webhook(APP_SECRET, VERIFY_TOKEN, seconds=0.05)
+    webhook = WhatsAppEndpoint(APP_SECRET, VERIFY_TOKEN, seconds=0.05)
     webhook.open(Slow())
     async with posting_to(webhook.routes()) as http:
         headers = {"x-hub-signature-256": signature(APP_SECRET, HELLO)}

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from connectors.base import NotDispatched, PermanentSend, RetryableSend, Scope
+from connectors.base import FailureScope, NotDispatched, PermanentSend, RetryableSend
 from maestro.domain.errors import MaestroError, NoAgent, StepTaken, StoreBusy, StoreFull
 from maestro.domain.jobs.job import OPEN, JobStatus
 from maestro.domain.jobs.retries import LONGEST_PROVIDER_WAIT, RetryRules, next_attempt_in
@@ -66,7 +66,7 @@ def test_what_repeating_cannot_mend_is_not_repeated(error: type[Exception]) -> N
 def test_a_platform_is_tried_sooner_and_more_often_but_never_later_than_a_minute() -> None:
     assert waits(NotDispatched("x")) == [1, 2, 4, 8, 16, 32, 60, 60, 60]
     assert waits(RetryableSend("x", timedelta(seconds=90)))[0] == 90
-    assert waits(PermanentSend("x", Scope.CHANNEL)) == []
+    assert waits(PermanentSend("x", FailureScope.CHANNEL)) == []
 
 
 @pytest.mark.parametrize("error", [StoreBusy, StoreFull])

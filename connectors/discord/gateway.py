@@ -1,4 +1,4 @@
-"""One connection to Discord's gateway: its events, each put on the line of its channel, and the gaps before them."""
+"""One connection to Discord's gateway: each event enters the queue of its channel, behind the gap before it."""
 
 import asyncio
 import sys
@@ -9,19 +9,32 @@ from functools import partial
 import discord
 import structlog
 from discord import app_commands
+from discord.gateway import DiscordWebSocket
+from discord.http import Route
+from yarl import URL
 
 from connectors.base import ConnectorContext, ConnectorState
-from connectors.discord import presses
-from connectors.discord.catch_up import CatchUp, places
-from connectors.discord.commands import FULL, UNANSWERED, UNANSWERED_SECONDS, Replies, add_commands, register
+from connectors.discord import interactions
+from connectors.discord.catch_up import ChannelQueues, DiscordCatchUp, DiscordCursors, channels_of, retry_until_done
 from connectors.discord.config import DiscordOptions
-from connectors.discord.cursors import Cursors
 from connectors.discord.errors import TROUBLE
-from connectors.discord.lines import Lines, insist
-from connectors.discord.receive import Place, Us, command, edited, incoming
-from connectors.discord.server import ask_for_gateway
+from connectors.discord.interactions import (
+    COMMAND_FULL,
+    COMMAND_UNANSWERED,
+    UNANSWERED_SECONDS,
+    CommandReplies,
+    add_commands,
+    register_commands,
+)
+from connectors.discord.receive import DiscordBot, DiscordChannel, command, edited, incoming
 from maestro.domain.errors import InvalidMessage, MaestroError
 from maestro.domain.messages import ControlWord, IncomingMessage
+
+BASE, GATEWAY = Route.BASE, DiscordWebSocket.DEFAULT_GATEWAY
+VERSION = "/api/v10"
+
+# The library warns of each process that nobody can talk to by voice, which Maestro never wants to.
+discord.VoiceClient.warn_nacl = discord.VoiceClient.warn_dave = False
 
 LONGEST_WAIT = 60.0
 """Seconds that the library may wait for a rate limit by itself; then it says so, and the lane is free meanwhile."""
@@ -37,8 +50,23 @@ GRACE_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
+def point_to(options: DiscordOptions) -> None:
+    """Let the library use the configured server, Discord itself where none is; a bare address gets the usual path."""
+    base = options.base_url.rstrip("/")
+    bare = base and not URL(base).path.strip("/")
+    Route.BASE = (f"{base}{VERSION}" if bare else base) or BASE
+    DiscordWebSocket.DEFAULT_GATEWAY = URL(options.gateway_url) if options.gateway_url else GATEWAY
+
+
+async def ask_for_gateway(client: discord.Client, options: DiscordOptions) -> None:
+    """Let a server of one's own say where its gateway is, when nobody else does."""
+    if options.base_url and not options.gateway_url:
+        _, address, _ = await client.http.get_bot_gateway()
+        DiscordWebSocket.DEFAULT_GATEWAY = URL(address)
+
+
 @dataclass(frozen=True)
-class Station:
+class DiscordAccount:
     """What a session works for: an account, what was set of it, and Maestro."""
 
     account: str
@@ -46,10 +74,10 @@ class Station:
     context: ConnectorContext
 
 
-class Session(discord.Client):
+class DiscordSession(discord.Client):
     """A client that commits what it hears; ``replies`` are for commands that were used during it."""
 
-    def __init__(self, station: Station) -> None:
+    def __init__(self, station: DiscordAccount) -> None:
         super().__init__(
             intents=intents(station.options),
             allowed_mentions=discord.AllowedMentions.none(),
@@ -59,11 +87,11 @@ class Session(discord.Client):
             max_ratelimit_timeout=LONGEST_WAIT,
             guild_ready_timeout=GUILDS_SECONDS,
         )
-        self.replies = Replies()
+        self.replies = CommandReplies()
         self._station = station
-        self._cursors = Cursors(station.context)
-        self._gaps = CatchUp(self, station.options, station.context, self._cursors, self._take)
-        self._lines = Lines(self._gaps.read)
+        self._cursors = DiscordCursors(station.context)
+        self._gaps = DiscordCatchUp(self, station.options, station.context, self._cursors, self._take)
+        self._lines = ChannelQueues(self._gaps.read)
         self._back = asyncio.Event()
         self._unanswered: set[asyncio.Task[None]] = set()
         self._tree = app_commands.CommandTree[discord.Client](self)
@@ -101,7 +129,7 @@ class Session(discord.Client):
 
     async def catch_up(self) -> None:
         """Read what every known channel has after its cursor, whatever the gateway says of its last message."""
-        known = [place for guild in self.guilds for place, _ in places(guild) if self._heeds(place)]
+        known = [place for guild in self.guilds for place, _ in channels_of(guild) if self._heeds(place)]
         reading = [self._lines.catch_up(place) for place in known]
         await asyncio.gather(*reading, *await self._read_direct_ones())
 
@@ -109,7 +137,7 @@ class Session(discord.Client):
         """Register the slash commands."""
         if self._station.options.slash_commands:
             add_commands(self._tree, self._commanded)
-            await register(self._tree)
+            await register_commands(self._tree)
 
     def dispatch(self, event: str, /, *args: object, **named: object) -> None:
         """Tell of an event; once closed, of none: the library has no loop any more to do it in."""
@@ -136,7 +164,7 @@ class Session(discord.Client):
 
     async def on_ready(self) -> None:
         """Read what was written to us directly, which no event announces, and tell that all is well."""
-        await insist(self._read_direct_ones)
+        await retry_until_done(self._read_direct_ones)
         await self._well()
 
     async def on_resumed(self) -> None:
@@ -171,22 +199,24 @@ class Session(discord.Client):
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Take in the press of a button; commands are the tree's."""
         if interaction.type is discord.InteractionType.component and interaction.channel is not None:
-            place = place_of(interaction.channel, interaction.guild_id)
-            await presses.take(interaction, place, self._station.account, self._station.context)
+            place = channel_of_event(interaction.channel, interaction.guild_id)
+            await interactions.take_press(interaction, place, self._station.account, self._station.context)
 
-    def _put(self, message: discord.Message, take: Callable[[discord.Message, Place], Awaitable[None]]) -> None:
-        place = place_of(message.channel)
+    def _put(
+        self, message: discord.Message, take: Callable[[discord.Message, DiscordChannel], Awaitable[None]]
+    ) -> None:
+        place = channel_of_event(message.channel)
         if self._heeds(place):
             self._lines.put(place, partial(take, message, place))
 
-    async def _take(self, message: discord.Message, place: Place) -> None:
+    async def _take(self, message: discord.Message, place: DiscordChannel) -> None:
         """Commit a message, then its cursor; one never seen in this channel begins the cursor."""
         if await self._cursors.of(place) is None:
             await self._cursors.begin_at(place, message.id - 1)
         await self._accept(incoming(message, place, self._us))
         self._cursors.note(place, message.id)
 
-    async def _change(self, message: discord.Message, place: Place) -> None:
+    async def _change(self, message: discord.Message, place: DiscordChannel) -> None:
         await self._accept(edited(message, place, self._us))
 
     async def _accept(self, message: IncomingMessage | None) -> None:
@@ -199,14 +229,14 @@ class Session(discord.Client):
 
     def _check(self, guild: discord.Guild) -> None:
         """Begin to read the histories of a server's channels that have a gap."""
-        for place, newest in places(guild):
+        for place, newest in channels_of(guild):
             if self._heeds(place):
                 self._lines.catch_up(place, newest)
 
     async def _read_direct_ones(self) -> "Sequence[asyncio.Task[None]]":
         """Begin to read what people wrote to us alone; bots are told of no such channel, so we remember them."""
         known = await self._station.context.known_channels()
-        return [self._lines.catch_up(Place(int(one.channel))) for one in known if one.direct]
+        return [self._lines.catch_up(DiscordChannel(int(one.channel))) for one in known if one.direct]
 
     async def _commanded(self, interaction: discord.Interaction, word: ControlWord) -> None:
         """Acknowledge a command within the three seconds that Discord gives, then commit it."""
@@ -216,30 +246,30 @@ class Session(discord.Client):
         except (*TROUBLE, LookupError, TypeError) as error:  # the last two for an answer the library cannot read
             # It is obeyed all the same; the reply is then a message like others.
             log.warning("discord.command_not_acknowledged", error=type(error).__name__)
-        place = place_of(interaction.channel, interaction.guild_id) if interaction.channel else None
+        place = channel_of_event(interaction.channel, interaction.guild_id) if interaction.channel else None
         if place is None or not self._heeds(place):
-            self._give_up(interaction, UNANSWERED)
+            self._give_up(interaction, COMMAND_UNANSWERED)
             return
         try:
             await self._station.context.accept(command(interaction, word, place, self._station.account))
-            self._give_up(interaction, UNANSWERED, UNANSWERED_SECONDS)
+            self._give_up(interaction, COMMAND_UNANSWERED, UNANSWERED_SECONDS)
         except MaestroError as error:
             log.warning("discord.command_not_taken", error=type(error).__name__)
-            self._give_up(interaction, FULL)
+            self._give_up(interaction, COMMAND_FULL)
 
     def _give_up(self, interaction: discord.Interaction, text: str, after: float = 0.0) -> None:
         task = asyncio.create_task(self.replies.give_up(interaction, text, after))
         self._unanswered.add(task)
         task.add_done_callback(self._unanswered.discard)
 
-    def _heeds(self, place: Place) -> bool:
+    def _heeds(self, place: DiscordChannel) -> bool:
         chosen = self._station.options.channels
         return place.direct or not chosen or place.channel in chosen or str(place.id) in chosen
 
     @property
-    def _us(self) -> Us:
+    def _us(self) -> DiscordBot:
         number = self.user.id if self.user is not None else 0
-        return Us(self._station.account, number, every_line=not self._station.options.require_mention)
+        return DiscordBot(self._station.account, number, every_line=not self._station.options.require_mention)
 
     async def _well(self) -> None:
         name, servers = self.user.name if self.user else "", len(self.guilds)
@@ -264,11 +294,11 @@ def intents(options: DiscordOptions) -> discord.Intents:
     return wanted
 
 
-def place_of(channel: object, guild: int | None = None) -> Place:
+def channel_of_event(channel: object, guild: int | None = None) -> DiscordChannel:
     """Return where something was said; a channel that the library does not know is taken as no thread."""
     if isinstance(channel, discord.Thread):
-        return Place(channel.id, channel.parent_id, channel.guild.id)
+        return DiscordChannel(channel.id, channel.parent_id, channel.guild.id)
     if isinstance(channel, discord.abc.GuildChannel):
-        return Place(channel.id, guild=channel.guild.id)
+        return DiscordChannel(channel.id, guild=channel.guild.id)
     assert isinstance(channel, discord.abc.Snowflake)
-    return Place(channel.id, guild=getattr(channel, "guild_id", None) or guild)
+    return DiscordChannel(channel.id, guild=getattr(channel, "guild_id", None) or guild)

@@ -1,14 +1,14 @@
-"""How fast a platform takes messages, and how long to leave it alone when it cannot be reached."""
+"""The rate of sends to a channel, and the pauses between attempts to connect."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 
-MOST_PACED = 1_000
+MAX_CHANNELS = 1_000
 
 
-class Pace:
+class SendRateLimiter:
     """Lets one message after another into a channel, never more often than the platform takes them."""
 
     def __init__(self, seconds: Callable[[str], float]) -> None:
@@ -20,12 +20,12 @@ class Pace:
         """Return when the channel takes another message."""
         now = time.monotonic()
         at = max(now, self._next.get(channel, 0.0))
-        if len(self._next) >= MOST_PACED:
+        if len(self._next) >= MAX_CHANNELS:
             self._next = {one: due for one, due in self._next.items() if due > now}
         self._next[channel] = at + self._seconds(channel)
         await asyncio.sleep(at - now)
 
 
-def pauses() -> Iterator[float]:
+def backoff_seconds() -> Iterator[float]:
     """Yield how many seconds to wait before each attempt to connect: the first one after a loss is made at once."""
     return chain((0.0, 1.0, 2.0, 5.0, 15.0, 30.0), repeat(60.0))

@@ -1,4 +1,4 @@
-"""How sending and fetching end when they do not end well: typed, so that a step knows what may be repeated."""
+"""Failures of platforms, typed, so that a step knows what may be repeated."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ class AccountRefused(MaestroError):
     public = "The platform refuses this account."
 
 
-class Scope(StrEnum):
+class FailureScope(StrEnum):
     """What a permanent failure is about."""
 
     MESSAGE = "message"
@@ -71,7 +71,7 @@ class PermanentSend(SendFailure):
     public = "The platform refused the message for good."
     surely_unsent = True
 
-    def __init__(self, message: str, scope: Scope) -> None:
+    def __init__(self, message: str, scope: FailureScope) -> None:
         super().__init__(message)
         self.scope = scope
 
