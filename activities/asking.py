@@ -20,7 +20,7 @@ from maestro.domain.questions.question import Question, QuestionKind, QuestionSt
 from maestro.domain.tags.grammar import Tag
 from maestro.domain.texts import storable
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Asked, shortened
+from maestro.tools.base import ToolQuestion, shortened
 
 ARGUMENT_CHARS = 1_000
 """Characters of a call's arguments that an approver sees; more would bury the question."""
@@ -39,7 +39,7 @@ class AskingRules:
     approvers: tuple[str, ...] = ()
 
 
-def asked(tx: Transaction, job: Job, step: ToolStep, what: Asked, rules: AskingRules) -> Question:
+def asked(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: AskingRules) -> Question:
     """Return the question of this call, put to the person now if it was not before."""
     known = _known(tx, step)
     if known is not None:

@@ -31,7 +31,7 @@ from maestro.domain.jobs.flow import (
 )
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.guards import CallView
+from maestro.llm.middleware.replay import RequestTransaction
 from maestro.store.steps import Attempts, OwnAttempt, acting_for
 from maestro.store.transaction import Transaction
 
@@ -176,7 +176,7 @@ class _Call:
                 self._read(view, begun)
         return begun
 
-    def _read(self, view: CallView, own: OwnAttempt) -> None:
+    def _read(self, view: RequestTransaction, own: OwnAttempt) -> None:
         """Read what is asked; only the answer to a first attempt is acted on in the transaction that keeps it.
 
         What follows from an answer may be what the process died of: it must not take the next answer with it as well.

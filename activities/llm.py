@@ -26,7 +26,7 @@ from maestro.domain.llm.prompts import (
     ToolSpec,
 )
 from maestro.llm.accounts import MARGIN
-from maestro.llm.middleware.guards import CallView, ReplayGuard
+from maestro.llm.middleware.replay import ReplayGuard, RequestTransaction
 from maestro.store.job_rows import Caller
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -86,7 +86,7 @@ class LLMActivities:
         """Return when it is known which tools there are, or when that takes too long."""
         await self._rules().toolbox.settled()
 
-    def view(self) -> AbstractContextManager[CallView]:
+    def view(self) -> AbstractContextManager[RequestTransaction]:
         """Open the view in which a request is built."""
         return self._llm.view()
 
@@ -94,7 +94,7 @@ class LLMActivities:
         """Ask the model through the chain."""
         return await self._llm.complete(request)
 
-    def request(self, view: CallView, step: ModelStep) -> LLMRequest:
+    def request(self, view: RequestTransaction, step: ModelStep) -> LLMRequest:
         """Return what a call asks; the indicator is shown from here on if it is not yet."""
         tx = view.tx
         caller = tx.callers.read(step.job_id)

@@ -19,11 +19,12 @@ from maestro.domain.redaction import Redact, as_it_is
 from maestro.domain.scanning import LOOK_AHEAD
 from maestro.domain.texts import storable
 from maestro.domain.tools import GIVE_UP, ONLY_SHOWN, UNKNOWN_OUTCOME, ToolRun, ToolState, worn_out
-from maestro.llm.middleware.guards import StopWatch
+from maestro.llm.middleware.interruption import StopWatch
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
-from maestro.tools.attempt import Said, Toolbox, Understood, act, ask, prepare, run, understand
-from maestro.tools.base import Acts, Asks, Caller, Runs, Tool, ToolImage
+from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, ask, parse_call, prepare, run
+from maestro.tools.base import AsyncTool, QuestionTool, StoreTool, Tool, ToolCaller, ToolImage
+from maestro.tools.registry import ToolRegistry
 
 CUT_MARK = "\n[cut: the result was longer]"
 
@@ -52,7 +53,7 @@ class Case:
     job: Job
     step: ToolStep
     call: ToolCall
-    wanted: Understood | Said
+    wanted: ParsedToolCall | ToolCallResult
     worn: bool
     begun: bool
 
@@ -70,8 +71,8 @@ class Verdict:
 class Begun:
     """A call about to be made; with a ``verdict`` there is nothing to make, with a ``question`` it has to wait."""
 
-    caller: Caller
-    wanted: Understood | None = None
+    caller: ToolCaller
+    wanted: ParsedToolCall | None = None
     verdict: Verdict | None = None
     question: Question | None = None
 
@@ -82,14 +83,14 @@ class ToolActivities:
     def __init__(
         self,
         store: Store,
-        toolbox: Toolbox,
+        registry: ToolRegistry,
         rules: Callable[[], ToolRules],
         watch: StopWatch,
         asked: Callable[[], None],
     ) -> None:
         """``asked`` is called when a question waits to be said."""
         self._store = store
-        self._toolbox = toolbox
+        self._registry = registry
         self._rules = rules
         self._watch = watch
         self._asked = asked
@@ -101,28 +102,28 @@ class ToolActivities:
         A call that was begun by a process that died is made again only if its tool says that this does no harm. Raises
         ``WaitsForPerson`` while its question is open.
         """
-        await self._toolbox.settled()
+        await self._registry.settled()
         wanted = await asyncio.to_thread(self._understand, step)
         begun = await asyncio.to_thread(self._begin, step, wanted)
         if begun.question is not None:
             self._asked()
             raise waits_for(begun.question)
         verdict = begun.verdict
-        if begun.wanted is not None and isinstance(begun.wanted.tool, Runs):
+        if begun.wanted is not None and isinstance(begun.wanted.tool, AsyncTool):
             verdict = _verdict(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))
         return await committed(self._store, partial(self._end, step, begun, verdict))
 
-    async def _run(self, wanted: Understood, caller: Caller) -> Said:
-        assert isinstance(wanted.tool, Runs)
+    async def _run(self, wanted: ParsedToolCall, caller: ToolCaller) -> ToolCallResult:
+        assert isinstance(wanted.tool, AsyncTool)
         return await run(wanted.tool, wanted.arguments, caller, self._rules().seconds)
 
-    def _understand(self, step: ToolStep) -> Understood | Said:
+    def _understand(self, step: ToolStep) -> ParsedToolCall | ToolCallResult:
         """Read what the model wrote; checking it by somebody's schema may take long, so it holds no transaction."""
         with self._store.view() as tx:
             call, agent = _call(tx, step), tx.agents.get(tx.jobs.get(step.job_id).agent_id)
-        return understand(self._toolbox, call, agent)
+        return parse_call(self._registry, call, agent)
 
-    def _begin(self, step: ToolStep, wanted: Understood | Said) -> Begun:
+    def _begin(self, step: ToolStep, wanted: ParsedToolCall | ToolCallResult) -> Begun:
         with self._store.begin() as tx:
             job, call = tx.jobs.get(step.job_id), _call(tx, step)
             runs = tx.tool_runs.of(job.id)
@@ -145,17 +146,17 @@ class ToolActivities:
     def _judge(self, tx: Transaction, case: Case) -> Begun:
         """Decide whether the call can be made, and ask a person where one has to be asked."""
         wanted, caller = case.wanted, self._caller(tx, case.job, case.step)
-        if isinstance(wanted, Said):
+        if isinstance(wanted, ToolCallResult):
             return Begun(caller, verdict=_verdict(wanted))
         needs_a_yes = case.call.name in self._rules().asking.approval
         refused = _refusal(case, wanted.tool, needs_a_yes=needs_a_yes)
         if refused is not None:
             return Begun(caller, verdict=Verdict(ToolState.REFUSED, refused))
-        if case.begun and isinstance(wanted.tool, Runs) and not wanted.tool.idempotent:
+        if case.begun and isinstance(wanted.tool, AsyncTool) and not wanted.tool.idempotent:
             return Begun(caller, verdict=Verdict(ToolState.UNKNOWN, UNKNOWN_OUTCOME))
-        if isinstance(wanted.tool, Asks):
+        if isinstance(wanted.tool, QuestionTool):
             what = ask(wanted.tool, wanted.arguments)
-            if isinstance(what, Said):
+            if isinstance(what, ToolCallResult):
                 return Begun(caller, verdict=_verdict(what))
             return _answered(caller, asked(tx, case.job, case.step, what, self._rules().asking))
         if needs_a_yes:
@@ -197,9 +198,9 @@ class ToolActivities:
         limit = self._rules().max_result_chars
         return text if len(text) <= limit else text[: limit - len(CUT_MARK)] + CUT_MARK
 
-    def _caller(self, tx: Transaction, job: Job, step: ToolStep) -> Caller:
+    def _caller(self, tx: Transaction, job: Job, step: ToolStep) -> ToolCaller:
         conversation = job.conversation_id or 0
-        return Caller(
+        return ToolCaller(
             job_id=job.id,
             agent_id=job.agent_id or 0,
             conversation_id=conversation,
@@ -221,23 +222,23 @@ def _refusal(case: Case, tool: Tool, *, needs_a_yes: bool) -> str | None:
     return ONLY_SHOWN if case.job.what_if and (needs_a_yes or not tool.read_only) else None
 
 
-def _ready(begun: Begun) -> Understood | Verdict:
+def _ready(begun: Begun) -> ParsedToolCall | Verdict:
     """Return a call that needs only the store by now, or why it cannot be made."""
     assert begun.wanted is not None
     wanted = prepare(begun.wanted, begun.caller)
-    return _verdict(wanted) if isinstance(wanted, Said) else wanted
+    return _verdict(wanted) if isinstance(wanted, ToolCallResult) else wanted
 
 
-def _acted(tx: Transaction, wanted: Understood, caller: Caller) -> Verdict:
-    assert isinstance(wanted.tool, Acts)
+def _acted(tx: Transaction, wanted: ParsedToolCall, caller: ToolCaller) -> Verdict:
+    assert isinstance(wanted.tool, StoreTool)
     return _verdict(act(wanted.tool, tx, wanted.arguments, caller))
 
 
-def _verdict(said: Said) -> Verdict:
+def _verdict(said: ToolCallResult) -> Verdict:
     return Verdict(ToolState.FAILED if said.failed else ToolState.DONE, said.text, said.pictures)
 
 
-def _answered(caller: Caller, question: Question) -> Begun:
+def _answered(caller: ToolCaller, question: Question) -> Begun:
     """Return what a question leads to: the wait for its answer, or what the model reads."""
     match question.status:
         case QuestionStatus.OPEN:

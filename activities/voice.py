@@ -12,8 +12,8 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite
 from maestro.domain.llm.usage import VOICE, UsageRow
 from maestro.domain.media import MediaFile
-from maestro.llm.middleware.guards import StopWatch
-from maestro.llm.transcriber import Attempt, Audio, Transcriber
+from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
 from maestro.store.files import Files
 from maestro.store.store import Store, committed
 
@@ -63,11 +63,11 @@ class _Books:
         self._voice = voice
         self._row_id = 0
 
-    async def keep(self, attempt: Attempt) -> None:
+    async def keep(self, attempt: TranscriptionAttempt) -> None:
         """Keep a transcript with what it took, so that neither is lost nor bought again."""
         await committed(self._store, partial(self._commit, attempt))
 
-    def _commit(self, attempt: Attempt) -> None:
+    def _commit(self, attempt: TranscriptionAttempt) -> None:
         with self._store.begin() as tx:
             if attempt.state is CallState.SENT:
                 tx.steps.require_newest()

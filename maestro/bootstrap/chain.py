@@ -9,17 +9,18 @@ from maestro.bootstrap.scope import Scope
 from maestro.domain.errors import WaitReason
 from maestro.domain.redaction import TextKind
 from maestro.llm.accounts import Estimates
-from maestro.llm.middleware.failover import Breaker, BreakerRules, Failover
-from maestro.llm.middleware.guards import CallReader, HeldAnswers, ReplayGuard, StopGuard, StopWatch, nothing_more
-from maestro.llm.middleware.limits import LimiterRules, RateLimit, deadline
-from maestro.llm.middleware.recorder import Budget, Growth, Recorder
+from maestro.llm.middleware.failover import BreakerRules, CircuitBreaker, Failover
+from maestro.llm.middleware.interruption import StopGuard, StopWatch, deadline
+from maestro.llm.middleware.limits import LimiterRules, RateLimit
+from maestro.llm.middleware.recorder import Budget, DraftStreaming, Recorder
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, ReplayGuard, nothing_more
 from maestro.llm.middleware.request_changes import (
     CacheMarkers,
     ChatFeed,
+    EmptyAnswerRefusal,
+    EmptyAnswerRetry,
     Redaction,
-    RefuseEmpty,
     ToolSupport,
-    Validator,
     keep_chat_read,
 )
 from maestro.llm.protocols import Middleware, chain
@@ -50,19 +51,19 @@ def build_chain(models: Models, store: Store, scope: Scope, watch: StopWatch) ->
         lambda inner: StopGuard(inner, watch),
         lambda inner: Budget(inner, reader, store, estimates),
         lambda inner: Failover(inner, reader, models.book, request_time, window),
-        Validator,
+        EmptyAnswerRetry,
         ToolSupport,
-        lambda inner: Breaker(inner, models.book, live.of(_breaker_rules), recovered=partial(_wake, store)),
+        lambda inner: CircuitBreaker(inner, models.book, live.of(_breaker_rules), recovered=partial(_wake, store)),
         lambda inner: RateLimit(inner, models.book, live.of(_limiter_rules)),
         lambda inner: Redaction(inner, scope.of(TextKind.PROMPTS)),
         lambda inner: CacheMarkers(inner, models.book, live.of(_caches_prompts)),
         *(tell if chat else ()),
         lambda inner: Recorder(inner, store, estimates, keep),
-        RefuseEmpty,
+        EmptyAnswerRefusal,
         deadline(request_time, models.ready),
-        lambda inner: Growth(inner, store),
+        lambda inner: DraftStreaming(inner, store),
     )
-    return ReplayGuard(inside, store, reader, HeldAnswers(store, keep))
+    return ReplayGuard(inside, store, reader, AnswerSpool(store, keep))
 
 
 def _wake(store: Store) -> None:

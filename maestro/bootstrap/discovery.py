@@ -7,7 +7,7 @@ from pathlib import Path
 
 from maestro.bootstrap.models import account_of
 from maestro.llm.cli_runner import CLAUDE
-from maestro.llm.standing import Asked, Standing, ask
+from maestro.llm.key_check import KeyCheck, KeyStatus, check_key
 from maestro.settings import (
     DEFAULT_CLI_MODEL,
     DEFAULT_MODELS,
@@ -71,8 +71,8 @@ def _by_key(account: AccountSettings) -> Discovery:
 async def _ollama(named: AccountSettings | None) -> Discovery:
     """Ask the Ollama that the environment names, else the one that would be here."""
     account = named or AccountSettings(name=OLLAMA, provider=OLLAMA, base_url=LOCAL_OLLAMA, priority=200)
-    asked = await ask(replace(account_of(account), model=""), OLLAMA_SECONDS)
-    if asked.standing is not Standing.ACCEPTED:
+    asked = await check_key(replace(account_of(account), model=""), OLLAMA_SECONDS)
+    if asked.status is not KeyStatus.ACCEPTED:
         return _no_ollama(account, asked) if named else Discovery()
     model = choose_model(asked.models)
     if model is None:
@@ -88,7 +88,7 @@ async def _ollama(named: AccountSettings | None) -> Discovery:
     return Discovery((entry,), (f"Ollama answers at {account.base_url}: account {account.name} with {model}",))
 
 
-def _no_ollama(account: AccountSettings, asked: Asked) -> Discovery:
+def _no_ollama(account: AccountSettings, asked: KeyCheck) -> Discovery:
     variable = PROVIDER_VARIABLES[OLLAMA]
     sentence = f"{variable} is set, but no Ollama answers at {account.base_url} ({asked.detail}): not used"
     return Discovery(sentences=(sentence,))

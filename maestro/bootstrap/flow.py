@@ -42,12 +42,12 @@ from maestro.bootstrap.storage import open_files, workspaces_folder
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.retries import RetryRules
 from maestro.domain.redaction import TextKind, as_it_is
-from maestro.llm.middleware.guards import StopWatch
-from maestro.llm.transcriber import Terms, Transcriber
+from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.transcriber import Transcriber, TranscriptionRules
 from maestro.settings import Settings, read_environment
 from maestro.store.files import Files
 from maestro.store.store import Store
-from maestro.tools.registry import Tools
+from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Heartbeats, Observe
 from temporal.dispatcher import Pace, Queues
 from temporal.journal import Journal, StepJournal, temporal_attempt
@@ -103,7 +103,7 @@ class Brains:
     """What answers: the models, and the tools they may call."""
 
     models: Models
-    tools: Tools
+    tools: ToolRegistry
 
 
 def worker_parts(flow: FlowParts, live: LiveSettings, brains: Brains) -> list[WorkerParts]:
@@ -259,9 +259,9 @@ def _transcriber(live: LiveSettings, models: Models) -> Transcriber:
     return Transcriber(models.book, models.library, live.of(_terms))
 
 
-def _terms(settings: Settings) -> Terms | None:
+def _terms(settings: Settings) -> TranscriptionRules | None:
     wish = settings.llm.transcription
-    return Terms(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
+    return TranscriptionRules(wish.provider, wish.model, timedelta(seconds=wish.max_seconds)) if wish.enabled else None
 
 
 def _script_rules(keys: Keys, settings: Settings) -> ScriptRules:

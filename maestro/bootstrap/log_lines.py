@@ -9,7 +9,7 @@ from maestro.bootstrap.chat import scan_rules
 from maestro.bootstrap.live import LiveSettings
 from maestro.domain.redaction import TextKind
 from maestro.domain.scanning import REDACTED, ScanRules, Span, redact
-from maestro.scanner.rules import OutOfTime, Rules, shipped
+from maestro.scanner.scanner import OutOfTime, Rules, shipped
 from maestro.settings import Settings
 
 Line = Callable[[str], str]

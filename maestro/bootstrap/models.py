@@ -15,8 +15,8 @@ from maestro.domain.llm.prompts import ImageRef
 from maestro.llm.accounts import AccountBook
 from maestro.llm.cli_runner import CliRunner
 from maestro.llm.demo import DemoClient
-from maestro.llm.litellm_client import Clients, Library, LiteLLMClient, Transport
-from maestro.llm.middleware.limits import Ready
+from maestro.llm.litellm_client import AccountTransport, LiteLLMClient, LiteLLMLibrary, ProviderClients
+from maestro.llm.middleware.interruption import Ready
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, LLMClient
 from maestro.settings import AccountSettings, Settings, found_accounts, is_loopback
@@ -46,24 +46,24 @@ class Models:
     ready: Ready
     book: AccountBook
     table: ModelTable
-    library: Library
+    library: LiteLLMLibrary
     demo: bool
     announcement: str
     close: Callable[[], Awaitable[None]]
 
 
-def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> Library:
+def begin_library(live: LiveSettings, environment: Mapping[str, str]) -> LiteLLMLibrary:
     """Return the library that calls models; begin its import at once if the configuration has an account for it.
 
     The import takes two seconds of CPU time, and the store and the Temporal server are opened meanwhile.
     """
-    library = Library(live.of(_answer_limit))
+    library = LiteLLMLibrary(live.of(_answer_limit))
     if any(AccountType(account.type) is AccountType.API_KEY for account in _own_accounts(live.start, environment)):
         library.warm_up()
     return library
 
 
-def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: Library) -> Models:
+def build_models(live: LiveSettings, environment: Mapping[str, str], store: Store, library: LiteLLMLibrary) -> Models:
     """Enter the accounts into the store and return who answers; touches the store.
 
     Accounts from the environment count only when none is configured.
@@ -78,7 +78,7 @@ def build_models(live: LiveSettings, environment: Mapping[str, str], store: Stor
     unknown = table.of_unknown_window([*models_of(known), *wanted])
     if any(account.type is AccountType.API_KEY for account in known):
         library.warm_up()
-    transport = Transport(book, _clients(live, environment, table, library), library)
+    transport = AccountTransport(book, _clients(live, environment, table, library), library)
     return Models(
         transport=transport,
         ready=transport.ready,
@@ -132,14 +132,16 @@ def account_of(settings: AccountSettings) -> Account:
     )
 
 
-def _clients(live: LiveSettings, environment: Mapping[str, str], table: ModelTable, library: Library) -> Clients:
+def _clients(
+    live: LiveSettings, environment: Mapping[str, str], table: ModelTable, library: LiteLLMLibrary
+) -> ProviderClients:
     settings = live.start
     files = open_files(settings)
 
     def load_image(image: ImageRef) -> bytes:
         return files.read(image.digest)
 
-    return Clients(
+    return ProviderClients(
         http=LiteLLMClient(load_image, table, library),
         command=CliRunner(settings.data_dir / "sessions", environment),
         demo=DemoClient(live.of(_demo_duration), loopback=is_loopback(settings.web.host)),

@@ -16,18 +16,14 @@ from maestro.store.store import utc_now
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.base import Tool
 from maestro.tools.calculate import Calculate
-from maestro.tools.chat_get_new import ChatGetNew
-from maestro.tools.chat_post import ChatPost
-from maestro.tools.files import ListFiles, ReadFile, WriteFile
+from maestro.tools.chat import ChatGetNew, ChatPost
+from maestro.tools.files import ListFiles, ReadFile, SendFile, WriteFile
 from maestro.tools.get_time import GetTime
-from maestro.tools.http_fetch import HttpFetch
-from maestro.tools.installed import installed_tools
-from maestro.tools.mcp_server import McpServer, local_name
+from maestro.tools.mcp_server import McpServerSpec, local_name
 from maestro.tools.memory_search import MemorySearch
-from maestro.tools.registry import Tools, ToolSource
+from maestro.tools.registry import ToolRegistry, ToolSource, installed_tools
 from maestro.tools.run_shell import RunShell
-from maestro.tools.send_file import SendFile
-from maestro.tools.web_search import WebSearch
+from maestro.tools.web import HttpFetch, WebSearch
 
 SHELL_SHARE = 0.9
 """Of the time a tool call may take: what a command wrote until then can still be told."""
@@ -47,7 +43,7 @@ CHAT_TOOLS = frozenset({ChatPost.spec.name, ChatGetNew.spec.name})
 _log = structlog.get_logger(__name__)
 
 
-def build_tools(live: LiveSettings, chat: ChatService | None = None) -> Tools:
+def build_tools(live: LiveSettings, chat: ChatService | None = None) -> ToolRegistry:
     """Return all tools; which of them an agent may call is the agent's. Without a ``chat`` nobody has its tools.
 
     Their ``serve`` has to run as long as the process, for those of MCP servers.
@@ -59,7 +55,7 @@ def build_tools(live: LiveSettings, chat: ChatService | None = None) -> Tools:
     spoken: list[Tool] = [ChatPost(chat), ChatGetNew()] if chat is not None else []
     for name, fix in missing(settings, {tool.spec.name for tool in [*fixed, *spoken]}):
         _log.warning("a tool is named that nobody has", tool=name, fix=fix)
-    return Tools(fixed, settings.tools.default, _elsewhere(settings.tools, environment), chat=spoken)
+    return ToolRegistry(fixed, settings.tools.default, _elsewhere(settings.tools, environment), chat=spoken)
 
 
 def names_of(live: LiveSettings) -> Callable[[Agent], frozenset[str]]:
@@ -123,8 +119,8 @@ def _elsewhere(settings: ToolSettings, environment: Mapping[str, str]) -> ToolSo
     return source
 
 
-def _server(settings: McpServerSettings) -> McpServer:
-    return McpServer(
+def _server(settings: McpServerSettings) -> McpServerSpec:
+    return McpServerSpec(
         name=settings.name,
         words=(settings.command, *settings.args) if settings.command else (),
         environment=settings.env,

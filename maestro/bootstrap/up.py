@@ -37,11 +37,11 @@ from maestro.bootstrap.tools import build_tools
 from maestro.chat import ChatService
 from maestro.domain.health import Vitals
 from maestro.domain.redaction import TextKind
-from maestro.llm.litellm_client import Library
+from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
 from maestro.store.store import Store
-from maestro.tools.registry import Tools
+from maestro.tools.registry import ToolRegistry
 from temporal.client import Endpoint
 from temporal.control import TemporalJobControl
 from temporal.dispatcher import Dispatcher
@@ -57,7 +57,7 @@ READY = "Maestro is ready."
 class Up(Process):
     """Everything in one process; the methods that open a store, a transport and connectors may be overridden."""
 
-    library: Library
+    library: LiteLLMLibrary
 
     def prepare(self) -> None:
         """Begin to import the library that calls models."""
@@ -67,7 +67,7 @@ class Up(Process):
         """Return who answers; touches the store."""
         return build_models(self.live, read_environment(), store, self.library)
 
-    def build_tools(self, chat: ChatService | None) -> Tools:
+    def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         """Return what the models may call."""
         return build_tools(self.live, chat)
 

@@ -17,7 +17,7 @@ from maestro.bootstrap.schedules import build_keeper
 from maestro.bootstrap.supervision import Beginnings, Services
 from maestro.bootstrap.tools import build_tools
 from maestro.domain.health import Vitals
-from maestro.llm.litellm_client import Library
+from maestro.llm.litellm_client import LiteLLMLibrary
 from maestro.operations.skill_folder import load_skills
 from maestro.settings import read_environment
 from maestro.store.store import Store
@@ -31,7 +31,7 @@ class Worker(SeparateProcess):
 
     command = "worker"
 
-    library: Library
+    library: LiteLLMLibrary
 
     def prepare(self) -> None:
         """Begin to import the library that calls models."""

@@ -111,7 +111,7 @@ class Roster:
         unfit = {choice.keys for choice in everybody} - fit
         return replace(self, unfit=frozenset(model for _, model in unfit)) if fit else self
 
-    def none_left(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
+    def unavailable(self, wanted: Sequence[str], *, limited: bool, room_in: timedelta | None = None) -> LLMFailure:
         """Return why nobody can be asked; ``limited`` says that somebody was limited just now.
 
         Then the limit may have ended already, and the job goes on at once. ``room_in`` is after how long there may be
@@ -137,7 +137,7 @@ class Roster:
 
 
 @dataclass(frozen=True)
-class Revealed:
+class RevealedKey:
     """What came of reading an account's key: of which version of its row, when, and why there is none."""
 
     version: datetime
@@ -171,7 +171,7 @@ class AccountBook:
         self._reveal = reveal
         self._ladder = ladder
         self._clock = clock
-        self._revealed: dict[str, Revealed] = {}
+        self._revealed: dict[str, RevealedKey] = {}
         self._found: Mapping[str, Account] = {}
 
     def find(self, name: str) -> Account | None:
@@ -216,12 +216,12 @@ class AccountBook:
         self._revealed[row.name] = revealed
         return revealed.account
 
-    def _opened(self, row: ModelAccount, now: float) -> Revealed:
+    def _opened(self, row: ModelAccount, now: float) -> RevealedKey:
         try:
             api_key = self._reveal(row.secret) if row.secret else SecretStr("")
         except ConfigurationError as error:
-            return Revealed(row.updated_at, now, reason=str(error))
-        return Revealed(row.updated_at, now, account_of_row(row, api_key))
+            return RevealedKey(row.updated_at, now, reason=str(error))
+        return RevealedKey(row.updated_at, now, account_of_row(row, api_key))
 
 
 def account_of_row(row: ModelAccount, api_key: SecretStr) -> Account:
@@ -301,7 +301,7 @@ class Estimates:
         return SUBSCRIPTION if kind is AccountType.CLI else self._price(model)
 
 
-class Fit:
+class WindowCheck:
     """Says of everybody who may be asked whether one request fits; what it takes is estimated once, when it matters."""
 
     def __init__(self, request: LLMRequest, window: WindowOf) -> None:

@@ -131,7 +131,7 @@ def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
     """
     if 0 < stable < len(turn["content"] or ""):
         beginning, rest = turn["content"][:stable], turn["content"][stable:]
-        return {**turn, "content": [_kept(beginning), _kept(rest)]}
+        return {**turn, "content": [_cached_text(beginning), _cached_text(rest)]}
     if turn["role"] == Role.TOOL.value:
         return {**turn, "cache_control": _CACHE}
     content = turn["content"]
@@ -142,7 +142,7 @@ def _marked(turn: dict[str, Any], stable: int) -> dict[str, Any]:
     return {**turn, "content": [*parts, {**end, "cache_control": _CACHE}]}
 
 
-def _kept(text: str) -> dict[str, Any]:
+def _cached_text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text, "cache_control": _CACHE}
 
 

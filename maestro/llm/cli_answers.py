@@ -1,10 +1,11 @@
-"""What the command ``claude`` said: an answer with its figures, or one of our failures."""
+"""Reads the output of the command ``claude``: an answer with its usage, a limit, or another failure."""
 
 import json
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from maestro.child_process import Ended, Outcome
 from maestro.domain.llm.errors import (
@@ -19,7 +20,23 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import Usage
-from maestro.llm.cli_limits import limit_of
+from maestro.llm.failures import LONGEST
+
+UNTOLD = timedelta(hours=1)
+"""How long a subscription is left alone that does not say until when."""
+
+_LIMIT = re.compile(
+    r"\b(?:hit your\b[^.\n|]*\blimit|(?:usage|session|weekly|5-hour|Opus|Sonnet) limit reached)", re.IGNORECASE
+)
+_EPOCH = re.compile(r"limit reached\|(\d{10,13})\b", re.IGNORECASE)
+_RESETS = re.compile(
+    r"\bresets?(?: at)? "
+    r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]* (?P<day>\d{1,2})(?:,| at)* )?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))? ?(?P<half>am|pm)?\b(?: \((?P<zone>[\w+/-]+)\))?",
+    re.IGNORECASE,
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_LONG_AGO = timedelta(days=180)
 
 _NO_SESSION = re.compile(r"no conversation found|no deferred tool marker|session id .{0,80} not found", re.IGNORECASE)
 _NO_OPTION = re.compile(r"unknown option|unrecognized option", re.IGNORECASE)
@@ -53,8 +70,59 @@ _KINDS: tuple[tuple[type[LLMFailure], "re.Pattern[str]", str], ...] = (
 _UNAVAILABLE = "Run `claude --print` by hand as the user that runs Maestro to see what is wrong."
 
 
+def limit_of(said: str, now: datetime) -> timedelta | None:
+    """Return how long to leave the subscription alone, None when this is no message about a limit.
+
+    A time of day is the next one in the zone that is named, else in that of this machine.
+    """
+    if not _LIMIT.search(said):
+        return None
+    until = _moment(said, now)
+    return min(max(until - now, timedelta()), LONGEST) if until else UNTOLD
+
+
+def _moment(said: str, now: datetime) -> datetime | None:
+    """Return when the limit ends, None when nothing readable says."""
+    try:
+        if epoch := _EPOCH.search(said):
+            number = int(epoch[1])
+            return datetime.fromtimestamp(number / 1000 if number > 10**11 else number, UTC)
+        found = _RESETS.search(said)
+        return _next(found, now) if found else None
+    except (ValueError, KeyError, OverflowError, OSError):  # no such date, hour or zone: it said nothing we can read
+        return None
+
+
+def _next(found: "re.Match[str]", now: datetime) -> datetime:
+    """Return the moment that a date or an hour of the day means; raises ``ValueError`` for what is neither."""
+    zone = ZoneInfo(found["zone"]) if found["zone"] else None
+    here = now.astimezone(zone)
+    hour, minute = _hour(int(found["hour"]), found["half"]), int(found["minute"] or 0)
+    if found["month"]:
+        month, day = _MONTHS.index(found["month"].lower()) + 1, int(found["day"])
+        moment = _utc(datetime(here.year, month, day, hour, minute), zone)
+        return moment if now - moment < _LONG_AGO else _utc(datetime(here.year + 1, month, day, hour, minute), zone)
+    today = datetime(here.year, here.month, here.day, hour, minute)
+    moment = _utc(today, zone)
+    # A day later by the calendar, which is 23 or 25 hours where the clocks change.
+    return moment if moment > now else _utc(today + timedelta(days=1), zone)
+
+
+def _hour(hour: int, half: str | None) -> int:
+    if half is None:
+        return hour
+    if not 1 <= hour <= 12:
+        raise ValueError(f"{hour} {half} is no hour")
+    return hour % 12 + (12 if half.lower() == "pm" else 0)
+
+
+def _utc(local: datetime, zone: tzinfo | None) -> datetime:
+    """Return a local time as a moment; without a zone it is this machine's."""
+    return local.replace(tzinfo=zone).astimezone(UTC)
+
+
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandAnswer:
     """What stood in the output; without ``usage`` the command gave no figures."""
 
     text: str
@@ -62,22 +130,22 @@ class Said:
     usage: Usage | None = None
 
 
-def read(ended: Ended, *, as_json: bool) -> Said:
+def read(ended: Ended, *, as_json: bool) -> CommandAnswer:
     """Return what the command said; asked for JSON it may still write plain text, above all of its troubles."""
     output = ended.output.decode(errors="replace")
     failed = ended.code != 0
     result = _result(output) if as_json else None
     if result is None:
-        return Said(output.strip(), failed)
+        return CommandAnswer(output.strip(), failed)
     text = result.get("result")
-    return Said(
+    return CommandAnswer(
         text if isinstance(text, str) else "",
         failed or result.get("is_error") is True,
         _usage(result.get("usage")),
     )
 
 
-def failure(ended: Ended, said: Said, site: CallSite, now: datetime) -> LLMFailure | None:
+def failure(ended: Ended, said: CommandAnswer, site: CallSite, now: datetime) -> LLMFailure | None:
     """Return what went wrong, with none of the command's own words; None when it answered."""
     where = f"command claude of account {site.account!r}, model {site.model!r}"
     if ended.outcome is Outcome.TOO_LONG:
@@ -89,12 +157,12 @@ def failure(ended: Ended, said: Said, site: CallSite, now: datetime) -> LLMFailu
     return _at(site, _refusal(f"{where}, exit {ended.code}", _words(ended, said), now))
 
 
-def has_no_session(ended: Ended, said: Said) -> bool:
+def has_no_session(ended: Ended, said: CommandAnswer) -> bool:
     """Say whether it found nothing to continue."""
     return said.failed and _NO_SESSION.search(_words(ended, said)) is not None
 
 
-def knows_no_option(ended: Ended, said: Said) -> bool:
+def knows_no_option(ended: Ended, said: CommandAnswer) -> bool:
     """Say whether it is a release that does not know one of our options; then it asked no model."""
     return said.failed and _NO_OPTION.search(_words(ended, said)) is not None
 
@@ -115,7 +183,7 @@ def _at(site: CallSite, failed: LLMFailure) -> LLMFailure:
     return failed
 
 
-def _words(ended: Ended, said: Said) -> str:
+def _words(ended: Ended, said: CommandAnswer) -> str:
     return f"{said.text}\n{ended.errors.decode(errors='replace')}"
 
 

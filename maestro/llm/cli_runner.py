@@ -1,10 +1,10 @@
-"""Asks a subscription through the command ``claude``."""
+"""Asks a subscription through the command ``claude``, which reads its prompt as one text."""
 
 import asyncio
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,9 +14,8 @@ import structlog
 from maestro.child_process import Bounds, Command, Ended, plain_environment, run
 from maestro.domain.llm.errors import CallSite, LLMFailure, ProviderUnavailable
 from maestro.domain.llm.models import bare, estimate, estimate_messages
-from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, Usage
-from maestro.llm.cli_answers import Said, failure, has_no_session, knows_no_option, read
-from maestro.llm.cli_prompt import prompt_of
+from maestro.domain.llm.prompts import CallPurpose, LLMRequest, LLMResponse, PromptMessage, Role, Usage
+from maestro.llm.cli_answers import CommandAnswer, failure, has_no_session, knows_no_option, read
 from maestro.llm.protocols import Account
 
 CLAUDE = "claude"
@@ -43,13 +42,38 @@ _EXTRA_OPTIONS = ("--output-format", "json", "--permission-mode", "default")
 log = structlog.get_logger(__name__)
 
 
+def prompt_of(messages: Sequence[PromptMessage]) -> str:
+    """Return the system message, then each turn behind its role: ``[user]: ...``.
+
+    Further lines of a turn are indented, so that nothing in it can pose as a turn of its own (docs/decisions.md: prompt
+    layers).
+    """
+    return "\n\n".join(_turn_text(message) for message in messages) + "\n"
+
+
+def _turn_text(message: PromptMessage) -> str:
+    if message.role is Role.SYSTEM:
+        return message.content
+    speaker = f"tool {message.tool}" if message.role is Role.TOOL else message.role.value
+    first, *more = list(_turn_lines(message)) or [""]
+    return "\n".join([f"[{speaker}]: {first}", *(f"  {line}" for line in more)])
+
+
+def _turn_lines(message: PromptMessage) -> Iterator[str]:
+    yield from message.content.splitlines()
+    yield from (f"(calls {call.name} with {' '.join(call.arguments.split())})" for call in message.tool_calls)
+    if message.images:
+        count = len(message.images)
+        yield f"({'an image that' if count == 1 else f'{count} images that'} cannot be shown here)"
+
+
 def utc_now() -> datetime:
     """Return the time of day, in UTC."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class _Session:
+class _CommandSession:
     """One call: how the command is started, and the file that says that there is something to continue."""
 
     command: Command
@@ -94,7 +118,7 @@ class CliRunner:
             raise failed
         return _response(site, request, said, timedelta(seconds=time.monotonic() - started))
 
-    async def _run(self, session: _Session, site: CallSite) -> tuple[Ended, Said]:
+    async def _run(self, session: _CommandSession, site: CallSite) -> tuple[Ended, CommandAnswer]:
         """Return what became of the command, started again where it refused before it asked the model anything."""
         until = time.monotonic() + self._seconds
         continues = session.continues
@@ -117,7 +141,7 @@ class CliRunner:
             failed = _not_started(site, f"it cannot be started ({error.strerror})")
         raise failed
 
-    def _open(self, account: Account, request: LLMRequest) -> _Session:
+    def _open(self, account: Account, request: LLMRequest) -> _CommandSession:
         """Prepare the folder of the conversation; raises ``ProviderUnavailable`` when there is no command.
 
         What a call adds to the session is certain only when it has succeeded: until then the session counts as gone,
@@ -138,9 +162,9 @@ class CliRunner:
             environment=self._environment_of(account),
             said=prompt_of(request.messages).encode(),
         )
-        return _Session(command, marker, continues)
+        return _CommandSession(command, marker, continues)
 
-    def _close(self, session: _Session, ended: Ended, failed: LLMFailure | None) -> None:
+    def _close(self, session: _CommandSession, ended: Ended, failed: LLMFailure | None) -> None:
         if failed is None:
             session.marker.touch()
         errors = _loggable(ended.errors.decode(errors="replace"), session.command.said.decode())
@@ -162,7 +186,7 @@ class CliRunner:
         return environment
 
 
-def _response(site: CallSite, request: LLMRequest, said: Said, duration: timedelta) -> LLMResponse:
+def _response(site: CallSite, request: LLMRequest, said: CommandAnswer, duration: timedelta) -> LLMResponse:
     guess = Usage(input_tokens=estimate_messages(request.messages), output_tokens=estimate(said.text))
     return LLMResponse(
         **(said.usage or guess).model_dump(),

@@ -25,7 +25,7 @@ from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, Prompt
 from maestro.domain.texts import storable
 from maestro.importing import collector_off
 from maestro.llm import chat_format
-from maestro.llm.classify import classify, evidence
+from maestro.llm.failures import classify, evidence
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account, AccountClient, Directory
 from maestro.llm.translation import ChatRequest, Translator, base_url, key, model_name, translator_of
@@ -62,7 +62,7 @@ READ_TIMEOUT = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class ImportedLibrary:
     """The imported library: its module, what translates, who sends, and the transports it has built.
 
     ``handler`` is litellm's owner of a client: kept, because the client is closed with it.
@@ -81,7 +81,7 @@ class Imported:
         return await translation.complete(chat, self.handler.client)
 
 
-class Library:
+class LiteLLMLibrary:
     """litellm, which takes seconds and 190 MB to import.
 
     ``warm_up`` starts that in the background, and a call waits for it. Use one per process, and ``close`` it on the
@@ -91,7 +91,7 @@ class Library:
     def __init__(self, answer_limit: Callable[[], int] = lambda: ANSWER_LIMIT) -> None:
         """``answer_limit`` says how many bytes of an answer are read."""
         self._answer_limit = answer_limit
-        self._imported: Future[Imported] | None = None
+        self._imported: Future[ImportedLibrary] | None = None
 
     def warm_up(self) -> None:
         """Begin to import the library in a thread of its own; returns at once and may be called again."""
@@ -134,7 +134,7 @@ class Library:
             while transports:
                 await transports.pop().aclose()
 
-    async def _loaded(self) -> Imported:
+    async def _loaded(self) -> ImportedLibrary:
         """Return the library when its import has finished."""
         self.warm_up()
         assert self._imported is not None
@@ -163,7 +163,7 @@ def _raised(outcome: Answer | LLMFailure) -> Answer:
     return outcome
 
 
-def _import_litellm() -> Imported:
+def _import_litellm() -> ImportedLibrary:
     """Import litellm so that it stays quiet, offline and without retries.
 
     Imported by name in a function because it takes three seconds and 190 MB that only a process that calls models
@@ -181,7 +181,7 @@ def _import_litellm() -> Imported:
             logging.getLogger(name).setLevel(logging.CRITICAL)  # it logs prompts and the text of errors
         handler = importlib.import_module("litellm.llms.custom_httpx.http_handler").AsyncHTTPHandler
         transports = _observe(handler)
-        return Imported(litellm, translator_of(litellm), handler(), transports)
+        return ImportedLibrary(litellm, translator_of(litellm), handler(), transports)
 
 
 @contextmanager
@@ -258,13 +258,13 @@ class LiteLLMClient:
         self,
         load_image: LoadImage,
         models: ModelTable | None = None,
-        library: Library | None = None,
+        library: LiteLLMLibrary | None = None,
         *,
         read_timeout: timedelta = READ_TIMEOUT,
     ) -> None:
         self._load_image = load_image
         self._models = models or model_table()
-        self._library = library or Library()
+        self._library = library or LiteLLMLibrary()
         self._read_timeout = read_timeout
 
     def warm_up(self) -> None:
@@ -314,7 +314,7 @@ class LiteLLMClient:
         return LLMResponse(
             content=storable(choice.message.content or ""),
             tool_calls=() if request.final else tuple(chat_format.tool_calls(choice.message, request.key.number)),
-            model=_told_name(answer) or account.model,
+            model=_reported_model(answer) or account.model,
             provider=account.provider,
             account=account.name,
             cost_usd=self._models.cost(_full_name(account), took),
@@ -325,7 +325,7 @@ class LiteLLMClient:
 
 
 @dataclass(frozen=True)
-class Clients:
+class ProviderClients:
     """Who reaches an account: over HTTP, through the command of a subscription, or without any."""
 
     http: AccountClient
@@ -339,10 +339,10 @@ class Clients:
         return self.command if account.type is AccountType.CLI else self.http
 
 
-class Transport:
+class AccountTransport:
     """Asks the account that was chosen, once."""
 
-    def __init__(self, directory: Directory, clients: Clients, library: Library) -> None:
+    def __init__(self, directory: Directory, clients: ProviderClients, library: LiteLLMLibrary) -> None:
         self._directory = directory
         self._clients = clients
         self._library = library
@@ -361,7 +361,7 @@ class Transport:
         return await self._clients.of(account).ask(account, request)
 
 
-def _told_name(answer: Any) -> str:
+def _reported_model(answer: Any) -> str:
     """Return how the provider calls the model, empty unless that is a name: it enters workflow histories."""
     name = str(answer.model or "").removeprefix("ollama_chat/")
     return name if _NAME.fullmatch(name) else ""

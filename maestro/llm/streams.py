@@ -26,7 +26,7 @@ class StreamBroken(Exception):
     """A stream told of an error, or of something that it never does."""
 
 
-class Texts:
+class StreamedTexts:
     """Texts that come in pieces, by name; put together once, since a long one has very many."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Texts:
         return {name: "".join(pieces) for name, pieces in self._pieces.items()}
 
 
-class Answer(Protocol):
+class StreamedAnswer(Protocol):
     """An answer that is being put together."""
 
     whole: bool
@@ -65,7 +65,7 @@ class OpenAIAnswer:
         self.whole = False
         self._head: Json = {}
         self._message: Json = {"role": "assistant", "content": None}
-        self._texts = Texts()
+        self._texts = StreamedTexts()
         self._calls: dict[int, Json] = {}
         self._finish = None
 
@@ -118,7 +118,7 @@ class AnthropicAnswer:
         self.whole = False
         self._message: Json = {}
         self._blocks: dict[int, Json] = {}
-        self._texts: dict[int, Texts] = {}
+        self._texts: dict[int, StreamedTexts] = {}
 
     def take(self, data: Json) -> str:
         """Take an event."""
@@ -138,7 +138,7 @@ class AnthropicAnswer:
         return ""
 
     def _begin(self, index: int, block: Json) -> str:
-        self._blocks[index], self._texts[index] = block, Texts()
+        self._blocks[index], self._texts[index] = block, StreamedTexts()
         for name in _GROWING & block.keys():
             self._texts[index].add(name, block[name] or "")
         return str(block.get("text") or "")
@@ -204,7 +204,7 @@ class OllamaAnswer:
         self.whole = False
         self._last: Json = {}
         self._message: Json = {"role": "assistant", "content": ""}
-        self._texts = Texts()
+        self._texts = StreamedTexts()
 
     def take(self, data: Json) -> str:
         """Take a line; the last one has what it took."""
@@ -223,32 +223,32 @@ class OllamaAnswer:
 
 
 @dataclass(frozen=True)
-class Dialect:
+class StreamFormat:
     """One provider's way to stream: what is added to the body of a request, and what its answer is put together by.
 
     ``method`` takes the place of the one in the address, where there is one.
     """
 
     wish: Json
-    answer: Callable[[], Answer]
+    answer: Callable[[], StreamedAnswer]
     method: str = ""
 
 
-_DIALECTS = {
-    "/chat/completions": Dialect({"stream": True, "stream_options": {"include_usage": True}}, OpenAIAnswer),
-    "/v1/messages": Dialect({"stream": True}, AnthropicAnswer),
-    ":generateContent": Dialect({}, GeminiAnswer, ":streamGenerateContent"),
-    "/api/chat": Dialect({"stream": True}, OllamaAnswer),
+_FORMATS = {
+    "/chat/completions": StreamFormat({"stream": True, "stream_options": {"include_usage": True}}, OpenAIAnswer),
+    "/v1/messages": StreamFormat({"stream": True}, AnthropicAnswer),
+    ":generateContent": StreamFormat({}, GeminiAnswer, ":streamGenerateContent"),
+    "/api/chat": StreamFormat({"stream": True}, OllamaAnswer),
 }
 """By how the address of a request ends."""
 
 
-def dialect_of(path: str) -> tuple[str, Dialect] | None:
+def format_of(path: str) -> tuple[str, StreamFormat] | None:
     """Return the end of this address and how its provider streams; None for what is no call that we can stream."""
-    return next(((ending, dialect) for ending, dialect in _DIALECTS.items() if path.endswith(ending)), None)
+    return next(((ending, dialect) for ending, dialect in _FORMATS.items() if path.endswith(ending)), None)
 
 
-async def put_together(pieces: AsyncIterator[bytes], answer: Answer, hear: Hear) -> Json:
+async def put_together(pieces: AsyncIterator[bytes], answer: StreamedAnswer, hear: Hear) -> Json:
     """Return the whole answer of a stream, each piece of its text once it was heard; raises ``StreamBroken``."""
     async for line in _lines(pieces):
         data = _event(line)

@@ -12,8 +12,8 @@ from maestro.domain.llm.calls import CallState
 from maestro.domain.llm.errors import CallSite, LLMFailure, ModelTimeout
 from maestro.domain.llm.models import bare
 from maestro.llm.accounts import AccountBook, Roster
-from maestro.llm.litellm_client import Library
-from maestro.llm.middleware.failover import MOVES_ON, Walk
+from maestro.llm.litellm_client import LiteLLMLibrary
+from maestro.llm.middleware.failover import MOVES_ON, FailoverProgress
 from maestro.llm.protocols import Account
 from maestro.llm.translation import base_url, key
 from maestro.uninterrupted import uninterrupted
@@ -30,7 +30,7 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class TranscriptionRules:
     """The provider whose accounts are asked, its model for that, and how long one transcription may take in all."""
 
     provider: str
@@ -47,7 +47,7 @@ class Audio:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class TranscriptionAttempt:
     """One request to one account, about to leave or however it ended; ``error`` is the name of a class."""
 
     site: CallSite
@@ -57,20 +57,22 @@ class Attempt:
     error: str = ""
 
 
-Keep = Callable[[Attempt], Awaitable[None]]
+KeepAttempt = Callable[[TranscriptionAttempt], Awaitable[None]]
 """Commits an attempt, as sent before it leaves and then as it ended; a cancellation does not cut it off."""
 
 
 class Transcriber:
     """Asks one account after the other, as the failover of the chain does (docs/decisions.md: failover)."""
 
-    def __init__(self, book: AccountBook, library: Library, terms: Callable[[], Terms | None]) -> None:
+    def __init__(
+        self, book: AccountBook, library: LiteLLMLibrary, terms: Callable[[], TranscriptionRules | None]
+    ) -> None:
         """``terms`` are asked for at each recording; None while nobody is to transcribe."""
         self._book = book
         self._library = library
         self._terms = terms
 
-    async def transcribe(self, audio: Audio, keep: Keep) -> bool:
+    async def transcribe(self, audio: Audio, keep: KeepAttempt) -> bool:
         """Have a recording transcribed; false when nobody can. Every attempt is kept before anything else happens.
 
         Raises the last failure after which the same may be tried again soon.
@@ -81,11 +83,13 @@ class Transcriber:
             raise outcome
         return outcome
 
-    async def _ask_around(self, audio: Audio, keep: Keep) -> bool | LLMFailure:
+    async def _ask_around(self, audio: Audio, keep: KeepAttempt) -> bool | LLMFailure:
         terms, clock = self._terms(), asyncio.get_running_loop()
         if terms is None:
             return False
-        walk = Walk((f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.patience.total_seconds())
+        walk = FailoverProgress(
+            (f"{terms.provider}/{bare(terms.model)}",), clock.time() + terms.patience.total_seconds()
+        )
         while walk.may_go_on(clock.time()):
             roster = await asyncio.to_thread(self._book.read)
             choice = _choose(roster, terms, walk)
@@ -101,13 +105,15 @@ class Transcriber:
                 break
         return walk.repeatable[-1] if walk.repeatable else False
 
-    async def _attempt(self, account: Account, audio: Audio, keep: Keep, walk: Walk) -> LLMFailure | None:
+    async def _attempt(
+        self, account: Account, audio: Audio, keep: KeepAttempt, walk: FailoverProgress
+    ) -> LLMFailure | None:
         """Ask one account and keep what came of it; a failure is returned."""
         site = CallSite(account.provider, account.name, bare(walk.wanted[0]))
         started = time.monotonic()
 
-        def attempt(state: CallState, text: str = "", error: str = "") -> Attempt:
-            return Attempt(site, state, round((time.monotonic() - started) * 1000), text, error)
+        def attempt(state: CallState, text: str = "", error: str = "") -> TranscriptionAttempt:
+            return TranscriptionAttempt(site, state, round((time.monotonic() - started) * 1000), text, error)
 
         try:
             await keep(attempt(CallState.SENT))
@@ -133,14 +139,14 @@ class Transcriber:
         }
         try:
             async with asyncio.timeout_at(until):
-                return await self._library.transcribe(site, arguments, _said)
+                return await self._library.transcribe(site, arguments, _transcript)
         except TimeoutError:
             failure = ModelTimeout("No whole transcript in time; see llm.transcription.maxSeconds.")
             failure.site = site
         raise failure
 
 
-def _choose(roster: Roster, terms: Terms, walk: Walk) -> Choice | None:
+def _choose(roster: Roster, terms: TranscriptionRules, walk: FailoverProgress) -> Choice | None:
     """Return whom to ask; unlike with texts, nobody can stand in with a model of another kind."""
     able = [
         account
@@ -151,6 +157,6 @@ def _choose(roster: Roster, terms: Terms, walk: Walk) -> Choice | None:
     return choice if choice is not None and choice.model == bare(terms.model) else None
 
 
-def _said(answer: Any) -> str:
+def _transcript(answer: Any) -> str:
     """Read litellm's answer, the untyped one."""
     return str(answer.text or "").strip()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from maestro.llm.streams import Dialect, Hear, StreamBroken, dialect_of, put_together
+from maestro.llm.streams import Hear, StreamBroken, StreamFormat, format_of, put_together
 
 STREAMS = ("text/event-stream", "application/x-ndjson")
 """What an answer that is streamed says it is."""
@@ -33,7 +33,7 @@ STREAM_FACTOR = 4
 
 
 @dataclass(slots=True)
-class Exchange:
+class HttpExchange:
     """What one model call did on the wire; ``status`` is None when no answer came, ``body`` is that of an error.
 
     ``limit`` is how many bytes of an answer are read.
@@ -65,7 +65,7 @@ class OversizedBody(Exception):
     """An answer has more bytes than the limit."""
 
 
-_current: ContextVar[Exchange | None] = ContextVar("exchange", default=None)
+_current: ContextVar[HttpExchange | None] = ContextVar("exchange", default=None)
 _listener: ContextVar[Hear | None] = ContextVar("listener", default=None)
 
 
@@ -85,12 +85,12 @@ def listener() -> Hear | None:
 
 
 @contextmanager
-def observed(limit: int = ANSWER_LIMIT) -> Iterator[Exchange]:
+def observed(limit: int = ANSWER_LIMIT) -> Iterator[HttpExchange]:
     """Observe the one request of a model call made inside, and refuse any further one.
 
     Reading an answer of more than ``limit`` bytes raises ``OversizedBody``.
     """
-    exchange = Exchange(limit)
+    exchange = HttpExchange(limit)
     token = _current.set(exchange)
     try:
         yield exchange
@@ -115,11 +115,11 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         if exchange.requests > 1:
             raise SecondRequestError
         hear = listener()
-        if hear is not None and (found := dialect_of(request.url.path)) is not None:
+        if hear is not None and (found := format_of(request.url.path)) is not None:
             return await self._heard(exchange, request, found, hear)
-        return await self._asked(exchange, request)
+        return await self._send(exchange, request)
 
-    async def _asked(self, exchange: Exchange, request: httpx.Request) -> httpx.Response:
+    async def _send(self, exchange: HttpExchange, request: httpx.Request) -> httpx.Response:
         request.headers["accept-encoding"] = "identity"  # a small packed answer may be a very large one
         response = await self._inner.handle_async_request(request)
         exchange.status, exchange.headers = response.status_code, dict(response.headers)
@@ -131,19 +131,19 @@ class ObservedTransport(httpx.AsyncBaseTransport):
         return failed
 
     async def _heard(
-        self, exchange: Exchange, request: httpx.Request, found: tuple[str, Dialect], hear: Hear
+        self, exchange: HttpExchange, request: httpx.Request, found: tuple[str, StreamFormat], hear: Hear
     ) -> httpx.Response:
         """Ask for a stream and return the whole answer; who cannot stream answers at once, and nobody hears it."""
         ending, dialect = found
         body = json.loads(request.content)
         asked = (request.url.host + request.url.path, str(body.get("model")))
         if asked in self._at_once:
-            return await self._asked(exchange, request)
-        response = await self._asked(exchange, _streaming(request, body | dialect.wish, ending, dialect.method))
+            return await self._send(exchange, request)
+        response = await self._send(exchange, _streaming(request, body | dialect.wish, ending, dialect.method))
         if _refuses_streams(exchange):
             self._at_once.add(asked)
             exchange.body = ""
-            return await self._asked(exchange, request)
+            return await self._send(exchange, request)
         if not response.is_success or _kind(response) not in STREAMS:
             return response
         try:
@@ -168,7 +168,7 @@ def _kind(response: httpx.Response) -> str:
     return str(response.headers.get("content-type", "")).partition(";")[0].strip()
 
 
-def _refuses_streams(exchange: Exchange) -> bool:
+def _refuses_streams(exchange: HttpExchange) -> bool:
     """Say whether a request was refused for no other reason than that it asks for a stream."""
     if exchange.status not in (400, 422):
         return False

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.shapes import classes, is_hex, is_placeholder, is_random
 from maestro.scanner.tokens import latin_pattern
 
@@ -60,7 +60,7 @@ class AddressPlugin(SpanPlugin):
         self._webhooks = latin_pattern(b"|".join(_WEBHOOKS), any_case=True)
         self._query = latin_pattern(_QUERY)
 
-    def places(self, data: bytes) -> Iterator[Place]:
+    def places(self, data: bytes) -> Iterator[ByteRange]:
         """Return passwords, whole secret paths of webhooks, and values of the query that are keys."""
         if b"@" in data:
             yield from self._logins(data)
@@ -74,7 +74,7 @@ class AddressPlugin(SpanPlugin):
                 if _is_key(data[match.start() : match.start(1)].lower(), value):
                     yield match.start(1), match.start(1) + len(value)
 
-    def _logins(self, data: bytes) -> Iterator[Place]:
+    def _logins(self, data: bytes) -> Iterator[ByteRange]:
         over = 0
         for match in self._scheme.finditer(data):
             if match.start() >= over and (place := _login(data, match.end())) is not None:
@@ -85,7 +85,7 @@ class AddressPlugin(SpanPlugin):
                 yield place
 
 
-def _login(data: bytes, at: int) -> Place | None:
+def _login(data: bytes, at: int) -> ByteRange | None:
     """Return the place of the password, or of a name that is one, behind the ``://`` of an address."""
     found = _RUN.match(data, at)
     run = b"" if found is None else found[0]
@@ -150,7 +150,7 @@ def _is_token(user: bytes) -> bool:
     return len(user) >= 16 and (is_random(user) or is_hex(user))
 
 
-def _bare_login(data: bytes, start: int, at: int) -> Place | None:
+def _bare_login(data: bytes, start: int, at: int) -> ByteRange | None:
     """Return the place of the password in ``user:password@host``, which needs to look like one."""
     if start and data[start - 1 : start] in (b"/", b"@", b":", b"=", b"."):
         return None

@@ -3,30 +3,70 @@
 import re
 from collections.abc import Iterator
 
-from maestro.scanner.grammar import (
-    ALONE,
-    ASSIGNED,
-    BELOW,
-    DECLARED,
-    ELEMENT,
-    LINE_STARTS,
-    NEXT,
-    OPTION,
-    PAIRED,
-    PARTICLE,
-    PASSED,
-    PHRASE_NAME,
-    SAID,
-    SPACED,
-    SQL,
-    WALLET,
-)
 from maestro.scanner.judgement import is_phrase, is_secret, is_secret_in_prose
 from maestro.scanner.keywords import Kind, kind_of, stems, words_of
-from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.shapes import is_random
 from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.values import Found, value_at, whole
+from maestro.scanner.values import FoundValue, value_at, whole
+
+_CLOSE = rb"(?:\\?[\"'`]|[*_\]]){0,4}"
+_GAP = rb"[ \t]{0,24}"
+_SIGN = rb"(?::=|=>|->|\+=|\?=|={1,3}|!=|<<<|::?|\|)"
+
+ASSIGNED = re.compile(
+    _CLOSE
+    + _GAP
+    + rb"(?::[ \t]{0,2}[&'?]?[A-Za-z_][A-Za-z0-9_<>\[\].|? ]{0,32}(?:[ \t]{1,3}=(?![=>])|=(?=[ \t\"'`]))|"
+    + _SIGN
+    + rb")(?:[*_]{1,3}(?=[ \t]))?"
+    + _GAP
+)
+DECLARED = re.compile(rb"[ \t]{1,4}(?:\*?[A-Za-z\[\]]{2,12}[ \t]{0,4}:?=|by[ \t]lazy[ \t]{0,2}\{)[ \t]{0,4}(?=[\"'`])")
+ELEMENT = re.compile(rb"[\"']?(?:\s[^<>\n]{0,120})?>\s{0,4}(?:<!\[CDATA\[)?([^<\x01]{1,1024}?)\s{0,4}(?:\]\]>)?(?=<)")
+PAIRED = re.compile(
+    rb"(?i)\\?[\"'`]?(?:</[A-Za-z:]{1,20}>|(?:\s[^<>\n]{0,80})?>)?\s{0,4}[,{]?\s{0,40}(?:-\s)?"
+    rb"(?:[a-z_]{1,20}[ \t]{0,8}[=:][^\n]{0,80}\n\s{0,20}){0,3}"
+    rb"(?:<(?:value|string)>\s{0,4}(?=[^<])"
+    rb"|\\?[\"']?(?:value|val|content|default|default_value|data|stringvalue|plaintext)\\?[\"']?\s{0,4}(?:=>|[:=])\s{0,4})"
+)
+PASSED = re.compile(
+    rb"(?:\\?[\"'`]\s{0,4}\]?\s{0,2},\s{0,8}|\(\s{0,4})(?:(?:default|value|val)\s?=\s?)?(?=[bru]?\\?[\"'])"
+)
+OPTION = re.compile(rb"[ \t]{1,4}")
+SQL = re.compile(rb"(?i)[ \t]{1,4}(?:by[ \t]{1,4})?(?=[\"'])")
+SAID = re.compile(
+    _CLOSE + rb"(?:[ \t][A-Za-z0-9 \t()'/,@.\-]{0,60}?)??"
+    rb"(?:[ \t](?:is|was|are|to|as|equals?|ist|sind|lautet|lauten|est|sont|es|son|e|jest|je|zijn|ar|er|on"
+    rb"|reads|will be|now)"
+    rb"(?:[ \t](?:now|still|just|set to|currently))?(?:[ \t]{0,2}[:=]|(?=\s))|[ \t][:=]|[:=](?=\s)|:"
+    rb"|[ \t]{1,2}(?:(?:for|of|on|at|in)[ \t][A-Za-z0-9_.\-]{1,30}|\([^()\n]{1,30}\))="
+    rb"|[ \t]{0,2}(?:\xff{1,2}|-{1,2}>?|\xff>)[ \t])"
+    rb"\s{0,4}"
+    rb"(?:```[a-z]{0,12}\s)?(?:\r?\n){0,2}[ \t]{0,8}"
+)
+BELOW = re.compile(
+    _CLOSE + rb"(?:[^\n:=]{0,40}[:=]|[ \t](?:below|follows|attached)\.?)?[ \t]{0,4}"
+    rb"(?:\r?\n){1,3}(?:```[a-z]{0,12}\s{1,4})?[ \t>]{0,8}"
+)
+ALONE = re.compile(rb"[\"'`]{0,3}[ \t.]{0,4}(?:\r?\n|$)")
+NEXT = re.compile(rb",?[ \t]{1,2}(?:[0-9][ \t])?")
+PARTICLE = re.compile(rb"[ \t]{0,2}\xff{1,4}[ \t:=]{0,3}")
+LINE_STARTS = re.compile(
+    rb"(?:^|\n|\\n)[ \t>+]{0,8}(?:-[ \t])?(?:export[ \t]+|set[ \t]+|setx[ \t]+|\$env:|ENV[ \t]+|ARG[ \t]+"
+    rb"|local[ \t]+|readonly[ \t]+)?$"
+)
+WALLET = re.compile(
+    _CLOSE + rb"[ \t]{0,4}[A-Za-z() ]{0,30}(?:[:=]|is|\n)\s{0,8}[\"'`]{0,3}"
+    rb"((?:(?:[0-9]{1,2}[.):]?\s)?[a-z]{3,10}[\s,]{1,3}){10,24}[a-z]{3,10})(?![a-z])"
+)
+SPACED = re.compile(
+    rb"[a-z]{4}(?: [a-z]{4}){3}(?![ \-]?[A-Za-z0-9])|[a-z]{3,10}(?: [a-z]{3,10}){3,23}(?=[.!]?[ \t]*(?:\n|$))"
+)
+"""Words in a row without quotes: an application password, or a pass phrase that takes the rest of its line."""
+
+PHRASE_NAME = re.compile(rb"(?i)[ \-_]{0,1}(?:recovery[ \-_]|backup[ \-_])?(?:phrase|words)\b")
+"""What makes a seed or a recovery the words of a wallet."""
 
 _LONGEST_NAME = 48
 _NAME_SIGNS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.$"
@@ -63,7 +103,7 @@ class AssignmentPlugin(SpanPlugin):
         self._stems = stems()
         self._pairs = latin_pattern(_PAIRS)
 
-    def places(self, data: bytes) -> Iterator[Place]:
+    def places(self, data: bytes) -> Iterator[ByteRange]:
         """Return the values alone; a name is read once, whatever part of it was found."""
         over = 0
         paired = self._pairs.search(data) is not None
@@ -85,7 +125,7 @@ class AssignmentPlugin(SpanPlugin):
                 over = max(over, found[1])
 
 
-def _is_resource(data: bytes, name: Place, kind: Kind) -> bool:
+def _is_resource(data: bytes, name: ByteRange, kind: Kind) -> bool:
     """Say whether a name is part of a longer one: of a resource in a cloud, of an image, of a type, of a host."""
     start, end = name
     if data[end : end + 1] == b":" and b"." in data[start:end] and _PORT_AND_PATH.match(data, end):
@@ -96,7 +136,7 @@ def _is_resource(data: bytes, name: Place, kind: Kind) -> bool:
     return (b"/" in before or b":" in before) and _RESOURCE.search(before) is not None
 
 
-def _name_around(data: bytes, start: int, end: int) -> Place:
+def _name_around(data: bytes, start: int, end: int) -> ByteRange:
     before = data[max(0, start - _LONGEST_NAME) : start]
     begin = start - (len(before) - len(before.rstrip(_NAME_SIGNS)))
     match = _NAME_GOES_ON.match(data, end)
@@ -121,23 +161,23 @@ def _words(before: bytes, name: bytes) -> list[str]:
     return words if alone else [first, *words]
 
 
-def _found(data: bytes, name: Place, meaning: tuple[Kind, list[str]], *, paired: bool) -> Place | None:
+def _found(data: bytes, name: ByteRange, meaning: tuple[Kind, list[str]], *, paired: bool) -> ByteRange | None:
     kind, words = meaning
     if kind is Kind.PHRASE:
         wallet = WALLET.match(data, name[1])
         if wallet is not None and "passphrase" not in words:
             return wallet.span(1)
     tried: set[int] = set()
-    return _assigned(data, name, (kind, paired), tried) or _told(data, name, kind, words, tried)
+    return _assigned(data, name, (kind, paired), tried) or _given_in_prose(data, name, kind, words, tried)
 
 
-def _assigned(data: bytes, name: Place, how: tuple[Kind, bool], tried: set[int]) -> Place | None:
+def _assigned(data: bytes, name: ByteRange, how: tuple[Kind, bool], tried: set[int]) -> ByteRange | None:
     """Return the value that an assignment gives to a name; ``tried`` is told where no value begins that is a secret."""
     kind, paired = how
     if data[max(0, name[0] - 1) : name[0]] in (b"<", b":", b'"', b"'", b"-"):
         element = ELEMENT.match(data, name[1])
         if element is not None:
-            found = Found(*element.span(1), True, data)
+            found = FoundValue(*element.span(1), True, data)
             return whole(found) if is_secret(kind, found, literal=True) else None
     for pattern in _patterns(data, name, kind, paired=paired):
         match = pattern.match(data, name[1])
@@ -157,15 +197,15 @@ def _begins_line(data: bytes, start: int) -> bool:
     return LINE_STARTS.search(data, max(0, start - 24), start) is not None
 
 
-def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> Found | None:
+def _value(data: bytes, at: int, kind: Kind, *, alone: bool) -> FoundValue | None:
     """Return the value that begins here, or the words in a row that are one."""
     spaced = SPACED.match(data, at) if kind in (Kind.PASSWORD, Kind.PHRASE) else None
     if spaced is not None and is_phrase(spaced[0], kind):
-        return Found(*spaced.span(), True, data)
+        return FoundValue(*spaced.span(), True, data)
     return value_at(data, at, whole_line=alone)
 
 
-def _patterns(data: bytes, name: Place, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
+def _patterns(data: bytes, name: ByteRange, kind: Kind, *, paired: bool) -> Iterator["re.Pattern[bytes]"]:
     """Return the ways in which a name of this form may be given a value."""
     if paired:
         yield PAIRED
@@ -176,7 +216,7 @@ def _patterns(data: bytes, name: Place, kind: Kind, *, paired: bool) -> Iterator
         yield SQL
 
 
-def _told(data: bytes, name: Place, kind: Kind, words: list[str], tried: set[int]) -> Place | None:
+def _given_in_prose(data: bytes, name: ByteRange, kind: Kind, words: list[str], tried: set[int]) -> ByteRange | None:
     """Return the value that a sentence gives to a name."""
     if not _is_spoken_of(data, name, words):
         return None
@@ -194,12 +234,12 @@ def _told(data: bytes, name: Place, kind: Kind, words: list[str], tried: set[int
     return None
 
 
-def _stands_below(data: bytes, name: Place, value: Found) -> bool:
+def _stands_below(data: bytes, name: ByteRange, value: FoundValue) -> bool:
     """Say whether a value has its line for itself, below a name that is not quoted, as in ``KeyError: 'password'``."""
     return ALONE.match(data, value.end) is not None and data[name[1] : name[1] + 1] not in (b"'", b'"')
 
 
-def _is_spoken_of(data: bytes, name: Place, words: list[str]) -> bool:
+def _is_spoken_of(data: bytes, name: ByteRange, words: list[str]) -> bool:
     """Say whether a name stands in a sentence as one: it is no verb, and no piece of something random or of Base64."""
     written = data[name[0] : name[1]]
     if words[-1] in _VERBS and len(words_of(written)) == 1 and _SAID_AT_ONCE.match(data, name[1]) is None:
@@ -207,7 +247,7 @@ def _is_spoken_of(data: bytes, name: Place, words: list[str]) -> bool:
     return not is_random(written) and data[max(0, name[0] - 1) : name[0]] not in (b"+", b"/", b"=")
 
 
-def _closes(data: bytes, name: Place, at: int, value: Found) -> bool:
+def _closes(data: bytes, name: ByteRange, at: int, value: FoundValue) -> bool:
     """Say whether the quote before a value closes one that opened before the name: then there is no value."""
     quote = data[value.start - 1 : value.start]
     if not value.quoted or len(quote) != 1 or quote not in b"\"'`" or quote in data[name[1] : at]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.tokens import latin_pattern
 
 _LABEL = (
@@ -40,7 +40,7 @@ class BlockPlugin(SpanPlugin):
         self._end = latin_pattern(_END, any_case=True)
         self._putty = latin_pattern(_PUTTY)
 
-    def places(self, data: bytes) -> Iterator[Place]:
+    def places(self, data: bytes) -> Iterator[ByteRange]:
         """Return each block from its first mark to its last, or as far as it goes on."""
         if b"---" in data:
             whole = list(self._whole(data))
@@ -52,7 +52,7 @@ class BlockPlugin(SpanPlugin):
                 over = max(_lines_end(data, match.start(), _PUTTY_LINE), match.end())
                 yield match.start(), over
 
-    def _whole(self, data: bytes) -> Iterator[Place]:
+    def _whole(self, data: bytes) -> Iterator[ByteRange]:
         """Return blocks that begin here, also those that do not end."""
         over = 0
         for match in self._begin.finditer(data):
@@ -62,7 +62,7 @@ class BlockPlugin(SpanPlugin):
                     yield match.start(), end
                     over = end
 
-    def _tails(self, data: bytes, ends: list[int]) -> Iterator[Place]:
+    def _tails(self, data: bytes, ends: list[int]) -> Iterator[ByteRange]:
         """Return the ends of blocks whose beginning is not there, with the lines of a key before them."""
         over = 0
         for match in self._end.finditer(data):

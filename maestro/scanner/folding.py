@@ -1,9 +1,4 @@
-"""Text as the rules read it: one byte a character, look-alikes as what they look like, with the way back.
-
-The rules know ASCII only. What people see as ASCII, or do not see at all, must not hide a secret from them: full-width
-and mathematical letters, Cyrillic and Greek look-alikes, accents, zero-width characters, and the escapes of Markdown,
-JSON, HTML and URLs. What is stored is never folded; findings are told in characters of the original.
-"""
+"""Text as the rules read it: one byte a character, look-alikes as what they look like, with the way back."""
 
 import re
 import unicodedata
@@ -13,7 +8,17 @@ from functools import cache
 from html import unescape
 
 from maestro.domain.scanning import REDACTED, Span
-from maestro.scanner.alike import ALIKE, FOREIGN_WORDS
+
+_PAIRS = """
+аa вb еe кk мm нh оo рp сc тt уy хx іi јj ѕs ԁd ԛq ԝw һh гr ьb АA ВB ЕE КK МM НH ОO РP СC ТT УY ХX ІI ЈJ ЅS ЗZ ӀI ӏl
+ԌG ҮY ԜW ԚQ
+αa βb γy εe ιi κk νv οo ρp τt υu χx ωw ΑA ΒB ΕE ΖZ ΗH ΙI ΚK ΜM ΝN ΟO ΡP ΤT ΥY ΧX ϳj ϲc ͿJ ϹC
+ոn սu օo ցg հh զq յj լl ւi ԼL ՍU ՕO Տs
+ıi ɑa ɡg ɩi ɪI ʀR ʟL ɴN ᴀA ᴄC ᴅD ᴇE ᴊJ ᴋK ᴍM ᴏO ᴘP ᴛT ᴜU ᴠV ᴡW ᴢZ ʙB ɢG ʜH ʏY ꜱS øo ØO łl ŁL đd ĐD ħh ĦH ɵo
+‐- ‑- ‒- –- −- ﹣- ⁃- ˗- ➖- ˍ_ ＿_ ‘' ’' ‚' ‛' ′' ʼ' ʹ' “" ”" „" ‟" ″" «" »" 「" 」" 『" 』"
+∶: ꞉: ː: ׃: ︓: ﹕: ⁄/ ∕/ ⧸/
+。. 、, ․. 、, ꞊= ═= ゠= →= ⇒= ➜= ➡= ⟶= 【[ 】] ∗* ∣| ؛; ،, ‹< ›> ︰:
+"""
 
 BLANKED = b"\x01"
 """Stands for what is redacted already; no rule reads across it."""
@@ -22,15 +27,61 @@ OTHER = "\xff"
 
 _MARK = REDACTED.encode()
 _UNSEEN = ("Mn", "Me", "Cf")
-_FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
-_FOREIGN_STARTS = re.compile("[" + "".join(word[0] for word in FOREIGN_WORDS) + "]", re.IGNORECASE)
-"""How a foreign word begins: most texts that are not ASCII have only a dash or an accent, and no such letter."""
 _NOT_ASCII = re.compile("[^\x00-\x7f]+(?:[\x00-\x7f]{1,4}[^\x00-\x7f]+)*")
 _ESCAPE = re.compile(
     rb"\\(?:u00[0-7][0-9A-Fa-f]|x[0-7][0-9A-Fa-f]|[nrt]|[!-/:-@\[-`{-~])"
     rb"|%[2-7][0-9A-Fa-f]|&(?:#\d{2,3}|#[xX][2-7][0-9A-Fa-f]|amp|quot|apos|lt|gt);"
 )
 _BLANKS = {"n": b"\n", "r": b"\n", "t": b" "}
+
+
+def _table(pairs: str) -> dict[str, str]:
+    return {pair[0]: pair[1] for pair in pairs.split()}
+
+
+ALIKE = _table(_PAIRS)
+"""What a character looks like; full-width and mathematical ones are known by their decomposition."""
+
+FOREIGN_WORDS = {
+    "пароль": "passwd",
+    "пароля": "passwd",
+    "паролем": "passwrd",
+    "парола": "passwd",
+    "гасло": "passw",
+    "лозинка": "passwrd",
+    "токен": "token",
+    "секрет": "secret",
+    "ключ": "skey",
+    "κωδικός": "passwrd",
+    "κωδικος": "passwrd",
+    "συνθηματικό": "pass_phrase",
+    "סיסמה": "passw",
+    "סיסמא": "passw",
+    "كلمة المرور": "pass_phrase",
+    "كلمة السر": "passwords",
+    "رمز": "pwd",
+    "密码": "pw",
+    "密碼": "pw",
+    "口令": "pw",
+    "密钥": "pw",
+    "密鑰": "pw",
+    "令牌": "pw",
+    "秘钥": "pw",
+    "パスワード": "passw",
+    "暗証番号": "pswd",
+    "トークン": "skey",
+    "シークレット": "secret",
+    "비밀번호": "pswd",
+    "암호": "pw",
+    "토큰": "pw",
+    "पासवर्ड": "passwrd",
+    "รหัสผ่าน": "password",
+}
+"""An English word of the same length for each, so that no place in the text moves."""
+
+_FOREIGN = re.compile("|".join(sorted(FOREIGN_WORDS, key=len, reverse=True)), re.IGNORECASE)
+_FOREIGN_STARTS = re.compile("[" + "".join(word[0] for word in FOREIGN_WORDS) + "]", re.IGNORECASE)
+"""How a foreign word begins: most texts that are not ASCII have only a dash or an accent, and no such letter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from base64 import b64decode
 from binascii import Error
 from collections.abc import Callable, Iterator
 
-from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.shapes import classes, has_digit, is_harmless, is_hex, is_mixed, is_placeholder, is_random, is_uuid
 from maestro.scanner.tokens import latin_pattern
 
@@ -143,7 +143,7 @@ class HeaderPlugin(SpanPlugin):
         self._ways = [(clues, latin_pattern(pattern), holds) for clues, pattern, holds in _WAYS]
         self._cookie = latin_pattern(_COOKIE)
 
-    def places(self, data: bytes) -> Iterator[Place]:
+    def places(self, data: bytes) -> Iterator[ByteRange]:
         """Return the secrets alone, without the names and schemes before them."""
         small = data.lower()
         for clues, pattern, holds in self._ways:
@@ -153,7 +153,7 @@ class HeaderPlugin(SpanPlugin):
         if b"cookie" in small:
             yield from self._cookies(data)
 
-    def _cookies(self, data: bytes) -> Iterator[Place]:
+    def _cookies(self, data: bytes) -> Iterator[ByteRange]:
         for match in self._cookie.finditer(data):
             for crumb in _CRUMB.finditer(data, *match.span(1)):
                 if _is_key(crumb[2]) and len(crumb[2]) >= 16:

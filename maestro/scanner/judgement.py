@@ -18,7 +18,7 @@ from maestro.scanner.shapes import (
     is_uuid,
     worded,
 )
-from maestro.scanner.values import Found
+from maestro.scanner.values import FoundValue
 
 _CODE = re.compile(
     rb"[&*!(@]{0,2}[A-Za-z_$][A-Za-z0-9_$]*(?:(?:\.|->|::|\?\.|!\.)[A-Za-z_$][A-Za-z0-9_$]*)*[?!]?(?:[(\[{<].*)?[;,)]*",
@@ -55,7 +55,7 @@ _LEAST_SAID = {Kind.PASSWORD: 5, Kind.PHRASE: 5, Kind.SECRET: 12, Kind.MAYBE: 16
 """Bytes of the shortest value that may be a secret: assigned, and given in a sentence."""
 
 
-def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
+def is_secret(kind: Kind, found: FoundValue, *, literal: bool) -> bool:
     """Judge a value that is assigned; ``literal``: it is quoted or of an .env file, so no code."""
     value = found.value[:LOOKED_AT]
     if len(value) < _LEAST[kind]:
@@ -80,7 +80,7 @@ def is_secret(kind: Kind, found: Found, *, literal: bool) -> bool:
     return len(value) >= 16 and (is_random(value) or is_hex(value)) and not _is_row(value)
 
 
-def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool) -> bool:
+def is_secret_in_prose(kind: Kind, found: FoundValue, words: list[str], *, said: bool) -> bool:
     """Judge a value that a sentence gives; ``said`` means that a word such as "is" or a sign stands before it."""
     value = found.value[:LOOKED_AT]
     if len(value) < _LEAST_SAID[kind] or kind is Kind.MAYBE:
@@ -90,8 +90,8 @@ def is_secret_in_prose(kind: Kind, found: Found, words: list[str], *, said: bool
     if is_placeholder(value) or is_harmless(value) or _is_template(value) or is_code(value):
         return False
     if kind is Kind.SECRET:
-        return _is_key_said(value, words, said=said)
-    return _is_password_said(value, said=said, quoted=found.quoted)
+        return _is_key_in_prose(value, words, said=said)
+    return _is_password_in_prose(value, said=said, quoted=found.quoted)
 
 
 def _is_row(value: bytes) -> bool:
@@ -99,7 +99,7 @@ def _is_row(value: bytes) -> bool:
     return is_uuid(value) or (is_hex(value) and len(value) < 32) or is_joined(_UUID_WITHIN.sub(b"uuid", value))
 
 
-def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
+def _is_password_in_prose(value: bytes, *, said: bool, quoted: bool) -> bool:
     size, mix = len(value), classes(value)
     if quoted and mix >= 2 and has_digit(value):
         return True
@@ -110,7 +110,7 @@ def _is_password_said(value: bytes, *, said: bool, quoted: bool) -> bool:
     return (mix >= 3 and has_digit(value)) or (size >= 12 and is_random(value))
 
 
-def _is_key_said(value: bytes, words: list[str], *, said: bool) -> bool:
+def _is_key_in_prose(value: bytes, words: list[str], *, said: bool) -> bool:
     if said and words[-1] == "secret" and classes(value) == 4 and not _is_name(value):
         return True
     if not is_random(value):

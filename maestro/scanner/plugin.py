@@ -7,7 +7,7 @@ from detect_secrets.plugins.base import BasePlugin
 
 from maestro.scanner.folding import Folder
 
-Place = tuple[int, int]
+ByteRange = tuple[int, int]
 """From the first byte of a secret up to, but without, the byte behind it."""
 
 
@@ -18,7 +18,7 @@ class SpanPlugin(BasePlugin):
     """
 
     @abstractmethod
-    def places(self, data: bytes) -> Iterator[Place]:
+    def places(self, data: bytes) -> Iterator[ByteRange]:
         """Return where secrets are in folded text; places may overlap."""
 
     def analyze_string(self, string: str) -> Generator[str, None, None]:

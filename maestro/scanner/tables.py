@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from maestro.scanner.judgement import is_secret
 from maestro.scanner.keywords import Kind, kind_of, words_of
-from maestro.scanner.plugin import Place, SpanPlugin
+from maestro.scanner.plugin import ByteRange, SpanPlugin
 from maestro.scanner.tokens import latin_pattern
-from maestro.scanner.values import Found
+from maestro.scanner.values import FoundValue
 
 _HEADS = (b"pass", b"pwd", b"secret", b"token", b"key", b"cred", b"pw")
 _SEPARATORS = (b"|", b"\t", b",", b";")
@@ -32,7 +32,7 @@ class TablePlugin(SpanPlugin):
         """Prepare to look for what is inserted."""
         self._insert = latin_pattern(_INSERT)
 
-    def places(self, data: bytes) -> Iterator[Place]:
+    def places(self, data: bytes) -> Iterator[ByteRange]:
         """Return the cells alone."""
         small = data.lower()
         if any(head in small for head in _HEADS):
@@ -41,7 +41,7 @@ class TablePlugin(SpanPlugin):
             if b"\n" in data:
                 yield from _below_heads(data)
 
-    def _inserted(self, data: bytes) -> Iterator[Place]:
+    def _inserted(self, data: bytes) -> Iterator[ByteRange]:
         over = 0
         for match in self._insert.finditer(data):
             if match.start() >= over:
@@ -56,7 +56,7 @@ class TablePlugin(SpanPlugin):
                     over = more.end()
 
 
-def _row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[Place], int]:
+def _row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[ByteRange], int]:
     """Return the secrets of a row of values that begins here, and where it ends or is no more read."""
     places = []
     for kind in kinds:
@@ -64,14 +64,14 @@ def _row(data: bytes, at: int, kinds: list[Kind | None]) -> tuple[list[Place], i
         if cell is None:
             break
         at, group = cell.end(), next((number for number in (1, 2) if cell[number]), 0)
-        if kind is not None and group and is_secret(kind, Found(*cell.span(group), True, data), literal=True):
+        if kind is not None and group and is_secret(kind, FoundValue(*cell.span(group), True, data), literal=True):
             places.append(cell.span(group))
         if cell[4] == b")":
             break
     return places, at
 
 
-def _below_heads(data: bytes) -> Iterator[Place]:
+def _below_heads(data: bytes) -> Iterator[ByteRange]:
     at = 0
     rest: list[tuple[bytes, int, Kind]] = []
     rows = separators = 0
@@ -100,12 +100,12 @@ def _heads(line: bytes) -> list[tuple[bytes, int, Kind]]:
     return []
 
 
-def _cells(data: bytes, at: int, line: bytes, heads: list[tuple[bytes, int, Kind]]) -> Iterator[Place]:
+def _cells(data: bytes, at: int, line: bytes, heads: list[tuple[bytes, int, Kind]]) -> Iterator[ByteRange]:
     cells = line.split(heads[0][0])
     for separator, place, kind in heads:
         cell = cells[place].rstrip(b"\n")
         start = at + sum(len(before) + len(separator) for before in cells[:place])
         start += len(cell) - len(cell.lstrip(_TRIM))
-        found = Found(start, start + len(cell.strip(_TRIM)), True, data)
+        found = FoundValue(start, start + len(cell.strip(_TRIM)), True, data)
         if found.start < found.end and is_secret(kind, found, literal=True):
             yield found.start, found.end

@@ -25,7 +25,7 @@ _SENTENCE_ENDS = b".,;:"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValue:
     """A value: where it is, and whether quotes or the end of its line say for sure where it ends."""
 
     start: int
@@ -39,7 +39,7 @@ class Found:
         return self.data[self.start : self.end]
 
 
-def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
+def value_at(data: bytes, at: int, *, whole_line: bool = False) -> FoundValue | None:
     """Return the value that begins here; with ``whole_line`` nothing but the end of its line ends it."""
     in_form = data[at - 1 : at] == b"="  # only name=value pairs are joined by &; a password may have one in it
     at = _end(_WRAPPED, data, _end(_LEAD, data, at))
@@ -55,10 +55,10 @@ def value_at(data: bytes, at: int, *, whole_line: bool = False) -> Found | None:
         cuts = (pattern.search(data, at, end) for pattern in ((_CUT, _NEXT_FIELD) if in_form else (_CUT,)))
         end = _without_punctuation(data, at, min((cut.start() for cut in cuts if cut), default=end))
         end -= len(data[at:end]) - len(data[at:end].rstrip(b"*")) if bold else 0
-    return Found(at, end, False, data) if end > at else None
+    return FoundValue(at, end, False, data) if end > at else None
 
 
-def whole(found: Found) -> tuple[int, int]:
+def whole(found: FoundValue) -> tuple[int, int]:
     """Return the place of a value with all that belongs to it, however long it is."""
     long = not found.quoted and found.end - found.start >= LONGEST
     return found.start, _end(_REST, found.data, found.end) if long else found.end
@@ -69,7 +69,7 @@ def _end(pattern: "re.Pattern[bytes]", data: bytes, at: int) -> int:
     return at if match is None else match.end()
 
 
-def _quoted(data: bytes, quote: bytes, start: int) -> Found | None:
+def _quoted(data: bytes, quote: bytes, start: int) -> FoundValue | None:
     """Return what is between quotes; where the closing one is missing, what has no blank in it."""
     mark = quote[:3] if len(quote) > 1 else quote
     line = len(data) if len(mark) > 1 or mark == b"`" else data.find(b"\n", start)
@@ -80,9 +80,9 @@ def _quoted(data: bytes, quote: bytes, start: int) -> Found | None:
     if end >= 0:
         inner = data[start:end]
         lead = len(inner) - len(inner.lstrip())
-        return Found(start + lead, end - (len(inner) - len(inner.rstrip())), True, data) if inner.strip() else None
+        return FoundValue(start + lead, end - (len(inner) - len(inner.rstrip())), True, data) if inner.strip() else None
     run = _RUN.match(data, start)
-    return None if run is None else Found(start, run.end(), False, data)
+    return None if run is None else FoundValue(start, run.end(), False, data)
 
 
 def _goes_on(data: bytes, start: int, end: int, mark: bytes) -> int:

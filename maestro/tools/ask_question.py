@@ -1,7 +1,7 @@
 """The tool ``ask_question``: ask a person, and wait for the answer."""
 
 from maestro.domain.questions.choices import CHOICE_CHARS, LEAST, MOST, problem_of, tidied
-from maestro.tools.base import Arguments, Asked, ToolFailure, tool_spec
+from maestro.tools.base import Arguments, ToolFailure, ToolQuestion, tool_spec
 
 MAX_CHARS = 2000
 
@@ -34,7 +34,7 @@ class AskQuestion:
     idempotent = True
     read_only = False
 
-    def question(self, arguments: Arguments) -> Asked:
+    def question(self, arguments: Arguments) -> ToolQuestion:
         """Return the question; raises ``ToolFailure`` for one of blanks, and for choices that are none."""
         text = arguments["question"].strip()
         if not text:
@@ -43,4 +43,4 @@ class AskQuestion:
         problem = problem_of(choices)
         if problem:
             raise ToolFailure(problem)
-        return Asked(text, arguments.get("context", "").strip(), choices)
+        return ToolQuestion(text, arguments.get("context", "").strip(), choices)

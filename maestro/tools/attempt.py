@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Protocol
 
 import structlog
 
@@ -11,18 +10,19 @@ from maestro.domain.errors import MaestroError
 from maestro.domain.llm.prompts import ToolCall
 from maestro.store.transaction import Transaction
 from maestro.tools.base import (
-    Acts,
     Arguments,
-    Asked,
-    Asks,
-    Caller,
-    Prepares,
-    Runs,
+    AsyncTool,
+    PreparingTool,
+    QuestionTool,
+    StoreTool,
     Tool,
+    ToolCaller,
     ToolFailure,
     ToolImage,
     ToolOutput,
+    ToolQuestion,
 )
+from maestro.tools.registry import ToolRegistry
 
 GRACE_SECONDS = 10.0
 """How long a tool may take to end when it is told to."""
@@ -30,24 +30,8 @@ GRACE_SECONDS = 10.0
 log = structlog.get_logger(__name__)
 
 
-class Toolbox(Protocol):
-    """The tools there are."""
-
-    async def settled(self) -> None:
-        """Wait a short while for tools that are still being looked for."""
-        ...
-
-    def find(self, name: str, agent: Agent) -> Tool:
-        """Return a tool that the agent may call; raises ``ToolFailure``."""
-        ...
-
-    def parse(self, tool: Tool, arguments: str) -> Arguments:
-        """Read what the model wrote, checked against the tool's schema; raises ``ToolFailure``."""
-        ...
-
-
 @dataclass(frozen=True)
-class Said:
+class ToolCallResult:
     """What the model reads of a call, and is shown, and whether it failed."""
 
     text: str
@@ -56,33 +40,33 @@ class Said:
 
 
 @dataclass(frozen=True)
-class Understood:
+class ParsedToolCall:
     """A call that can be made."""
 
     tool: Tool
     arguments: Arguments
 
 
-def understand(toolbox: Toolbox, call: ToolCall, agent: Agent) -> Understood | Said:
+def parse_call(registry: ToolRegistry, call: ToolCall, agent: Agent) -> ParsedToolCall | ToolCallResult:
     """Return the tool and its arguments, or what is wrong with the call."""
     try:
-        tool = toolbox.find(call.name, agent)
-        return Understood(tool, toolbox.parse(tool, call.arguments))
+        tool = registry.find(call.name, agent)
+        return ParsedToolCall(tool, registry.parse(tool, call.arguments))
     except ToolFailure as failure:
-        return Said(str(failure), failed=True)
+        return ToolCallResult(str(failure), failed=True)
 
 
-def ask(tool: Asks, arguments: Arguments) -> Asked | Said:
+def ask(tool: QuestionTool, arguments: Arguments) -> ToolQuestion | ToolCallResult:
     """Return what to ask a person, or what is wrong with the call."""
     try:
         return tool.question(arguments)
     except ToolFailure as failure:
-        return Said(str(failure), failed=True)
+        return ToolCallResult(str(failure), failed=True)
     except Exception as error:  # noqa: BLE001 - as in _outcome
         return _broken(tool, error)
 
 
-async def run(tool: Runs, arguments: Arguments, caller: Caller, seconds: float) -> Said:
+async def run(tool: AsyncTool, arguments: Arguments, caller: ToolCaller, seconds: float) -> ToolCallResult:
     """Let a tool that reaches out do it, for so many seconds at most; raises nothing but a cancellation.
 
     A tool that does not end when it is told to is left to itself: no job hangs for it.
@@ -94,52 +78,56 @@ async def run(tool: Runs, arguments: Arguments, caller: Caller, seconds: float) 
             return _broken(tool, asyncio.CancelledError()) if made.cancelled() else made.result()
     finally:
         await _end(made, tool)
-    return Said(f"The tool did not finish within {seconds:g} seconds.", failed=True)
+    return ToolCallResult(f"The tool did not finish within {seconds:g} seconds.", failed=True)
 
 
-def prepare(wanted: Understood, caller: Caller) -> Understood | Said:
+def prepare(wanted: ParsedToolCall, caller: ToolCaller) -> ParsedToolCall | ToolCallResult:
     """Do what a tool has to do before the transaction in which it acts; return what it acts on, or why it cannot."""
     tool = wanted.tool
-    if not isinstance(tool, Prepares):
+    if not isinstance(tool, PreparingTool):
         return wanted
     try:
-        return Understood(tool, tool.prepared(wanted.arguments, caller))
+        return ParsedToolCall(tool, tool.prepared(wanted.arguments, caller))
     except ToolFailure as failure:
-        return Said(str(failure), failed=True)
+        return ToolCallResult(str(failure), failed=True)
     except Exception as error:  # noqa: BLE001 - as in _outcome
         return _broken(tool, error)
 
 
-def act(tool: Acts, tx: Transaction, arguments: Arguments, caller: Caller) -> Said:
+def act(tool: StoreTool, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     """Let a tool change the store in this transaction; a failure takes its changes back, and nothing else."""
     try:
         with tx.savepoint():
-            return Said(str(tool.act(tx, arguments, caller)))
+            return ToolCallResult(str(tool.act(tx, arguments, caller)))
     except ToolFailure as failure:
-        return Said(str(failure), failed=True)
+        return ToolCallResult(str(failure), failed=True)
     except MaestroError:
         raise
     except Exception as error:  # noqa: BLE001 - as in _outcome
         return _broken(tool, error)
 
 
-async def _outcome(tool: Runs, arguments: Arguments, caller: Caller) -> Said:
+async def _outcome(tool: AsyncTool, arguments: Arguments, caller: ToolCaller) -> ToolCallResult:
     try:
         made = await tool.run(arguments, caller)
-        return Said(made.text, pictures=made.pictures) if isinstance(made, ToolOutput) else Said(str(made))
+        return (
+            ToolCallResult(made.text, pictures=made.pictures)
+            if isinstance(made, ToolOutput)
+            else ToolCallResult(str(made))
+        )
     except ToolFailure as failure:
-        return Said(str(failure), failed=True)
+        return ToolCallResult(str(failure), failed=True)
     except (KeyboardInterrupt, GeneratorExit):
         raise
     # Anyone may add a tool: what one raises must neither cost the user the answer nor end the process, as SystemExit
     # would.
     except BaseException as error:
-        if isinstance(error, asyncio.CancelledError) and _told_to_end():
+        if isinstance(error, asyncio.CancelledError) and _is_cancelling():
             raise
         return _broken(tool, error)
 
 
-async def _end(made: "asyncio.Task[Said]", tool: Runs) -> None:
+async def _end(made: "asyncio.Task[ToolCallResult]", tool: AsyncTool) -> None:
     if made.done():
         return
     made.cancel()
@@ -148,11 +136,11 @@ async def _end(made: "asyncio.Task[Said]", tool: Runs) -> None:
         log.warning("tool.left_behind", tool=type(tool).__name__)
 
 
-def _told_to_end() -> bool:
+def _is_cancelling() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-def _broken(tool: Runs | Acts | Asks, error: BaseException) -> Said:
+def _broken(tool: AsyncTool | StoreTool | QuestionTool, error: BaseException) -> ToolCallResult:
     log.warning("tool.broken", tool=type(tool).__name__, error=type(error).__name__)
-    return Said(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)
+    return ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)

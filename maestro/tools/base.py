@@ -17,7 +17,7 @@ Arguments = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Caller:
+class ToolCaller:
     """On whose behalf a tool acts; ``folder`` is the conversation's own, which need not exist yet.
 
     ``place`` is where the agent remembers things, empty for everywhere. ``turn`` is which call of which round this is.
@@ -72,34 +72,34 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class Runs(Protocol):
+class AsyncTool(Protocol):
     """A tool that reaches out: network, processes, files."""
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str | ToolOutput:
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str | ToolOutput:
         """Do it and return what the model reads; raises ``ToolFailure``. Cancelling it must end what it started."""
         ...
 
 
 @runtime_checkable
-class Acts(Protocol):
+class StoreTool(Protocol):
     """A tool that only touches the store: its effect and its result are one transaction, so it happens exactly once."""
 
-    def act(self, tx: Transaction, arguments: Arguments, caller: Caller) -> str:
+    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Do it and return what the model reads; raises ``ToolFailure``, which undoes it."""
         ...
 
 
 @runtime_checkable
-class Prepares(Acts, Protocol):
+class PreparingTool(StoreTool, Protocol):
     """A tool that has something to do before it touches the store: what takes long must not hold up who writes."""
 
-    def prepared(self, arguments: Arguments, caller: Caller) -> Arguments:
+    def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:
         """Return what to act on in the place of these arguments; raises ``ToolFailure``. It may be done twice."""
         ...
 
 
 @dataclass(frozen=True)
-class Asked:
+class ToolQuestion:
     """A question in a person's words, what they should know before they answer, and answers they may choose from."""
 
     text: str
@@ -108,10 +108,10 @@ class Asked:
 
 
 @runtime_checkable
-class Asks(Protocol):
+class QuestionTool(Protocol):
     """A tool whose result is a person's answer."""
 
-    def question(self, arguments: Arguments) -> Asked:
+    def question(self, arguments: Arguments) -> ToolQuestion:
         """Return what to ask; raises ``ToolFailure``."""
         ...
 

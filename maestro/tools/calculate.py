@@ -5,7 +5,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 
-from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, tool_spec
 
 MAX_CHARS = 1000
 MAX_BITS = 14_000
@@ -33,7 +33,7 @@ class Calculate:
     idempotent = True
     read_only = True
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:  # noqa: ARG002 - every tool is told who calls
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool is told who calls
         """Return the value."""
         return evaluate(arguments["expression"])
 

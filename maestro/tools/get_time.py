@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, tool_spec
 
 
 class GetTime:
@@ -28,7 +28,7 @@ class GetTime:
         """``clock`` returns the time with a time zone."""
         self._clock = clock
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:  # noqa: ARG002 - every tool is told who calls
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:  # noqa: ARG002 - every tool is told who calls
         """Return the time to the second."""
         now = self._clock()
         lines = [f"UTC: {_text(now.astimezone(ZoneInfo('UTC')))}"]

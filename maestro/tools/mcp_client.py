@@ -24,9 +24,9 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.media import MAX_IMAGES
 from maestro.domain.release import release
-from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
+from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, ToolImage, ToolOutput, canonical, picture_of
 from maestro.tools.mcp_process import Program, running
-from maestro.tools.mcp_server import McpServer, local_name, without
+from maestro.tools.mcp_server import McpServerSpec, local_name, without
 from maestro.tools.registry import check_parameters
 from maestro.uninterrupted import uninterrupted
 
@@ -48,9 +48,9 @@ _log = structlog.get_logger(__name__)
 class McpServers:
     """The sessions of a process with its MCP servers."""
 
-    def __init__(self, servers: Sequence[McpServer], environment: Mapping[str, str]) -> None:
+    def __init__(self, servers: Sequence[McpServerSpec], environment: Mapping[str, str]) -> None:
         """``environment`` is what every program gets besides its own: nothing secret."""
-        self._sessions = [_Session(server, environment) for server in servers]
+        self._sessions = [_McpSession(server, environment) for server in servers]
         self._until: float | None = None
 
     def tools(self) -> Sequence[Tool]:
@@ -85,14 +85,14 @@ async def _all(tasks: Sequence["asyncio.Task[None]"]) -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Session:
+class _McpSession:
     """The session with one server.
 
     It is opened, used for the list of tools and closed by one task. Calls come from other tasks; one that fails makes
     that task ask for the list again, and what fails too when this is asked is opened anew.
     """
 
-    def __init__(self, server: McpServer, environment: Mapping[str, str]) -> None:
+    def __init__(self, server: McpServerSpec, environment: Mapping[str, str]) -> None:
         self.tools: Sequence[Tool] = ()
         self.tried = asyncio.Event()
         self._server = server
@@ -241,7 +241,7 @@ class McpTool:
     async def run(
         self,
         arguments: Arguments,
-        caller: Caller,  # noqa: ARG002 - every tool is told who calls
+        caller: ToolCaller,  # noqa: ARG002 - every tool is told who calls
     ) -> str | ToolOutput:
         """Call it; a cancellation is passed on to the server."""
         return await self.call(arguments)

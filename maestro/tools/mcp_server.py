@@ -13,7 +13,7 @@ _HASH_CHARS = 8
 
 
 @dataclass(frozen=True)
-class McpServer:
+class McpServerSpec:
     """A server: a program that is started and spoken to, when ``words`` are set, else an address.
 
     ``environment`` is the program's, ``headers`` go with every request to the address. ``idempotent`` are the server's

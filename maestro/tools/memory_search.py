@@ -1,7 +1,7 @@
 """The tool ``memory_search``: what the agent has learned."""
 
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Arguments, Caller, tool_spec
+from maestro.tools.base import Arguments, ToolCaller, tool_spec
 
 MOST = 20
 USUAL = 5
@@ -27,7 +27,7 @@ class MemorySearch:
     idempotent = True
     read_only = True
 
-    def act(self, tx: Transaction, arguments: Arguments, caller: Caller) -> str:
+    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         """Return the facts, best first."""
         most = arguments.get("limit", USUAL)
         found = tx.memory.search(caller.agent_id, arguments["query"], most, caller.place)

@@ -16,9 +16,9 @@ from maestro.domain.questions.outside import OutsideRules, Standing, outside_que
 from maestro.domain.questions.question import QuestionStatus
 from maestro.domain.texts import storable
 from maestro.store.store import Store
-from maestro.tools import chat_get_new, chat_post
 from maestro.tools.ask_question import AskQuestion
-from maestro.tools.base import Arguments, Asked, ToolFailure, canonical
+from maestro.tools.base import Arguments, ToolFailure, ToolQuestion, canonical
+from maestro.tools.chat import OUTSIDE_DESCRIPTION, POST_DESCRIPTION, ChatGetNew, ChatPost, posted_json, unread_json
 from maestro.tools.registry import parse
 
 LOOK_SECONDS = 0.5
@@ -85,25 +85,25 @@ def _chat_tools(chat: ChatService) -> Sequence[OutsideTool]:
 
     async def post(agent: Agent, arguments: Arguments) -> Result:
         kept = asyncio.get_running_loop().run_in_executor(posting, chat.post, author_of(agent.slug), arguments["text"])
-        return chat_post.told(await kept)
+        return posted_json(await kept)
 
     async def get_new(agent: Agent, arguments: Arguments) -> Result:  # noqa: ARG001 - it takes none
-        return chat_get_new.told(await asyncio.to_thread(chat.get_new_outside, agent.slug))
+        return unread_json(await asyncio.to_thread(chat.get_new_outside, agent.slug))
 
     return (
         OutsideTool(
             "chat.post",
-            chat_post.DESCRIPTION,
-            chat_post.ChatPost.spec.parameters,
-            chat_post.ChatPost.output,
+            POST_DESCRIPTION,
+            ChatPost.spec.parameters,
+            ChatPost.output,
             post,
             chat=True,
         ),
         OutsideTool(
             "chat.getNew",
-            chat_get_new.OUTSIDE_DESCRIPTION,
-            chat_get_new.ChatGetNew.spec.parameters,
-            chat_get_new.ChatGetNew.output,
+            OUTSIDE_DESCRIPTION,
+            ChatGetNew.spec.parameters,
+            ChatGetNew.output,
             get_new,
             chat=True,
         ),
@@ -155,7 +155,7 @@ class _Asking:
         answer = {"answer": asked.answer} if asked.status is QuestionStatus.ANSWERED else {}
         return {"questionId": asked.question_id, "status": str(asked.status), **answer}
 
-    def _put(self, agent: Agent, what: Asked, rules: OutsideRules) -> Standing:
+    def _put(self, agent: Agent, what: ToolQuestion, rules: OutsideRules) -> Standing:
         with self._store.begin() as tx:
             question = outside_question(agent, what.text, what.context, tx.now, rules.expiry)
             question.choices = as_kept(tuple(map(storable, what.choices)))

@@ -1,11 +1,13 @@
-"""The tools there are: which of them an agent may call, what a model is told of them, and whether it asks properly."""
+"""The tools of a process: those of installed packages too, which an agent may call, and the check of arguments."""
 
 import asyncio
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
+import structlog
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 from jsonschema.validators import extend
@@ -16,13 +18,17 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.chat.message import takes_part
 from maestro.domain.llm.prompts import ToolSpec
 from maestro.domain.texts import storable
-from maestro.tools.base import Acts, Arguments, Asks, Runs, Tool, ToolFailure
+from maestro.tools.base import Arguments, AsyncTool, QuestionTool, StoreTool, Tool, ToolFailure
 
 MAX_ARGUMENT_CHARS = 200_000
 """Characters of the longest arguments that are read at all."""
 
-TOLD_ERRORS = 3
-TOLD_CHARS = 300
+SHOWN_ERRORS = 3
+SHOWN_CHARS = 300
+
+GROUP = "maestro.tools"
+
+_log = structlog.get_logger(__name__)
 
 
 class ToolSource(Protocol):
@@ -41,7 +47,7 @@ class ToolSource(Protocol):
         ...
 
 
-class Tools:
+class ToolRegistry:
     """All tools of a process."""
 
     def __init__(
@@ -110,7 +116,7 @@ def is_tool(candidate: object) -> bool:
     """Say whether an object has all that a tool must have."""
     flags = (getattr(candidate, "idempotent", None), getattr(candidate, "read_only", None))
     return (
-        isinstance(candidate, Runs | Acts | Asks)
+        isinstance(candidate, AsyncTool | StoreTool | QuestionTool)
         and isinstance(getattr(candidate, "spec", None), ToolSpec)
         and all(isinstance(flag, bool) for flag in flags)
     )
@@ -147,7 +153,7 @@ def parse(spec: Described, text: str) -> Arguments:
             f"The arguments cannot be checked: the schema of {spec.name} is broken. Do without."
         ) from None
     if errors:
-        told = "; ".join(_told(error) for error in errors[:TOLD_ERRORS])
+        told = "; ".join(_error_text(error) for error in errors[:SHOWN_ERRORS])
         raise ToolFailure(f"The arguments are wrong: {told}. {_expected(spec)}")
     return arguments
 
@@ -161,7 +167,7 @@ def check_parameters(schema: Mapping[str, Any]) -> None:
 def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[ValidationError]]:
     # Without a registry of its own the library would fetch what a schema refers to from wherever it says.
     kind: Any = extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator, dict.fromkeys(("pattern", "patternProperties"), _left_to_the_tool)
+        Draft202012Validator, dict.fromkeys(("pattern", "patternProperties"), _unchecked)
     )
     checker: Callable[[Mapping[str, Any]], Iterable[ValidationError]] = kind(
         json.loads(parameters), registry=EMPTY_REGISTRY
@@ -169,14 +175,14 @@ def _checker(parameters: str) -> Callable[[Mapping[str, Any]], Iterable[Validati
     return checker
 
 
-def _left_to_the_tool(*_: object) -> Iterable[ValidationError]:
+def _unchecked(*_: object) -> Iterable[ValidationError]:
     """Check no patterns: a hostile one would take for ever, and whoever wrote it checks it anyway."""
     return ()
 
 
-def _told(error: ValidationError) -> str:
+def _error_text(error: ValidationError) -> str:
     where = ".".join(str(part) for part in error.absolute_path)
-    text = error.message if len(error.message) <= TOLD_CHARS else f"{error.message[:TOLD_CHARS]} ..."
+    text = error.message if len(error.message) <= SHOWN_CHARS else f"{error.message[:SHOWN_CHARS]} ..."
     return f"{where}: {text}" if where else text
 
 
@@ -198,3 +204,38 @@ def _clean(value: Any) -> Any:
 
 def _no_number(word: str) -> float:
     raise ValueError(f"{word} is not a number in JSON")
+
+
+def installed_tools(taken: Iterable[str]) -> list[Tool]:
+    """Return the tools of all installed packages, in the order of their names.
+
+    An entry point names something that is called without arguments and returns a tool or several. What cannot be
+    loaded, is no tool or has a name that is taken is reported in the log and left out; the others work.
+    """
+    names = set(taken)
+    tools: list[Tool] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        for tool in _loaded(entry):
+            if tool.spec.name in names:
+                _log.error("a tool was left out: its name is taken", tool=tool.spec.name, entry=entry.value)
+                continue
+            names.add(tool.spec.name)
+            tools.append(tool)
+    return tools
+
+
+def _loaded(entry: EntryPoint) -> list[Tool]:
+    try:
+        return list(_made(entry.load()))
+    except Exception as error:  # noqa: BLE001 - a tool that is broken does not stop the others
+        _log.error("a tool was left out: it cannot be loaded", entry=entry.value, error=f"{error!r:.300}")
+        return []
+
+
+def _made(factory: Callable[[], Tool | Iterable[Tool]]) -> Iterator[Tool]:
+    made = factory()
+    for tool in made if isinstance(made, Iterable) else [made]:
+        if not is_tool(tool):
+            raise TypeError(f"{type(tool).__name__} is no tool: it needs spec, idempotent, read_only and a way to act")
+        check_parameters(json.loads(tool.spec.parameters))
+        yield tool

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from maestro.child_process import Bounds, Command, Ended, Outcome, plain_environment, run
-from maestro.tools.base import Arguments, Caller, ToolFailure, tool_spec
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, tool_spec
 
 SHELL = "/bin/sh"
 OUTPUT_BYTES = 1_000_000
 """With more than this a command is ended."""
-TOLD_CHARS = 10_000
+OUTPUT_CHARS = 10_000
 """Of each output; of a longer one the beginning and the end are told, where errors stand."""
 
 
@@ -34,7 +34,7 @@ class RunShell:
         self._environment = plain_environment(environment)
         self._seconds = seconds
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         """Return exit code and output; a code other than 0 is a result like any other."""
         bounds = Bounds(self._seconds(), OUTPUT_BYTES)
         command = Command((SHELL, "-c", arguments["command"]), caller.folder, self._environment)
@@ -43,10 +43,12 @@ class RunShell:
         except (OSError, ValueError) as error:
             raise ToolFailure(f"The command cannot be started: {error}.") from None
         if ended.outcome is Outcome.TOO_LONG:
-            raise ToolFailure(f"The command was ended after {bounds.seconds:g} seconds.\n{_told(ended)}")
+            raise ToolFailure(f"The command was ended after {bounds.seconds:g} seconds.\n{_output_text(ended)}")
         if ended.outcome is Outcome.TOO_MUCH:
-            raise ToolFailure(f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{_told(ended)}")
-        return f"exit code {ended.code}\n{_told(ended)}"
+            raise ToolFailure(
+                f"The command was ended: it wrote more than {OUTPUT_BYTES:,} bytes.\n{_output_text(ended)}"
+            )
+        return f"exit code {ended.code}\n{_output_text(ended)}"
 
 
 def _at_home(command: Command) -> Command:
@@ -56,14 +58,14 @@ def _at_home(command: Command) -> Command:
     return replace(command, environment={**command.environment, "HOME": str(folder.resolve())})
 
 
-def _told(ended: Ended) -> str:
+def _output_text(ended: Ended) -> str:
     outputs = (("output", ended.output), ("errors", ended.errors))
     parts = [f"--- {name}\n{_middle_out(text.decode(errors='replace'))}" for name, text in outputs if text]
     return "\n".join(parts) or "(it wrote nothing)"
 
 
 def _middle_out(text: str) -> str:
-    if len(text) <= TOLD_CHARS:
+    if len(text) <= OUTPUT_CHARS:
         return text
-    half = TOLD_CHARS // 2
+    half = OUTPUT_CHARS // 2
     return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters were left out]\n{text[-half:]}"

@@ -17,7 +17,7 @@ import pytest_asyncio
 from mcp import MCPError
 from structlog.testing import capture_logs
 
-from maestro.scanner import child
+from maestro.scanner import pattern_program
 from tests.support.instance import PATIENCE, Instance, Row, free_port, running_instance, until
 from tests.support.llm_script import Failure, Recorded
 from tests.support.mcp_agent import OutsideAgent, mcp_agent
@@ -304,7 +304,7 @@ def ended_scanners() -> bool:
     """End the processes that search for an operator's patterns, as a lack of memory would; always true."""
     for process in psutil.Process().children():
         with contextlib.suppress(psutil.Error):  # it may have ended by itself
-            if child.__file__ in process.cmdline():
+            if pattern_program.__file__ in process.cmdline():
                 process.kill()
     return True
 

@@ -17,16 +17,16 @@ from structlog.testing import capture_logs
 from maestro.child_process import plain_environment
 from maestro.llm.chat_format import PICTURES_OF_TOOLS
 from maestro.tools.attempt import run
-from maestro.tools.base import Caller, Runs, ToolFailure, ToolImage, ToolOutput
+from maestro.tools.base import AsyncTool, ToolCaller, ToolFailure, ToolImage, ToolOutput
 from maestro.tools.mcp_client import McpServers
-from maestro.tools.mcp_server import McpServer
-from maestro.tools.registry import Tools
+from maestro.tools.mcp_server import McpServerSpec
+from maestro.tools.registry import ToolRegistry
 from tests.support.instance import free_port, running_instance, until
 from tests.support.mcp_server import PICTURE
 from tests.support.tool_agents import agent_with
 from tests.unit.architecture.source import ROOT
 
-CALLER = Caller("job", 1, 1, Path())
+CALLER = ToolCaller("job", 1, 1, Path())
 SERVER = (sys.executable, "-m", "tests.support.mcp_server")
 KEY = "sk-secret-of-the-server"
 
@@ -36,18 +36,18 @@ def notes(tmp_path: Path) -> Path:
     return tmp_path / "notes"
 
 
-def program(notes: Path, *words: str, name: str = "test", idempotent: Sequence[str] = ()) -> McpServer:
+def program(notes: Path, *words: str, name: str = "test", idempotent: Sequence[str] = ()) -> McpServerSpec:
     """Return a server that is a program of ours."""
     variables = {"NOTES": str(notes), "SERVER_KEY": KEY, "PYTHONPATH": str(ROOT)}
     environment = {name: SecretStr(value) for name, value in variables.items()}
-    return McpServer(name, words or SERVER, environment, idempotent=frozenset(idempotent))
+    return McpServerSpec(name, words or SERVER, environment, idempotent=frozenset(idempotent))
 
 
 @asynccontextmanager
-async def tools_of(*servers: McpServer) -> AsyncIterator[Tools]:
+async def tools_of(*servers: McpServerSpec) -> AsyncIterator[ToolRegistry]:
     """Serve the tools of these servers, all of them for everybody, and wait until they are there."""
     environment = plain_environment({**os.environ, "ANTHROPIC_API_KEY": "sk-ours"})
-    tools = Tools([], [], McpServers(servers, environment))
+    tools = ToolRegistry([], [], McpServers(servers, environment))
     serving = asyncio.create_task(tools.serve())
     try:
         await tools.settled()
@@ -58,21 +58,21 @@ async def tools_of(*servers: McpServer) -> AsyncIterator[Tools]:
             await serving
 
 
-async def call(tools: Tools, name: str, arguments: str = "{}") -> str:
+async def call(tools: ToolRegistry, name: str, arguments: str = "{}") -> str:
     """Call a tool the way a model does, and return its text."""
     made = await output(tools, name, arguments)
     assert isinstance(made, str)
     return made
 
 
-async def output(tools: Tools, name: str, arguments: str = "{}") -> str | ToolOutput:
+async def output(tools: ToolRegistry, name: str, arguments: str = "{}") -> str | ToolOutput:
     """Call a tool the way a model does."""
     tool = tools.find(name, agent_with([name]))
-    assert isinstance(tool, Runs)
+    assert isinstance(tool, AsyncTool)
     return await tool.run(tools.parse(tool, arguments), CALLER)
 
 
-def offers(tools: Tools, name: str) -> bool:
+def offers(tools: ToolRegistry, name: str) -> bool:
     return bool(tools.specs(agent_with([name])))
 
 
@@ -176,7 +176,7 @@ async def test_a_slow_server_holds_up_nobody_and_is_ended_too(notes: Path, tmp_p
 async def test_a_server_that_is_none_is_reported_with_the_reason_and_stops_nothing(notes: Path) -> None:
     with capture_logs() as logs:
         servers = [program(notes, "no-such-program", name="a"), program(notes, "/bin/echo", "hello", name="b")]
-        async with tools_of(*servers, McpServer("c", url="http://127.0.0.1:9/mcp")) as tools:
+        async with tools_of(*servers, McpServerSpec("c", url="http://127.0.0.1:9/mcp")) as tools:
             assert tools.specs(agent_with(["a_x", "b_x", "c_x"])) == ()
     away = {entry["server"]: entry["reason"] for entry in logs if "away" in entry["event"]}
     assert "no-such-program" in away["a"]
@@ -205,7 +205,9 @@ def _listens(port: int) -> bool:
 
 async def test_a_server_over_http_is_used_and_found_again_after_a_restart(notes: Path) -> None:
     port = free_port()
-    server = McpServer("web", url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": SecretStr("Bearer t0ken")})
+    server = McpServerSpec(
+        "web", url=f"http://127.0.0.1:{port}/mcp", headers={"Authorization": SecretStr("Bearer t0ken")}
+    )
     async with http_server(port, notes), tools_of(server) as tools:
         await until(lambda: offers(tools, "web_add"))
         assert await call(tools, "web_add", '{"a": 2, "b": 3}') == "5"
@@ -230,7 +232,10 @@ async def test_headers_of_the_configuration_go_with_every_request() -> None:
     listening = await asyncio.start_server(refuse, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
     with capture_logs() as logs:
-        async with listening, tools_of(McpServer("web", url=url, headers={"Authorization": SecretStr("Bearer t0ken")})):
+        async with (
+            listening,
+            tools_of(McpServerSpec("web", url=url, headers={"Authorization": SecretStr("Bearer t0ken")})),
+        ):
             await until(lambda: bool(heads))
     assert all("authorization: bearer t0ken" in head for head in heads)
     assert "t0ken" not in str(logs)
@@ -290,7 +295,7 @@ async def test_a_program_that_stands_still_holds_up_neither_a_call_nor_our_end(n
         pid = int(await call(tools, "test_pid"))
         os.kill(pid, signal.SIGSTOP)
         tool = tools.find("test_note", agent_with(["test_note"]))
-        assert isinstance(tool, Runs)
+        assert isinstance(tool, AsyncTool)
         async with asyncio.timeout(10):
             said = await asyncio.gather(*(run(tool, {"text": "x" * 200_000}, CALLER, 1) for _ in range(3)))
         assert all(one.failed for one in said)

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.health import NOT_READY
-from maestro.llm.middleware.guards import FOLDER
+from maestro.llm.middleware.replay import FOLDER
 from tests.chaos.conftest import HELPER
 from tests.chaos.promise import assert_answered_once
 from tests.support.chatting import Person, person

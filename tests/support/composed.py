@@ -22,7 +22,7 @@ from maestro.bootstrap.up import Up
 from maestro.chat import ChatService
 from maestro.settings import Loaded, load
 from maestro.store.store import Store, utc_now
-from maestro.tools.registry import Tools
+from maestro.tools.registry import ToolRegistry
 from temporal import dispatcher
 from temporal.dispatcher import Dispatcher
 from temporal.server import ServerConfig, Timing
@@ -61,7 +61,7 @@ class CrashingUp(Up):
         models = super().build_models(store)
         return replace(models, transport=CrashingClient(models.transport, self._fuse))
 
-    def build_tools(self, chat: ChatService | None) -> Tools:
+    def build_tools(self, chat: ChatService | None) -> ToolRegistry:
         """Add tools with an effect that can be counted, and that can die between it and its record."""
         tools = super().build_tools(chat)
         noting = {name: CrashingTool(name, self._fuse, self.settings.data_dir) for name in ("note", "note_again")}

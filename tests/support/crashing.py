@@ -30,7 +30,7 @@ from maestro.llm.protocols import LLMClient
 from maestro.store.engine import BUSY_SECONDS
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from maestro.tools.base import Caller
+from maestro.tools.base import ToolCaller
 from temporal.server_process import read_record
 from tests.support.crash_points import Change, Commit, Recording, RowWatch, inside
 from tests.support.locking import lose_connection
@@ -228,7 +228,7 @@ class CrashingTool:
         self._fuse = fuse
         self._notes = notes_of(folder)
 
-    async def run(self, arguments: Mapping[str, Any], _: Caller) -> str:
+    async def run(self, arguments: Mapping[str, Any], _: ToolCaller) -> str:
         """Write the line."""
         self._fuse.effect("before effect")
         with self._notes.open("a") as notes:

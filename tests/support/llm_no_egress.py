@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from maestro.bootstrap.logs import configure_logs
 from maestro.domain.llm.errors import CallSite, LLMFailure
 from maestro.domain.llm.prompts import ImageRef, LLMRequest, LLMResponse, PromptMessage, Role, ToolCall
-from maestro.llm.litellm_client import Library, LiteLLMClient
+from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
 from maestro.llm.protocols import Account
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SEARCH, request_of, response_of
 from tests.support.llm_server import LLMServer
@@ -47,7 +47,7 @@ async def call_everybody(server: LLMServer) -> list[str]:
 
     Each is shown a picture, offered a tool and then told its result; in the end a voice is transcribed.
     """
-    library = Library()
+    library = LiteLLMLibrary()
     client = LiteLLMClient(lambda _: PICTURE, library=library)
     models = [*MODELS.items(), ("ollama", "llama-3-8b"), ("openai", "llama-2-7b")]
     answers = []
@@ -73,7 +73,7 @@ def conversation() -> tuple[LLMRequest, LLMRequest]:
     return first, first.model_copy(update={"messages": turns})
 
 
-async def transcribed(library: Library, server: LLMServer) -> LLMResponse:
+async def transcribed(library: LiteLLMLibrary, server: LLMServer) -> LLMResponse:
     """Have a voice transcribed."""
     arguments = {
         "model": "openai/whisper-1",

@@ -12,7 +12,7 @@ import structlog
 from maestro.bootstrap.live import LiveSettings
 from maestro.bootstrap.log_lines import log_lines
 from maestro.domain.errors import StoreBusy
-from maestro.scanner.rules import Rules
+from maestro.scanner.scanner import Rules
 from maestro.settings import Settings
 from tests.support.configured_logs import configured_logs
 from tests.support.secret_corpus import draw

@@ -15,8 +15,8 @@ from maestro.bootstrap.scope import Scope
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.llm.accounts import AccountSource, AccountStatus, AccountType, ModelAccount
 from maestro.llm import litellm_client
-from maestro.llm.litellm_client import Library
-from maestro.llm.middleware.guards import StopWatch
+from maestro.llm.litellm_client import LiteLLMLibrary
+from maestro.llm.middleware.interruption import StopWatch
 from maestro.settings import Settings, load
 from maestro.store.store import Store
 
@@ -66,7 +66,7 @@ def settings(folder: Path, *accounts: dict[str, Any]) -> Settings:
 
 def built(store: Store, folder: Path, *accounts: dict[str, Any], **environment: str) -> Models:
     """Start a process."""
-    models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store, Library())
+    models = build_models(LiveSettings.unchanging(settings(folder, *accounts)), environment, store, LiteLLMLibrary())
     models.book.read()
     return models
 

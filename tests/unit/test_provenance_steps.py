@@ -20,15 +20,12 @@ from maestro.domain.tools import INSIDE, ToolRun, ToolState
 from maestro.store.transaction import Transaction
 from maestro.tools.ask_question import AskQuestion
 from maestro.tools.calculate import Calculate
-from maestro.tools.chat_get_new import ChatGetNew
-from maestro.tools.chat_post import ChatPost
-from maestro.tools.files import ListFiles, ReadFile, WriteFile
+from maestro.tools.chat import ChatGetNew, ChatPost
+from maestro.tools.files import ListFiles, ReadFile, SendFile, WriteFile
 from maestro.tools.get_time import GetTime
-from maestro.tools.http_fetch import HttpFetch
 from maestro.tools.memory_search import MemorySearch
 from maestro.tools.run_shell import RunShell
-from maestro.tools.send_file import SendFile
-from maestro.tools.web_search import WebSearch
+from maestro.tools.web import HttpFetch, WebSearch
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken
 

@@ -16,9 +16,9 @@ from maestro.domain.errors import ConfigurationError
 from maestro.domain.llm.accounts import AccountSource, AccountType, ModelAccount
 from maestro.domain.llm.models import FALLBACK_WINDOW, bare
 from maestro.llm.accounts import account_of_row
+from maestro.llm.key_check import KeyCheck, KeyStatus, check_key
 from maestro.llm.model_map import model_table
 from maestro.llm.protocols import Account
-from maestro.llm.standing import Asked, Standing, ask
 from maestro.llm.translation import base_url
 from maestro.settings import PROVIDER_VARIABLES, AccountSettings, found_accounts, variable_of
 
@@ -65,7 +65,7 @@ async def _made(subject: Subject, row: ModelAccount, keys: Keys) -> Diagnosis:
     if account.type is AccountType.CLI:
         return command(account, subject.environment.get("PATH", ""))
     described = f"{row.provider}/{row.model}, added with `maestro accounts` or the API"
-    return _judged(described, account, await ask(account, ASK_SECONDS))
+    return _judged(described, account, await check_key(account, ASK_SECONDS))
 
 
 async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
@@ -83,25 +83,25 @@ async def _account(subject: Subject, settings: AccountSettings) -> Diagnosis:
     source = _source(subject, settings)
     described = f"{what}, {source}" if source else what
     account = account_of(settings)
-    return _judged(described, account, await ask(account, ASK_SECONDS))
+    return _judged(described, account, await check_key(account, ASK_SECONDS))
 
 
-def _judged(what: str, account: Account, asked: Asked) -> Diagnosis:
+def _judged(what: str, account: Account, asked: KeyCheck) -> Diagnosis:
     """Say how an account stands.
 
     A public provider that cannot be reached now is worth a note: the network may be back when the next message comes.
     A server of one's own, or Ollama, has to be started by somebody.
     """
     check, address = f"account {account.name}", _host(base_url(account))
-    if asked.standing is Standing.REFUSED:
+    if asked.status is KeyStatus.REFUSED:
         fix = "Make a new key at the provider and put it where this one comes from, then restart."
         return broken(check, f"{what}: {address} refuses the key as expired or wrong ({asked.detail})", fix)
-    if asked.standing is Standing.UNREACHABLE:
+    if asked.status is KeyStatus.UNREACHABLE:
         found = f"{what}: {address} cannot be reached ({asked.detail})"
         if account.base_url or account.provider in KEYLESS:
             return broken(check, found, f"Start the server there, or correct the baseUrl of {account.name}.")
         return note(check, found, "Look at the network of this machine; whether the key is taken is not known.")
-    if asked.standing is Standing.UNKNOWN:
+    if asked.status is KeyStatus.UNKNOWN:
         return note(check, f"{what}; whether its key is taken is not known ({asked.detail})")
     if account.provider == "ollama" and account.model not in _spellings(asked.models):
         installed = ", ".join(asked.models) or "none"

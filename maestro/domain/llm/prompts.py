@@ -177,7 +177,7 @@ class LLMRequest(Value):
     Of a ``what_if`` nothing is left behind but what it took: nobody has read the posts that it is told. ``shown_every``
     is how often in seconds people may see what is written so far, 0 where they see the answer when it is whole.
     The last three fields live in this process alone. ``snapshot`` is what the store says of the call
-    (``maestro.llm.middleware.guards``). ``on_send`` is called in the transaction that commits the request; what
+    (``maestro.llm.middleware.replay``). ``on_send`` is called in the transaction that commits the request; what
     it raises keeps the request from leaving. ``on_answer`` is called in the transaction that keeps the answer: when it
     raises, what it did is rolled back and the answer is kept without it. It is not called for an answer that was held
     before the call, nor for one that another process commits.

@@ -30,8 +30,8 @@ from maestro.domain.llm.errors import (
     RequestTooLarge,
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.accounts import AccountBook, Fit, Roster, WindowOf
-from maestro.llm.middleware.guards import CallReader, CallSnapshot, without_snapshot
+from maestro.llm.accounts import AccountBook, Roster, WindowCheck, WindowOf
+from maestro.llm.middleware.replay import CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Account, Directory, LLMClient
 from maestro.uninterrupted import uninterrupted
 
@@ -88,7 +88,7 @@ class Circuit:
     opened_at: float | None = None
     probing: bool = False
 
-    def seconds_left(self, rules: BreakerRules, now: float) -> float:
+    def seconds_open(self, rules: BreakerRules, now: float) -> float:
         """Return for how long nothing is let through, 0 when something may be."""
         return 0.0 if self.opened_at is None else max(0.0, self.opened_at + rules.open_seconds - now)
 
@@ -122,7 +122,7 @@ CircuitKey = tuple[AccountType, str, str]
 
 
 @dataclass(slots=True)
-class Breaker:
+class CircuitBreaker:
     """One circuit per provider and address, for all accounts there; ``now`` is a monotonic clock in seconds.
 
     An open circuit lets nothing through. When its time is over it admits one probe at a time, until enough of them have
@@ -143,7 +143,7 @@ class Breaker:
         if account is None:
             return await self.inner.complete(request)  # the transport says what is wrong with it
         circuit = self.circuits.setdefault((account.type, account.provider, account.base_url), Circuit())
-        if circuit.probing or circuit.seconds_left(self.rules(), self.now()):
+        if circuit.probing or circuit.seconds_open(self.rules(), self.now()):
             raise self._refusal(circuit, account, request)
         probe = circuit.probing = circuit.opened_at is not None
         response = await self._call(circuit, account, request)
@@ -153,7 +153,7 @@ class Breaker:
 
     def _refusal(self, circuit: Circuit, account: Account, request: LLMRequest) -> CircuitOpen:
         rules = self.rules()
-        seconds = circuit.seconds_left(rules, self.now())
+        seconds = circuit.seconds_open(rules, self.now())
         wait = f"for another {seconds:.0f} s" if seconds else "while one request tries whether it works again"
         failure = CircuitOpen(f"{account.provider} failed several times in a row and is left alone {wait}")
         failure.site = CallSite(account.provider, account.name, request.model)
@@ -183,7 +183,7 @@ class Breaker:
 
 
 @dataclass
-class Walk:
+class FailoverProgress:
     """How one attempt went so far; ``until`` is a moment of the event loop's clock.
 
     ``fits`` says who can read all of what is asked.
@@ -270,8 +270,8 @@ class Failover:
     async def _ask_around(self, request: LLMRequest) -> LLMResponse | LLMFailure:
         clock = asyncio.get_running_loop()
         patience = REQUESTS * self._request_time().total_seconds()
-        wanted, fits = (request.model, *request.fallbacks), Fit(request, self._window)
-        walk = Walk(wanted, clock.time() + patience, request.exact, fits)
+        wanted, fits = (request.model, *request.fallbacks), WindowCheck(request, self._window)
+        walk = FailoverProgress(wanted, clock.time() + patience, request.exact, fits)
         while not walk.failures or walk.may_go_on(clock.time()):
             snapshot = await self._reader.snapshot(request)
             choice = _roster(snapshot, walk).choose(walk.wanted, walk.tried, self._underway)
@@ -300,15 +300,15 @@ class Failover:
             self._underway[account_id] -= 1
 
 
-def _roster(snapshot: CallSnapshot, walk: Walk) -> Roster:
+def _roster(snapshot: CallSnapshot, walk: FailoverProgress) -> Roster:
     """Return the accounts that can answer with a model that is wanted, as far as others are not, and read all of it."""
     roster = snapshot.roster.able(walk.wanted) if walk.exact else snapshot.roster
     return roster.fitting(walk.wanted, walk.fits)
 
 
-def _verdict(walk: Walk, roster: Roster) -> LLMFailure:
+def _verdict(walk: FailoverProgress, roster: Roster) -> LLMFailure:
     """Return what to raise when no other account is asked."""
-    nobody = roster.none_left(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
+    nobody = roster.unavailable(walk.wanted, limited=bool(walk.of(*LIMITS)), room_in=walk.room_in)
     waits: list[AccountsExhausted | CircuitOpen] = [nobody] if isinstance(nobody, AccountsExhausted) else []
     if walk.circuit is not None:
         walk.circuit.wake_at = roster.now + walk.circuit.retry_after

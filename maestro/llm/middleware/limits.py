@@ -1,16 +1,16 @@
 """The limits of a request: the rate and concurrency of its account, and a deadline that no byte stretches."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, ModelTimeout, RequestTooLarge
+from maestro.domain.llm.errors import CallSite, LimiterBusy, LLMFailure, RequestTooLarge
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.domain.precedence import FairLine, Precedence
-from maestro.llm.middleware.guards import without_snapshot
-from maestro.llm.protocols import Account, Directory, LLMClient, Middleware
+from maestro.llm.middleware.replay import without_snapshot
+from maestro.llm.protocols import Account, Directory, LLMClient
 
 FILL = 0.9
 """The share of a minute's limit that may be used at once: our count of tokens is an estimate."""
@@ -18,12 +18,9 @@ FILL = 0.9
 ROUNDING = 1e-6
 """What a bucket may lack: time is a fraction."""
 
-Ready = Callable[[LLMRequest], Awaitable[None]]
-"""Returns when a request can be sent at once."""
-
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AccountLimits:
     """What an account may take: requests and tokens a minute, 0 for any number, and requests at once.
 
     ``background`` says how many of these may be such that no person waits for.
@@ -35,7 +32,7 @@ class Limits:
     background: int = 90
 
 
-class Bucket:
+class LeakyBucket:
     """How much of a limit per minute is used; it flows back evenly. Time is that of the event loop, in seconds."""
 
     def __init__(self) -> None:
@@ -65,7 +62,7 @@ def capacity(per_minute: int) -> float:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class LimiterSlot:
     """A request's place at a gate, in line or inside; ``admitted`` is done when it is inside.
 
     ``waited`` says that it was not let in at once.
@@ -87,7 +84,7 @@ class Place:
         return self.admitted.cancelled()
 
 
-class Gate:
+class AccountLimiter:
     """Lets requests to one account through: the most urgent first, and among equals each client or channel in its turn.
 
     A request takes its place and its tokens together or not at all. The place is given back when it ends, tokens never
@@ -95,30 +92,30 @@ class Gate:
     """
 
     def __init__(self) -> None:
-        self.limits = Limits()
-        self._lines: dict[int, FairLine[Place]] = {}
+        self.limits = AccountLimits()
+        self._lines: dict[int, FairLine[LimiterSlot]] = {}
         self._inside = 0
         self._background_inside = 0
-        self._requests = Bucket()
-        self._tokens = Bucket()
+        self._requests = LeakyBucket()
+        self._tokens = LeakyBucket()
         self._alarm: asyncio.TimerHandle | None = None
 
-    async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> Place | None:
+    async def enter(self, tokens: int, precedence: Precedence, seconds: float) -> LimiterSlot | None:
         """Wait for room; None when there was none within so many seconds, or will be none for longer than that."""
-        place = Place(tokens, precedence)
+        place = LimiterSlot(tokens, precedence)
         if self._seconds_until_room(place) > seconds:
             return None
         self._line(place).add(precedence.key, precedence.weight, place)
         self._admit()
         return place if await self._admitted(place, seconds) else None
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: LimiterSlot) -> None:
         """Give a place back."""
         self._inside -= 1
         self._background_inside -= place.background
         self._admit()
 
-    async def _admitted(self, place: Place, seconds: float) -> bool:
+    async def _admitted(self, place: LimiterSlot, seconds: float) -> bool:
         if place.admitted.done():
             return True
         place.waited = True
@@ -133,7 +130,7 @@ class Gate:
             raise
         return True
 
-    def _withdraw(self, place: Place) -> None:
+    def _withdraw(self, place: LimiterSlot) -> None:
         if place.given_up:
             self._admit()  # those behind it need not wait for it any more
         else:
@@ -150,7 +147,7 @@ class Gate:
                 return
             self._let_in(place)
 
-    def _first(self) -> Place | None:
+    def _first(self) -> LimiterSlot | None:
         """Return who is next."""
         for _, line in sorted(self._lines.items()):
             while (place := line.first()) is not None and place.given_up:
@@ -159,19 +156,19 @@ class Gate:
                 return place
         return None
 
-    def _is_free(self, place: Place) -> bool:
+    def _is_free(self, place: LimiterSlot) -> bool:
         if place.background and self._background_inside >= self.limits.background:
             return False
         return self._inside < self.limits.concurrency
 
-    def _seconds_until_room(self, place: Place) -> float:
+    def _seconds_until_room(self, place: LimiterSlot) -> float:
         now = asyncio.get_running_loop().time()
         return max(
             self._requests.seconds_until(1, self.limits.requests, now),
             self._tokens.seconds_until(place.tokens, self.limits.tokens, now),
         )
 
-    def _let_in(self, place: Place) -> None:
+    def _let_in(self, place: LimiterSlot) -> None:
         self._line(place).serve()
         self._requests.take(1)
         self._tokens.take(place.tokens)
@@ -179,7 +176,7 @@ class Gate:
         self._background_inside += place.background
         place.admitted.set_result(None)
 
-    def _line(self, place: Place) -> FairLine[Place]:
+    def _line(self, place: LimiterSlot) -> FairLine[LimiterSlot]:
         return self._lines.setdefault(place.precedence.priority, FairLine())
 
 
@@ -206,7 +203,7 @@ class RateLimit:
         self._inner = inner
         self._directory = directory
         self._rules = rules
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, AccountLimiter] = {}
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Pass the request on when there is room for it.
@@ -218,7 +215,7 @@ class RateLimit:
         if account is None:
             return await self._inner.complete(request)  # the transport says what is wrong with it
         tokens, rules = _tokens(account, request), self._rules()
-        gate = self._gates.setdefault(account.name, Gate())
+        gate = self._gates.setdefault(account.name, AccountLimiter())
         gate.limits = _limits(account, rules)
         precedence = request.precedence if rules.fair else request.precedence.in_order
         place = await gate.enter(tokens, precedence, rules.wait_seconds)
@@ -259,56 +256,11 @@ def _located(account: Account, request: LLMRequest, failure: LLMFailure) -> LLMF
     return failure
 
 
-def _limits(account: Account, rules: LimiterRules) -> Limits:
+def _limits(account: Account, rules: LimiterRules) -> AccountLimits:
     concurrency = account.concurrency or rules.concurrency
-    return Limits(
+    return AccountLimits(
         requests=account.requests_per_minute,
         tokens=account.tokens_per_minute,
         concurrency=concurrency,
         background=max(1, concurrency - rules.reserved_for_people),
     )
-
-
-async def at_once(_request: LLMRequest) -> None:
-    """Wait for nothing."""
-
-
-def deadline(limit: Callable[[], timedelta], ready: Ready = at_once) -> Middleware:
-    """Return middleware that gives every call ``limit()`` in all; the limit is asked for at each call.
-
-    The clock starts when ``ready`` returns: loading a library is no time of the provider's.
-    """
-
-    def wrap(inner: LLMClient, /) -> LLMClient:
-        return Deadline(inner, limit, ready)
-
-    return wrap
-
-
-class Deadline:
-    """Cancels a call that takes too long."""
-
-    def __init__(self, inner: LLMClient, limit: Callable[[], timedelta], ready: Ready) -> None:
-        self._inner = inner
-        self._limit = limit
-        self._ready = ready
-
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Pass the request on; raises ``ModelTimeout`` when no whole answer came in time."""
-        await self._ready(request)
-        seconds = self._limit().total_seconds()
-        response = await self._within(seconds, request)
-        if response is None:
-            raise ModelTimeout(
-                f"No whole answer within {seconds:g} s. {ModelTimeout.public} "
-                "Check that the provider is up; a slow model may need a larger llm.totalTimeoutSeconds."
-            )
-        return response
-
-    async def _within(self, seconds: float, request: LLMRequest) -> LLMResponse | None:
-        """Return the answer, None when time is up; raising in the handler would carry the cancelled call along."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._inner.complete(request)
-        except TimeoutError:
-            return None

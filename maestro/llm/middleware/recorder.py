@@ -23,7 +23,7 @@ from maestro.domain.llm.prompts import TOOL_SPECS, KeptRequest, LLMRequest, LLMR
 from maestro.domain.tags.partial_text import visible_so_far
 from maestro.domain.texts import storable
 from maestro.llm.accounts import Estimates
-from maestro.llm.middleware.guards import CallReader, CallSnapshot, HeldAnswers, Keep, PayerBudgets, nothing_more
+from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, Keep, PayerBudgets, nothing_more
 from maestro.llm.protocols import LLMClient
 from maestro.llm.wire import heard_by
 from maestro.store.prompts import packed_request
@@ -42,7 +42,7 @@ class ReservationRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Plan:
+class CallCostPlan:
     """What a call has to keep to, and the most it may cost; None when the price is unknown.
 
     ``cheaper`` is the model to fall back to, empty when no account has it.
@@ -55,7 +55,7 @@ class Plan:
 
 
 @dataclass
-class Admission:
+class CallReservation:
     """Whether anything is reserved for a call that is not answered."""
 
     reserved: bool = False
@@ -84,7 +84,7 @@ class Budget:
         snapshot = await self._reader.snapshot(request)
         if not snapshot.budgets.limits:
             return await self._inner.complete(request)
-        plan, admission = self._plan(request, snapshot), Admission()
+        plan, admission = self._plan(request, snapshot), CallReservation()
         try:
             response = await self._ask(request, plan, admission)
             admission.reserved = False
@@ -93,7 +93,7 @@ class Budget:
                 await uninterrupted(asyncio.to_thread(self._release, request))
         return response
 
-    async def _ask(self, request: LLMRequest, plan: Plan, admission: Admission) -> LLMResponse:
+    async def _ask(self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation) -> LLMResponse:
         if plan.budgets.used_up is None:
             reserve = partial(self._reserve_with_request, request, plan, admission) if plan.usd else None
             try:
@@ -103,7 +103,9 @@ class Budget:
         admitted = await uninterrupted(asyncio.to_thread(self._admit, request, plan, admission))
         return await self._inner.complete(admitted)
 
-    def _reserve_with_request(self, request: LLMRequest, plan: Plan, admission: Admission, tx: Transaction) -> None:
+    def _reserve_with_request(
+        self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation, tx: Transaction
+    ) -> None:
         """Reserve in the transaction that commits the first attempt; further attempts have that reservation."""
         if not admission.reserved:
             budgets, usd = plan.budgets, plan.usd or 0.0
@@ -111,7 +113,7 @@ class Budget:
                 raise ReservationRefused  # which rolls the reservation back
             admission.reserved = True
 
-    def _admit(self, request: LLMRequest, plan: Plan, admission: Admission) -> LLMRequest:
+    def _admit(self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation) -> LLMRequest:
         """Return the request to go on with where a budget seems used up, having reserved what it may cost."""
         used_up = self._reserve(request, plan, admission)
         if used_up is None:
@@ -121,7 +123,7 @@ class Budget:
         # Exactly this one: who stands in for it may be dearer than what the budget was used up with.
         return request.model_copy(update={"model": plan.cheaper, "fallbacks": (), "exact": True})
 
-    def _plan(self, request: LLMRequest, snapshot: CallSnapshot) -> Plan:
+    def _plan(self, request: LLMRequest, snapshot: CallSnapshot) -> CallCostPlan:
         tokens, roster, cheaper = estimate_input(request), snapshot.roster, snapshot.budgets.cheaper_model
 
         def cost(choice: Choice) -> float | None:
@@ -138,9 +140,9 @@ class Budget:
         usable = [account for account in roster.known if account.status is AccountStatus.ACTIVE]
         cheap = able(usable, (cheaper,))
         usd = most(usable, request.model, *request.fallbacks)
-        return Plan(snapshot.budgets, usd, cheaper if cheap else "", most(cheap, cheaper))
+        return CallCostPlan(snapshot.budgets, usd, cheaper if cheap else "", most(cheap, cheaper))
 
-    def _reserve(self, request: LLMRequest, plan: Plan, admission: Admission) -> Limit | None:
+    def _reserve(self, request: LLMRequest, plan: CallCostPlan, admission: CallReservation) -> Limit | None:
         """Reserve what the call, or else a cheaper one, may cost; return the limit that is used up, if one is.
 
         What an attempt that died had reserved is given back first: a call reserves once. Beyond the limit of an agent,
@@ -179,7 +181,7 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class Attempt:
+class RecordedRequest:
     """A request that leaves, the number of the attempt, and when it began, by a clock that is never set."""
 
     number: int
@@ -205,12 +207,12 @@ class Recorder:
         self._inner = inner
         self._store = store
         self._estimates = estimates
-        self._answers = HeldAnswers(store, keep)
+        self._answers = AnswerSpool(store, keep)
 
     async def complete(self, request: LLMRequest) -> LLMResponse:
         """Send what an earlier attempt sent, if it was cut off, to the account chosen now, and keep what comes back."""
         attempt = await self._sent(request)
-        _tell(attempt)
+        _log_request(attempt)
         try:
             response = await self._inner.complete(attempt.request)
         except asyncio.CancelledError:
@@ -223,7 +225,7 @@ class Recorder:
         await self._answers.commit(attempt.number, attempt.request, response, _payer(request))
         return response
 
-    async def _sent(self, request: LLMRequest) -> Attempt:
+    async def _sent(self, request: LLMRequest) -> RecordedRequest:
         """Commit the request; when cancelled meanwhile, see to it that nobody takes it for one that left."""
         sending = asyncio.create_task(asyncio.to_thread(self._send, request))
         try:
@@ -232,13 +234,13 @@ class Recorder:
             await uninterrupted(self._take_back(sending))
             raise
 
-    async def _take_back(self, sending: asyncio.Task[Attempt]) -> None:
+    async def _take_back(self, sending: asyncio.Task[RecordedRequest]) -> None:
         """Wait for the commit of a request that is not to leave any more; there is nothing to do where it failed."""
         await asyncio.wait([sending])
         if sending.exception() is None:
             await asyncio.to_thread(self._unsent, sending.result())
 
-    def _send(self, request: LLMRequest) -> Attempt:
+    def _send(self, request: LLMRequest) -> RecordedRequest:
         # Both read the whole prompt: not while others wait to write.
         estimate, packed = self._estimates.least(request), packed_request(request)
         with self._store.begin() as tx:
@@ -252,23 +254,23 @@ class Recorder:
                 request = _restore(tx, request, cut_off)
                 estimate, digest = self._estimates.least(request), tx.prompts.keep_request(packed_request(request))
             told = (request.chat_after, request.chat_upto)
-            return Attempt(tx.calls.sent(request.key, digest, estimate, told), request, estimate)
+            return RecordedRequest(tx.calls.sent(request.key, digest, estimate, told), request, estimate)
 
-    def _unsent(self, attempt: Attempt) -> None:
+    def _unsent(self, attempt: RecordedRequest) -> None:
         with self._store.begin() as tx:
             tx.calls.unsent(attempt.request.key, attempt.number)
 
-    def _interrupted(self, attempt: Attempt) -> None:
+    def _interrupted(self, attempt: RecordedRequest) -> None:
         with self._store.begin() as tx:
             tx.calls.interrupted(attempt.request.key, attempt.number, attempt.milliseconds)
 
-    def _failed(self, attempt: Attempt, error: Exception) -> None:
+    def _failed(self, attempt: RecordedRequest, error: Exception) -> None:
         expense = _expense(error, attempt)
         with self._store.begin() as tx:
             tx.calls.failed(attempt.request.key, attempt.number, type(error).__name__, expense)
 
 
-def _tell(attempt: Attempt) -> None:
+def _log_request(attempt: RecordedRequest) -> None:
     """Write to the log what leaves now."""
     request = attempt.request
     log.info(
@@ -289,7 +291,7 @@ def _payer(request: LLMRequest) -> Payer | None:
     return snapshot.budgets.payer if isinstance(snapshot, CallSnapshot) else None
 
 
-def _expense(error: Exception, attempt: Attempt) -> Expense:
+def _expense(error: Exception, attempt: RecordedRequest) -> Expense:
     """Return what a failed attempt took: an answer of nothing is paid, and so is one that is too late."""
     if isinstance(error, ModelTimeout):
         read = Usage(input_tokens=attempt.estimate.input_tokens)
@@ -317,7 +319,7 @@ def _restore(tx: Transaction, request: LLMRequest, digest: str) -> LLMRequest:
     )
 
 
-class Page:
+class DraftText:
     """The text that one attempt has written so far; longer than anything that is shown, it grows no more."""
 
     def __init__(self) -> None:
@@ -337,7 +339,7 @@ class Page:
         return "".join(self._pieces)[:MOST_CHARACTERS]
 
 
-class Growth:
+class DraftStreaming:
     """Listens to one attempt at one account: a repeat, or another account, begins the same draft from nothing.
 
     What it keeps is a courtesy: nothing of it is ever an answer, and what goes wrong with it concerns nobody.
@@ -351,7 +353,7 @@ class Growth:
         """Answer; nothing more of it is written once this returns."""
         if not request.shown_every:
             return await self._inner.complete(request)
-        page = Page()
+        page = DraftText()
         with heard_by(page.hear):
             writing = asyncio.create_task(self._write(request, page))
             try:
@@ -360,7 +362,7 @@ class Growth:
                 writing.cancel()
                 await uninterrupted(_ended(writing))
 
-    async def _write(self, request: LLMRequest, page: Page) -> None:
+    async def _write(self, request: LLMRequest, page: DraftText) -> None:
         kept = ""
         while True:
             await page.news.wait()

@@ -12,7 +12,7 @@ from maestro.domain.llm.errors import BadRequest, CallSite, EmptyResponse, Tools
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, PromptMessage, Role, Usage
 from maestro.domain.redaction import Redact, as_it_is, redacted_turns
 from maestro.llm.accounts import WindowOf, room
-from maestro.llm.middleware.guards import UNREAD_POSTS, CallReader, CallSnapshot, without_snapshot
+from maestro.llm.middleware.replay import UNREAD_POSTS, CallReader, CallSnapshot, without_snapshot
 from maestro.llm.protocols import Directory, LLMClient
 from maestro.store.transaction import Transaction
 
@@ -128,7 +128,7 @@ def _plain(request: LLMRequest) -> LLMRequest:
     return request.model_copy(update={"tools": (), "messages": without_tools(request.messages)})
 
 
-class Validator:
+class EmptyAnswerRetry:
     """Gives an empty answer one more chance at once, which passes breaker and limits like any other request."""
 
     def __init__(self, inner: LLMClient, /) -> None:
@@ -155,7 +155,7 @@ def _guided(request: LLMRequest) -> LLMRequest:
     return without_snapshot(request, messages=(*request.messages, turn), never_empty=never_empty)
 
 
-class RefuseEmpty:
+class EmptyAnswerRefusal:
     """Lets only answers with content pass; stands inside of the recorder, so that none without is held for good."""
 
     def __init__(self, inner: LLMClient, /) -> None:

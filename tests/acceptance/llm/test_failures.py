@@ -22,8 +22,8 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import PromptMessage, Role, ToolCall
-from maestro.llm.litellm_client import Library, LiteLLMClient
-from maestro.llm.middleware.limits import deadline
+from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
+from maestro.llm.middleware.interruption import deadline
 from maestro.llm.protocols import Account, LLMClient, chain
 from maestro.llm.wire import heard_by
 from tests.support.llm_requests import KEY, MODELS, PICTURE, SAID, SEARCH, OneAccount, account_at, leaks, request_of
@@ -159,7 +159,7 @@ async def test_silence_ends_without_a_deadline_too(server: LLMServer, provider: 
 
 async def test_an_answer_is_not_read_beyond_the_limit(server: LLMServer, provider: str) -> None:
     server.script(reply="x" * 1_000_000)
-    limited = LiteLLMClient(lambda _: PICTURE, library=Library(lambda: 100_000))
+    limited = LiteLLMClient(lambda _: PICTURE, library=LiteLLMLibrary(lambda: 100_000))
     client = OneAccount(limited, account_at(server, provider))
     at_once = await failing(client)
     with heard_by(lambda _: None):

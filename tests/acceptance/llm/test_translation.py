@@ -17,7 +17,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from maestro.domain.llm.prompts import LLMRequest
-from maestro.llm.litellm_client import Library, LiteLLMClient
+from maestro.llm.litellm_client import LiteLLMClient, LiteLLMLibrary
 from maestro.llm.translation import PROVIDERS, ChatRequest, Translator, translator_of
 from tests.support.llm_requests import PICTURE, SAID, SEARCH, account_at, request_of
 from tests.support.llm_server import LLMServer
@@ -209,7 +209,7 @@ async def test_a_litellm_that_has_moved_still_answers_and_says_so(
     modules: Any, server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr("litellm.anthropic_beta_headers_manager.update_request_with_filtered_beta")
-    client = LiteLLMClient(lambda _: PICTURE, library=Library())
+    client = LiteLLMClient(lambda _: PICTURE, library=LiteLLMLibrary())
     with capture_logs() as logs:
         response = await client.ask(account_at(server, "anthropic"), request_of())
     await client.close()

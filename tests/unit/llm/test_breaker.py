@@ -19,7 +19,7 @@ from maestro.domain.llm.errors import (
     RateLimited,
 )
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
-from maestro.llm.middleware.failover import Breaker, BreakerRules
+from maestro.llm.middleware.failover import BreakerRules, CircuitBreaker
 from maestro.llm.middleware.limits import LimiterRules, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, Held, Scripted, settled
@@ -56,7 +56,7 @@ class Patient:
     def __init__(self) -> None:
         self.provider = Provider()
         self.now = 1000.0
-        self.breaker = Breaker(self.provider, DIRECTORY, lambda: RULES, lambda: self.now)
+        self.breaker = CircuitBreaker(self.provider, DIRECTORY, lambda: RULES, lambda: self.now)
 
     async def ask(self, outcome: LLMResponse | Exception, account: str = "main") -> str:
         """Ask once; return what became of it."""
@@ -202,7 +202,7 @@ async def test_the_refusal_says_where_and_for_how_long_and_no_secret(patient: Pa
 
 async def test_an_account_that_is_not_here_is_left_to_the_transport() -> None:
     client = Scripted(WELL)
-    assert await Breaker(client, DIRECTORY).complete(to("nobody")) is WELL
+    assert await CircuitBreaker(client, DIRECTORY).complete(to("nobody")) is WELL
 
 
 class TestProbes:

@@ -19,8 +19,9 @@ from maestro.domain.llm.budgets import BudgetScope, Level
 from maestro.domain.llm.errors import BudgetExceeded, EmptyResponse, RateLimited
 from maestro.domain.llm.models import ModelTable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.litellm_client import Library
-from maestro.llm.middleware.guards import UNREAD_POSTS, ReplayGuard, StopWatch
+from maestro.llm.litellm_client import LiteLLMLibrary
+from maestro.llm.middleware.interruption import StopWatch
+from maestro.llm.middleware.replay import UNREAD_POSTS, ReplayGuard
 from maestro.llm.protocols import LLMClient
 from maestro.settings import Settings
 from maestro.store.store import Store
@@ -107,7 +108,7 @@ class Process:
         folder = self.store.path.parent
         live = LiveSettings.unchanging(Settings.model_validate({"dataDir": folder, "budgets": budgets}))
         accounts = book(self.store, [row("claude"), row("gpt")])
-        models = Models(model, _ready, accounts, ModelTable(), Library(lambda: 0), False, "", _closed)
+        models = Models(model, _ready, accounts, ModelTable(), LiteLLMLibrary(lambda: 0), False, "", _closed)
         client = build_chain(models, self.store, Scope.built(live), Unwatched(self.store, lambda: 3600))
         asyncio.get_running_loop().set_default_executor(CountingThreads(self.costs))
         self.costs.take()

@@ -18,8 +18,8 @@ from maestro.domain.llm.errors import (
     RateLimited,
     ToolsUnsupported,
 )
-from maestro.llm.classify import Evidence, classify, evidence
-from maestro.llm.wire import Exchange
+from maestro.llm.failures import FailureEvidence, classify, evidence
+from maestro.llm.wire import HttpExchange
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 SITE = CallSite("anthropic", "main", "claude-haiku-4-5")
@@ -85,7 +85,7 @@ def caused_by(error: Exception, cause: Exception) -> Exception:
 def test_status_decides_and_text_tells_refusals_apart(
     status: int | None, text: str, expected: type[LLMFailure]
 ) -> None:
-    failure = classify(SITE, Evidence(status, text=text), NOW)
+    failure = classify(SITE, FailureEvidence(status, text=text), NOW)
     assert type(failure) is expected
     assert (failure.site, failure.status) == (SITE, status)
     assert not text or text not in str(failure)
@@ -120,45 +120,47 @@ WORDS = 'insufficient_quota, credit balance, "reason": "API_KEY_INVALID", exceed
     ],
 )
 def test_what_a_refusal_quotes_takes_no_account(status: int, body: object, expected: type[LLMFailure]) -> None:
-    assert type(classify(SITE, Evidence(status, text=json.dumps(body)), NOW)) is expected
+    assert type(classify(SITE, FailureEvidence(status, text=json.dumps(body)), NOW)) is expected
 
 
 def test_what_the_library_says_itself_may_quote_too() -> None:
-    assert type(classify(SITE, Evidence(400, text=f"no such {WORDS}", sent=False), NOW)) is AccountUnusable
+    assert type(classify(SITE, FailureEvidence(400, text=f"no such {WORDS}", sent=False), NOW)) is AccountUnusable
 
 
 @pytest.mark.parametrize(
     ("status", "expected"), [(None, ModelTimeout), (200, ModelTimeout), (504, ProviderUnavailable)]
 )
 def test_only_our_own_waiting_is_a_timeout(status: int | None, expected: type[LLMFailure]) -> None:
-    assert type(classify(SITE, Evidence(status, timed_out=True), NOW)) is expected
+    assert type(classify(SITE, FailureEvidence(status, timed_out=True), NOW)) is expected
 
 
 def test_a_waiting_time_is_kept_where_it_helps() -> None:
     wait = timedelta(seconds=7)
     for status in (429, 402, 503):
-        assert classify(SITE, Evidence(status, {"retry-after": "7"}), NOW).retry_after == wait
-    assert classify(SITE, Evidence(401, {"retry-after": "7"}), NOW).retry_after is None
+        assert classify(SITE, FailureEvidence(status, {"retry-after": "7"}), NOW).retry_after == wait
+    assert classify(SITE, FailureEvidence(401, {"retry-after": "7"}), NOW).retry_after is None
 
 
 def test_the_message_names_the_place_the_status_and_the_fix() -> None:
-    told = str(classify(SITE, Evidence(429, {"retry-after": "7"}), NOW))
+    told = str(classify(SITE, FailureEvidence(429, {"retry-after": "7"}), NOW))
     assert told == (
         "anthropic account 'main', model 'claude-haiku-4-5', HTTP 429: The provider is limiting requests. "
         "It asks to wait 7 s. A second account would answer meanwhile."
     )
-    assert "no answer (ConnectionRefusedError)" in str(classify(SITE, Evidence(cause="ConnectionRefusedError"), NOW))
+    assert "no answer (ConnectionRefusedError)" in str(
+        classify(SITE, FailureEvidence(cause="ConnectionRefusedError"), NOW)
+    )
 
 
 def test_the_wire_goes_before_the_exception() -> None:
     error = VendorError(500, {"Retry-After": "1"})
-    exchange = Exchange(requests=1, status=429, headers={"Retry-After": "7"}, body="slow down")
-    assert evidence(error, exchange) == Evidence(429, {"retry-after": "7"}, "slow down", cause="VendorError")
+    exchange = HttpExchange(requests=1, status=429, headers={"Retry-After": "7"}, body="slow down")
+    assert evidence(error, exchange) == FailureEvidence(429, {"retry-after": "7"}, "slow down", cause="VendorError")
 
 
 def test_where_nothing_was_sent_the_innermost_status_counts() -> None:
     error = caused_by(VendorError(500), caused_by(VendorError(429, {"Retry-After": "7"}), ValueError("inner")))
-    found = evidence(error, Exchange())
+    found = evidence(error, HttpExchange())
     assert (found.status, found.headers, found.cause) == (429, {"retry-after": "7"}, "ValueError")
     assert found.text == "text of the vendor text of the vendor inner"
 
@@ -166,16 +168,18 @@ def test_where_nothing_was_sent_the_innermost_status_counts() -> None:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (Evidence(400, text="LLM Provider NOT provided", cause="BadRequestError", sent=False), AccountUnusable),
-        (Evidence(404, cause="BedrockError", sent=False), AccountUnusable),
-        (Evidence(500, cause="UnicodeEncodeError", sent=False), AccountUnusable),
-        (Evidence(None, cause="KeyError", sent=False), AccountUnusable),
-        (Evidence(None, cause="KeyError"), ProviderUnavailable),
-        (Evidence(500, cause="ConnectionResetError", sent=False), ProviderUnavailable),
-        (Evidence(429, cause="ValueError", sent=False), RateLimited),
+        (FailureEvidence(400, text="LLM Provider NOT provided", cause="BadRequestError", sent=False), AccountUnusable),
+        (FailureEvidence(404, cause="BedrockError", sent=False), AccountUnusable),
+        (FailureEvidence(500, cause="UnicodeEncodeError", sent=False), AccountUnusable),
+        (FailureEvidence(None, cause="KeyError", sent=False), AccountUnusable),
+        (FailureEvidence(None, cause="KeyError"), ProviderUnavailable),
+        (FailureEvidence(500, cause="ConnectionResetError", sent=False), ProviderUnavailable),
+        (FailureEvidence(429, cause="ValueError", sent=False), RateLimited),
     ],
 )
-def test_what_went_wrong_before_anything_was_sent_is_the_accounts(found: Evidence, expected: type[LLMFailure]) -> None:
+def test_what_went_wrong_before_anything_was_sent_is_the_accounts(
+    found: FailureEvidence, expected: type[LLMFailure]
+) -> None:
     failure = classify(SITE, found, NOW)
     assert type(failure) is expected
     if expected is AccountUnusable:
@@ -184,12 +188,12 @@ def test_what_went_wrong_before_anything_was_sent_is_the_accounts(found: Evidenc
 
 
 def test_a_timeout_is_found_anywhere_in_the_chain() -> None:
-    assert evidence(caused_by(VendorError(500), ReadTimeout()), Exchange(requests=1)).timed_out
-    assert evidence(TimeoutError(), Exchange(requests=1)).timed_out
-    assert not evidence(VendorError(500), Exchange(requests=1)).timed_out
+    assert evidence(caused_by(VendorError(500), ReadTimeout()), HttpExchange(requests=1)).timed_out
+    assert evidence(TimeoutError(), HttpExchange(requests=1)).timed_out
+    assert not evidence(VendorError(500), HttpExchange(requests=1)).timed_out
 
 
 def test_a_circle_of_causes_ends() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
-    assert evidence(one, Exchange()).cause == "ValueError"
+    assert evidence(one, HttpExchange()).cause == "ValueError"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.llm.cli_limits import UNTOLD, limit_of
+from maestro.llm.cli_answers import UNTOLD, limit_of
 
 NOON = datetime(2026, 6, 10, 12, 0, tzinfo=UTC)
 

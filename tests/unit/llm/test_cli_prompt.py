@@ -1,7 +1,7 @@
 """What the command ``claude`` reads."""
 
 from maestro.domain.llm.prompts import ImageRef, PromptMessage, Role, ToolCall
-from maestro.llm.cli_prompt import prompt_of
+from maestro.llm.cli_runner import prompt_of
 
 
 def test_each_turn_stands_behind_its_role() -> None:

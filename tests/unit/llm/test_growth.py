@@ -11,7 +11,7 @@ from maestro.domain.errors import StoreBusy
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.errors import ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
-from maestro.llm.middleware.recorder import Growth, Page
+from maestro.llm.middleware.recorder import DraftStreaming, DraftText
 from maestro.llm.wire import listener
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of, response_of
@@ -77,13 +77,13 @@ def request_for(job_id: str, every: float = 0.01, number: int = 1) -> LLMRequest
 
 async def test_what_may_be_seen_is_kept_while_it_is_said(rows: JobRows, job_id: str) -> None:
     speaker = Speaker(rows, job_id, "one", " two [STATE:k] v [/STATE]", " three [MEM")
-    await Growth(speaker, rows.store).complete(request_for(job_id))
+    await DraftStreaming(speaker, rows.store).complete(request_for(job_id))
     assert speaker.kept == ["one", "one two", "one two three"]
 
 
 async def test_half_a_character_and_a_zero_stop_nothing(rows: JobRows, job_id: str) -> None:
     speaker = Speaker(rows, job_id, "one \ud83d!", " t\0wo")
-    await Growth(speaker, rows.store).complete(request_for(job_id))
+    await DraftStreaming(speaker, rows.store).complete(request_for(job_id))
     assert speaker.kept == ["one \ufffd!", "one \ufffd! two"]
 
 
@@ -91,9 +91,9 @@ async def test_another_attempt_begins_from_nothing(rows: JobRows, job_id: str) -
     broken = Speaker(rows, job_id, "one two three")
     broken.failure = ProviderUnavailable("cut")
     with pytest.raises(ProviderUnavailable):
-        await Growth(broken, rows.store).complete(request_for(job_id))
+        await DraftStreaming(broken, rows.store).complete(request_for(job_id))
     again = Speaker(rows, job_id, "uno")
-    await Growth(again, rows.store).complete(request_for(job_id, number=2))
+    await DraftStreaming(again, rows.store).complete(request_for(job_id, number=2))
     assert again.kept == ["uno"]
     found = draft_of(rows, job_id)
     assert found is not None
@@ -102,7 +102,7 @@ async def test_another_attempt_begins_from_nothing(rows: JobRows, job_id: str) -
 
 async def test_where_nobody_watches_nobody_listens(rows: JobRows, job_id: str) -> None:
     speaker = Speaker(rows, job_id, "one")
-    assert (await Growth(speaker, rows.store).complete(request_for(job_id, every=0))).content == "one"
+    assert (await DraftStreaming(speaker, rows.store).complete(request_for(job_id, every=0))).content == "one"
     assert speaker.kept == []
     assert draft_of(rows, job_id) is None
 
@@ -126,7 +126,7 @@ async def test_a_store_that_is_busy_costs_the_answer_nothing(
             return response_of("one")
 
     monkeypatch.setattr(rows.store, "begin", busy)
-    assert (await Growth(Waiting(), rows.store).complete(request_for(job_id))).content == "one"
+    assert (await DraftStreaming(Waiting(), rows.store).complete(request_for(job_id))).content == "one"
 
 
 def test_a_job_that_ended_writes_no_more(rows: JobRows, job_id: str) -> None:
@@ -153,7 +153,7 @@ def test_a_draft_that_the_answer_took_is_written_no_more(rows: JobRows, job_id: 
 
 
 async def test_a_page_grows_no_longer_than_anything_that_is_shown() -> None:
-    page = Page()
+    page = DraftText()
     for _ in range(3):
         page.hear("x" * (MOST_CHARACTERS - 1))
     assert len(page.text()) == MOST_CHARACTERS

@@ -12,8 +12,8 @@ from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
-from maestro.llm.middleware.guards import FOLDER, HeldAnswer, HeldAnswers, ReplayGuard
 from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.replay import FOLDER, AnswerSpool, ReplayGuard, SpooledAnswer
 from maestro.llm.protocols import Account
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -136,7 +136,7 @@ async def test_an_answer_that_is_committed_while_its_request_is_read_is_not_boug
     client = process.client(nobody)
     with client.view() as view:
         assert view.tx.calls.answered(request_.key) is None
-        await asyncio.to_thread(HeldAnswers(process.store, process.keep).recover)
+        await asyncio.to_thread(AnswerSpool(process.store, process.keep).recover)
         request = view.with_snapshot(request_)
     assert await client.complete(request) == ANSWER
     assert nobody.asked == []
@@ -155,11 +155,11 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
 ) -> None:
     file = await killed_while_locked(process, request_)
     content = file.read_bytes()
-    HeldAnswers(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).recover()
     with process.store.view() as tx:
         spent = tx.usage.of_job(request_.key.job_id)
     file.write_bytes(content)
-    HeldAnswers(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).recover()
     with process.store.view() as tx:
         assert tx.usage.of_job(request_.key.job_id) == spent
     assert process.kept == [request_.key.job_id]
@@ -169,9 +169,9 @@ async def test_an_answer_that_was_committed_before_its_file_was_removed_counts_o
 async def test_an_answer_that_another_process_committed_from_its_file_counts_once(
     process: Process, request_: LLMRequest
 ) -> None:
-    held = HeldAnswer.model_validate_json((await killed_while_locked(process, request_)).read_bytes())
-    HeldAnswers(process.store, process.keep).recover()
-    await HeldAnswers(process.store, process.keep).commit(held.attempt, held.request, held.response)
+    held = SpooledAnswer.model_validate_json((await killed_while_locked(process, request_)).read_bytes())
+    AnswerSpool(process.store, process.keep).recover()
+    await AnswerSpool(process.store, process.keep).commit(held.attempt, held.request, held.response)
     assert process.kept == [request_.key.job_id]
 
 
@@ -179,7 +179,7 @@ async def test_an_answer_whose_job_was_ended_meanwhile_is_in_the_books(process: 
     await killed_while_locked(process, request_)
     with process.store.begin() as tx:
         tx.calls.close(request_.key.job_id)
-    HeldAnswers(process.store).recover()
+    AnswerSpool(process.store).recover()
     (call,) = process.calls(request_)
     assert (call.state, call.cost_usd) == ("answered", 0.5)
 
@@ -188,11 +188,11 @@ async def test_an_answer_to_a_call_that_a_restored_backup_does_not_know_is_dropp
     process: Process, request_: LLMRequest
 ) -> None:
     file = await killed_while_locked(process, request_)
-    held = HeldAnswer.model_validate_json(file.read_bytes())
+    held = SpooledAnswer.model_validate_json(file.read_bytes())
     key = CallKey(job_id="message-unknown", number=1)
     unknown = held.model_copy(update={"request": held.request.model_copy(update={"key": key})})
     file.write_text(unknown.model_dump_json())
-    HeldAnswers(process.store, process.keep).recover()
+    AnswerSpool(process.store, process.keep).recover()
     assert process.kept == []
     assert [call.state for call in process.calls(request_)] == ["sent"]
 

@@ -6,7 +6,7 @@ from maestro.domain.llm.accounts import AccountType
 from maestro.domain.llm.errors import NoAccount
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.accounts import DEMO_ACCOUNT
-from maestro.llm.litellm_client import Clients, Library, Transport
+from maestro.llm.litellm_client import AccountTransport, LiteLLMLibrary, ProviderClients
 from maestro.llm.protocols import Account
 from tests.support.llm_requests import request_of, response_of
 
@@ -36,7 +36,9 @@ class Client:
         return response_of(f"{self._name}: {account.name}, {request.account}")
 
 
-TRANSPORT = Transport(Known(), Clients(http=Client("http"), command=Client("command"), demo=Client("demo")), Library())
+TRANSPORT = AccountTransport(
+    Known(), ProviderClients(http=Client("http"), command=Client("command"), demo=Client("demo")), LiteLLMLibrary()
+)
 
 
 @pytest.mark.parametrize(("name", "who"), [("key", "http"), ("max", "command"), ("demo", "demo")])

@@ -12,8 +12,8 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.llm.models import Price
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.llm.accounts import Estimates
-from maestro.llm.middleware.guards import HeldAnswer
 from maestro.llm.middleware.recorder import Recorder
+from maestro.llm.middleware.replay import SpooledAnswer
 from maestro.llm.protocols import LLMClient
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
@@ -118,9 +118,9 @@ async def test_a_commit_that_is_repeated_calls_it_anew_for_what_was_rolled_back(
 
 async def test_it_never_leaves_the_process(rows: JobRows, request_: LLMRequest) -> None:
     asked = request_.model_copy(update={"on_answer": Caller().on_answer})
-    held = HeldAnswer(attempt=1, request=asked, response=ANSWER)
+    held = SpooledAnswer(attempt=1, request=asked, response=ANSWER)
     assert "on_answer" not in held.model_dump_json()
-    assert HeldAnswer.model_validate_json(held.model_dump_json()).request.on_answer is None
+    assert SpooledAnswer.model_validate_json(held.model_dump_json()).request.on_answer is None
 
 
 async def test_it_is_not_called_for_an_answer_that_is_in_the_store_already(rows: JobRows, request_: LLMRequest) -> None:

@@ -11,7 +11,7 @@ from maestro.domain.llm.errors import LimiterBusy, ProviderUnavailable, RequestT
 from maestro.domain.llm.models import estimate_input
 from maestro.domain.llm.prompts import CallKey, LLMRequest, LLMResponse
 from maestro.domain.precedence import Precedence, Priority
-from maestro.llm.middleware.limits import Gate, LimiterRules, Limits, RateLimit
+from maestro.llm.middleware.limits import AccountLimiter, AccountLimits, LimiterRules, RateLimit
 from maestro.llm.protocols import Account
 from tests.support.llm_fakes import Accounts, settled
 from tests.support.llm_requests import leaks, request_of, response_of
@@ -128,8 +128,8 @@ class TestAtOnce:
 
     @virtual_time
     async def test_who_is_cancelled_when_just_let_in_gives_the_place_on(self) -> None:
-        gate = Gate()
-        gate.limits = Limits(concurrency=1)
+        gate = AccountLimiter()
+        gate.limits = AccountLimits(concurrency=1)
         first = await gate.enter(0, Precedence(), seconds=30)
         second, third = [asyncio.create_task(gate.enter(0, Precedence(), seconds=30)) for _ in range(2)]
         await settled()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from maestro.llm.retry_after import LONGEST, waiting_time
+from maestro.llm.failures import LONGEST, waiting_time
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 GEMINI = '{"error": {"details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.07s"}]}}'

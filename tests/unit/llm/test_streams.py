@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from maestro.llm.streams import (
-    Answer,
     AnthropicAnswer,
     GeminiAnswer,
     OllamaAnswer,
     OpenAIAnswer,
     StreamBroken,
-    dialect_of,
+    StreamedAnswer,
+    format_of,
     put_together,
 )
 from maestro.llm.wire import heard_by, listener
@@ -20,7 +20,7 @@ from maestro.llm.wire import heard_by, listener
 Json = dict[str, Any]
 
 
-def whole(answer: Answer, *events: Json) -> Json:
+def whole(answer: StreamedAnswer, *events: Json) -> Json:
     for event in events:
         answer.take(event)
     assert answer.whole
@@ -146,10 +146,10 @@ def test_a_prompt_that_google_refuses_is_a_whole_answer() -> None:
 
 
 def test_only_calls_that_can_be_streamed_are_known() -> None:
-    assert [dialect_of(path) is not None for path in ("/v1/chat/completions", "/v1/messages", "/x/api/chat")] == [
+    assert [format_of(path) is not None for path in ("/v1/chat/completions", "/v1/messages", "/x/api/chat")] == [
         True
     ] * 3
-    assert dialect_of("/v1/audio/transcriptions") is None
+    assert format_of("/v1/audio/transcriptions") is None
 
 
 def test_nobody_hears_outside() -> None:

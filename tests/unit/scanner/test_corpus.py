@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from maestro.domain.scanning import Span, redact
-from maestro.scanner.rules import Rules
+from maestro.scanner.scanner import Rules
 from tests.support import platform_texts, secret_corpus, stranger_corpus
 from tests.support.harmless_texts import harmless
 from tests.support.secret_corpus import Sample

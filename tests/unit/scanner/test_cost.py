@@ -15,7 +15,7 @@ from maestro.domain.scanning import Span
 from maestro.scanner.folding import Folder
 from maestro.scanner.plugin import SpanPlugin
 from maestro.scanner.providers import BUILDERS
-from maestro.scanner.rules import OutOfTime, Rules
+from maestro.scanner.scanner import OutOfTime, Rules
 from maestro.scanner.services import SERVICES
 from tests.support import secret_corpus
 from tests.support.harmless_texts import harmless

@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.scanning import redact
 from maestro.scanner.folding import Folder
-from maestro.scanner.rules import Rules
+from maestro.scanner.scanner import Rules
 from tests.support.secret_corpus import draw
 
 CYRILLIC = str.maketrans("aeopcxAEOPCXHKMTB", "аеорсхАЕОРСХНКМТВ")

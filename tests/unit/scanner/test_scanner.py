@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from maestro.domain.scanning import AllowList, ScanResult, ScanRules, problem_of_allowed
-from maestro.scanner import child
+from maestro.scanner import pattern_program
 from maestro.scanner.scanner import DetectSecretsScanner, GuardedScanner
 from tests.support.secret_corpus import draw
 
@@ -119,7 +119,7 @@ def test_the_rules_count_where_no_process_can_be_started(monkeypatch: pytest.Mon
 def test_a_process_ends_when_nobody_can_ask_it_any_more() -> None:
     ours, theirs = socket.socketpair()
     with theirs:
-        process = subprocess.Popen((sys.executable, "-I", "-S", child.__file__), stdin=theirs.fileno())
+        process = subprocess.Popen((sys.executable, "-I", "-S", pattern_program.__file__), stdin=theirs.fileno())
     ours.close()
     assert process.wait(timeout=60) == 0
 

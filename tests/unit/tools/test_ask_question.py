@@ -3,15 +3,15 @@
 import pytest
 
 from maestro.tools.ask_question import AskQuestion
-from maestro.tools.base import Asked, ToolFailure
+from maestro.tools.base import ToolFailure, ToolQuestion
 from maestro.tools.registry import parse
 
 
 def test_the_question_is_asked_with_its_context() -> None:
     tool = AskQuestion()
     arguments = parse(tool.spec, '{"question": " Which one? ", "context": " There are two. "}')
-    assert tool.question(arguments) == Asked("Which one?", "There are two.")
-    assert tool.question(parse(tool.spec, '{"question": "Why?"}')) == Asked("Why?", "")
+    assert tool.question(arguments) == ToolQuestion("Which one?", "There are two.")
+    assert tool.question(parse(tool.spec, '{"question": "Why?"}')) == ToolQuestion("Why?", "")
 
 
 @pytest.mark.parametrize("arguments", ["{}", '{"question": ""}', '{"question": "  "}', '{"question": 5}'])

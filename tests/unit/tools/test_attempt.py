@@ -10,11 +10,11 @@ import pytest
 
 from maestro.store.transaction import Transaction
 from maestro.tools import attempt
-from maestro.tools.attempt import Said, act, ask, run
-from maestro.tools.base import Arguments, Asked, Caller, ToolFailure
+from maestro.tools.attempt import ToolCallResult, act, ask, run
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure, ToolQuestion
 
-CALLER = Caller("message-1", 1, 1, Path("unused"))
-TIMED_OUT = Said("The tool did not finish within 0.1 seconds.", failed=True)
+CALLER = ToolCaller("message-1", 1, 1, Path("unused"))
+TIMED_OUT = ToolCallResult("The tool did not finish within 0.1 seconds.", failed=True)
 
 
 class Panic(BaseException):
@@ -27,17 +27,17 @@ class Odd:
     def __init__(self, do: Callable[[], Awaitable[Any]]) -> None:
         self._do = do
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         return cast("str", await self._do())
 
 
 class Broken:
     """A tool that changes the store, or asks, and is not written well."""
 
-    def act(self, tx: Transaction, arguments: Arguments, caller: Caller) -> str:
+    def act(self, tx: Transaction, arguments: Arguments, caller: ToolCaller) -> str:
         raise KeyError("no such thing")
 
-    def question(self, arguments: Arguments) -> Asked:
+    def question(self, arguments: Arguments) -> ToolQuestion:
         raise KeyError("no such thing")
 
 
@@ -74,7 +74,7 @@ async def stubborn() -> None:
 )
 async def test_whatever_a_tool_raises_the_model_hears_of_it(error: BaseException) -> None:
     said = await run(Odd(raising(error)), {}, CALLER, 5)
-    assert said == Said(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)
+    assert said == ToolCallResult(f"The tool failed unexpectedly ({type(error).__name__}).", failed=True)
 
 
 async def test_a_tool_that_cancels_itself_has_failed() -> None:
@@ -85,7 +85,7 @@ async def test_what_is_no_text_is_made_one() -> None:
     async def number() -> int:
         return 7
 
-    assert await run(Odd(number), {}, CALLER, 5) == Said("7")
+    assert await run(Odd(number), {}, CALLER, 5) == ToolCallResult("7")
 
 
 async def test_a_tool_that_does_not_end_is_left_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,10 +114,10 @@ async def test_a_tool_that_is_told_to_end_may_clean_up_first() -> None:
 
 
 async def test_a_tool_that_says_why_is_quoted() -> None:
-    assert await run(Odd(raising(ToolFailure("too hot"))), {}, CALLER, 5) == Said("too hot", failed=True)
+    assert await run(Odd(raising(ToolFailure("too hot"))), {}, CALLER, 5) == ToolCallResult("too hot", failed=True)
 
 
 def test_a_broken_tool_that_acts_or_asks_costs_nobody_the_answer() -> None:
-    failed = Said("The tool failed unexpectedly (KeyError).", failed=True)
+    failed = ToolCallResult("The tool failed unexpectedly (KeyError).", failed=True)
     assert act(Broken(), cast("Transaction", OneTransaction()), {}, CALLER) == failed
     assert ask(Broken(), {}) == failed

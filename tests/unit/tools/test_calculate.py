@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maestro.tools.base import Caller, ToolFailure
+from maestro.tools.base import ToolCaller, ToolFailure
 from maestro.tools.calculate import Calculate, evaluate
 
 
@@ -96,4 +96,4 @@ def test_nothing_takes_long() -> None:
 
 
 async def test_the_tool_computes_its_argument() -> None:
-    assert await Calculate().run({"expression": " 2 + 3 "}, Caller("job", 1, 1, Path())) == "5"
+    assert await Calculate().run({"expression": " 2 + 3 "}, ToolCaller("job", 1, 1, Path())) == "5"

@@ -10,11 +10,10 @@ from jsonschema import Draft202012Validator
 
 from maestro.domain.chat.message import ARCHITECT
 from maestro.domain.llm.prompts import ToolCall
-from maestro.tools.attempt import Said, Understood, act, prepare, understand
-from maestro.tools.base import Caller
-from maestro.tools.chat_get_new import ChatGetNew
-from maestro.tools.chat_post import ChatPost
-from maestro.tools.registry import Tools
+from maestro.tools.attempt import ParsedToolCall, ToolCallResult, act, parse_call, prepare
+from maestro.tools.base import ToolCaller
+from maestro.tools.chat import ChatGetNew, ChatPost
+from maestro.tools.registry import ToolRegistry
 from tests.support.job_rows import JobRows
 from tests.support.outside import MOST_CHARS, SECRET, add_agent, add_architect, chat_of
 from tests.support.tool_agents import agent_with
@@ -27,27 +26,27 @@ def rows(tmp_path: Path) -> JobRows:
     return JobRows.at(tmp_path)
 
 
-def tools_of(rows: JobRows) -> Tools:
-    return Tools([], [], chat=[ChatPost(chat_of(rows.store)), ChatGetNew()])
+def tools_of(rows: JobRows) -> ToolRegistry:
+    return ToolRegistry([], [], chat=[ChatPost(chat_of(rows.store)), ChatGetNew()])
 
 
-def call(rows: JobRows, name: str, arguments: str = "{}", slug: str = "ada") -> Said:
+def call(rows: JobRows, name: str, arguments: str = "{}", slug: str = "ada") -> ToolCallResult:
     """Call a tool as the activity does."""
     with rows.store.view() as tx:
         agent = tx.agents.named(slug)
-    wanted = understand(tools_of(rows), ToolCall(id="c", name=name, arguments=arguments), agent)
-    if isinstance(wanted, Said):
+    wanted = parse_call(tools_of(rows), ToolCall(id="c", name=name, arguments=arguments), agent)
+    if isinstance(wanted, ToolCallResult):
         return wanted
-    caller = Caller("job", agent.id or 0, 1, Path())
+    caller = ToolCaller("job", agent.id or 0, 1, Path())
     ready = prepare(wanted, caller)
-    if isinstance(ready, Said):
+    if isinstance(ready, ToolCallResult):
         return ready
     assert isinstance(ready.tool, ChatPost | ChatGetNew)
     with rows.store.begin() as tx:
         return act(ready.tool, tx, ready.arguments, caller)
 
 
-def post(rows: JobRows, text: str, slug: str = "ada") -> Said:
+def post(rows: JobRows, text: str, slug: str = "ada") -> ToolCallResult:
     return call(rows, "chat_post", json.dumps({"text": text}), slug)
 
 
@@ -70,14 +69,14 @@ def test_an_architect_has_none_of_them_even_if_it_lists_them(rows: JobRows, list
     architect = agent_with(listed, role=ARCHITECT)
     assert tools_of(rows).specs(architect) == ()
     asked = ToolCall(id="c", name="chat_post", arguments='{"text": "x"}')
-    assert understand(tools_of(rows), asked, architect) == Said(
+    assert parse_call(tools_of(rows), asked, architect) == ToolCallResult(
         "The tool chat_post does not exist. You can call: none.", failed=True
     )
 
 
 def test_a_post_is_by_the_agent_that_calls(rows: JobRows) -> None:
     add_agent(rows, "coder-1")
-    assert post(rows, "hello", "coder-1") == Said('{"id":1,"success":true}')
+    assert post(rows, "hello", "coder-1") == ToolCallResult('{"id":1,"success":true}')
     assert kept(rows) == [("@coder-1", "hello")]
     said = call(rows, "chat_post", '{"text": "x", "author": "@human"}')
     assert said.failed
@@ -96,8 +95,8 @@ def test_secrets_are_out_and_the_text_is_cut_before_anything_is_kept(rows: JobRo
 def test_the_scan_holds_up_nobody_who_writes(rows: JobRows) -> None:
     """Scanning may take as long as it is given: it happens while no transaction is open."""
     tool = ChatPost(chat_of(rows.store))
-    ready = prepare(Understood(tool, {"text": SECRET}), Caller("job", 1, 1, Path()))
-    assert ready == Understood(tool, {"text": "[redacted] (Note: content redacted by scanner)"})
+    ready = prepare(ParsedToolCall(tool, {"text": SECRET}), ToolCaller("job", 1, 1, Path()))
+    assert ready == ParsedToolCall(tool, {"text": "[redacted] (Note: content redacted by scanner)"})
     assert kept(rows) == []
 
 
@@ -108,7 +107,7 @@ def test_an_empty_post_is_refused(rows: JobRows, text: str) -> None:
 
 
 def test_half_a_character_and_a_nul_do_not_stop_a_post(rows: JobRows) -> None:
-    assert call(rows, "chat_post", '{"text": "a\\u0000b\\ud800"}') == Said('{"id":1,"success":true}')
+    assert call(rows, "chat_post", '{"text": "a\\u0000b\\ud800"}') == ToolCallResult('{"id":1,"success":true}')
     assert kept(rows) == [("@ada", "ab\ufffd")]
 
 
@@ -149,7 +148,7 @@ def test_an_architect_that_had_a_tool_in_its_hands_posts_nothing(rows: JobRows) 
     """Its role may have changed between the question and the call."""
     add_architect(rows)
     with rows.store.begin() as tx:
-        caller = Caller("job", tx.agents.named("arch").id or 0, 1, Path())
+        caller = ToolCaller("job", tx.agents.named("arch").id or 0, 1, Path())
         said = act(ChatPost(chat_of(rows.store)), tx, {"text": "x"}, caller)
     assert said.failed
     assert "takes no part" in said.text

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from maestro.tools.base import Caller, ToolFailure
+from maestro.tools.base import ToolCaller, ToolFailure
 from maestro.tools.get_time import GetTime
 
-CALLER = Caller("job", 1, 1, Path())
+CALLER = ToolCaller("job", 1, 1, Path())
 
 
 def noon() -> datetime:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from maestro.fetch import Network
-from maestro.tools.base import Caller, ToolFailure
-from maestro.tools.http_fetch import HttpFetch
+from maestro.tools.base import ToolCaller, ToolFailure
+from maestro.tools.web import HttpFetch
 from tests.support.raw_server import Detour, FakeResolver, RawServer, answer_of, redirect_to
 
-CALLER = Caller("job", 1, 1, Path())
+CALLER = ToolCaller("job", 1, 1, Path())
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from maestro.tools.base import Caller, Runs
-from maestro.tools.installed import installed_tools
+from maestro.tools.base import AsyncTool, ToolCaller
+from maestro.tools.registry import installed_tools
 
 MODULE = """
 from maestro.tools.base import tool_spec
@@ -56,8 +56,8 @@ async def test_they_are_found_and_work() -> None:
     with capture_logs():
         tools = installed_tools(taken=["calculate"])
     assert [tool.spec.name for tool in tools] == ["roll_dice", "roll_two"]
-    assert isinstance(tools[0], Runs)
-    assert await tools[0].run({}, Caller("job", 1, 1, Path())) == "4"
+    assert isinstance(tools[0], AsyncTool)
+    assert await tools[0].run({}, ToolCaller("job", 1, 1, Path())) == "4"
 
 
 @pytest.mark.usefixtures("_installed")

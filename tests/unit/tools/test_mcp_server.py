@@ -4,7 +4,7 @@ import re
 
 from pydantic import SecretStr
 
-from maestro.tools.mcp_server import McpServer, local_name, without
+from maestro.tools.mcp_server import McpServerSpec, local_name, without
 
 
 def test_a_tool_is_called_by_its_server_and_its_own_name() -> None:
@@ -23,7 +23,7 @@ def test_long_names_stay_within_bounds_and_apart() -> None:
 
 
 def test_its_secrets_are_taken_out_of_texts() -> None:
-    server = McpServer(
+    server = McpServerSpec(
         "s", environment={"KEY": SecretStr("sk-secret"), "DEBUG": SecretStr("1")}, headers={"A": SecretStr("Bearer t")}
     )
     assert without(server.secrets, "1 sk-secret and Bearer t") == "1 *** and ***"

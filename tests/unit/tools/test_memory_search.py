@@ -7,7 +7,7 @@ import pytest
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.messages import Address
-from maestro.tools.base import Caller
+from maestro.tools.base import ToolCaller
 from maestro.tools.memory_search import MemorySearch
 from maestro.tools.registry import parse
 from tests.support.conversations import talk_with
@@ -36,7 +36,7 @@ def rows(tmp_path: Path) -> JobRows:
 
 def search(rows: JobRows, query: str, agent_id: int = 1, **more: int) -> list[str]:
     """Search as an activity does, in a transaction that cannot write."""
-    caller = Caller("job", agent_id, 1, Path())
+    caller = ToolCaller("job", agent_id, 1, Path())
     with rows.store.view() as tx:
         told = MemorySearch().act(tx, {"query": query, **more}, caller)
     return [line.partition("] ")[2] for line in told.splitlines()] if told.startswith("- ") else []
@@ -72,7 +72,9 @@ def test_without_a_word_it_tells_the_surest_facts(rows: JobRows, query: str) -> 
 
 def test_nothing_fitting_is_said(rows: JobRows) -> None:
     with rows.store.view() as tx:
-        assert MemorySearch().act(tx, {"query": "zebra"}, Caller("job", 1, 1, Path())) == "Nothing you remember fits."
+        assert (
+            MemorySearch().act(tx, {"query": "zebra"}, ToolCaller("job", 1, 1, Path())) == "Nothing you remember fits."
+        )
 
 
 def test_no_agent_finds_what_another_knows(rows: JobRows) -> None:

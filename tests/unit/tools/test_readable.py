@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from maestro.tools.readable import readable
+from maestro.tools.web import readable
 
 URL = "https://example.com/docs/"
 

@@ -10,8 +10,8 @@ import pytest
 from jsonschema import SchemaError
 
 from maestro.domain.llm.prompts import ToolSpec
-from maestro.tools.base import Arguments, Caller, Tool, ToolFailure, canonical, shortened, tool_spec
-from maestro.tools.registry import Tools, check_parameters, parse
+from maestro.tools.base import Arguments, Tool, ToolCaller, ToolFailure, canonical, shortened, tool_spec
+from maestro.tools.registry import ToolRegistry, check_parameters, parse
 from tests.support.tool_agents import agent_with
 
 
@@ -23,7 +23,7 @@ class Named:
     idempotent: bool = True
     read_only: bool = True
 
-    async def run(self, arguments: Arguments, caller: Caller) -> str:
+    async def run(self, arguments: Arguments, caller: ToolCaller) -> str:
         return "done"
 
 
@@ -52,15 +52,15 @@ def names(specs: Sequence[ToolSpec]) -> list[str]:
 
 
 def test_an_agent_that_lists_none_has_the_default_tools() -> None:
-    tools = Tools([named("b"), named("a"), named("c")], default=["c", "a", "gone"])
+    tools = ToolRegistry([named("b"), named("a"), named("c")], default=["c", "a", "gone"])
     assert names(tools.specs(agent_with())) == ["a", "c"]
     assert names(tools.specs(agent_with(["b"]))) == ["b"]
     assert tools.specs(agent_with([])) == ()
 
 
 def test_the_same_tools_are_the_same_bytes_in_any_order() -> None:
-    one = Tools([named("b"), named("a")], default=["a", "b"])
-    other = Tools([named("a"), named("b")], default=["b", "a"])
+    one = ToolRegistry([named("b"), named("a")], default=["a", "b"])
+    other = ToolRegistry([named("a"), named("b")], default=["b", "a"])
     assert [spec.model_dump_json() for spec in one.specs(agent_with())] == [
         spec.model_dump_json() for spec in other.specs(agent_with())
     ]
@@ -68,7 +68,7 @@ def test_the_same_tools_are_the_same_bytes_in_any_order() -> None:
 
 
 def test_a_tool_is_found_where_it_is_allowed() -> None:
-    tools = Tools([named("a"), named("b")], default=["a"])
+    tools = ToolRegistry([named("a"), named("b")], default=["a"])
     assert tools.find("a", agent_with()).spec.name == "a"
     assert tools.find("b", agent_with(["b"])).spec.name == "b"
 
@@ -87,12 +87,12 @@ def test_another_tool_is_a_failure_that_names_those_there_are(
     name: str, allowed: Sequence[str] | None, reason: str
 ) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        Tools([named("a"), named("b")], default=["a"]).find(name, agent_with(allowed))
+        ToolRegistry([named("a"), named("b")], default=["a"]).find(name, agent_with(allowed))
 
 
 async def test_tools_from_elsewhere_come_and_go() -> None:
     source = Elsewhere()
-    tools = Tools([named("a")], default=["a", "late"], source=source)
+    tools = ToolRegistry([named("a")], default=["a", "late"], source=source)
     assert names(tools.specs(agent_with())) == ["a"]
     await tools.settled()
     assert names(tools.specs(agent_with())) == ["a", "late"]
@@ -103,15 +103,15 @@ async def test_tools_from_elsewhere_come_and_go() -> None:
 
 async def test_where_tools_come_from_is_looked_after_as_long_as_the_process_runs() -> None:
     source = Elsewhere()
-    await Tools([], [], source).serve()
+    await ToolRegistry([], [], source).serve()
     assert names([tool.spec for tool in source.there]) == ["served"]
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
-            await Tools([], []).serve()
+            await ToolRegistry([], []).serve()
 
 
 def test_nothing_from_elsewhere_replaces_a_tool_of_ours() -> None:
-    tools = Tools([named("a", "ours")], default=["a"], source=Elsewhere([named("a", "theirs")]))
+    tools = ToolRegistry([named("a", "ours")], default=["a"], source=Elsewhere([named("a", "theirs")]))
     assert [spec.description for spec in tools.specs(agent_with())] == ["ours"]
 
 
@@ -147,7 +147,7 @@ def test_arguments_are_read() -> None:
 )
 def test_wrong_arguments_are_a_failure_that_says_what_is_wrong(text: str, reason: str) -> None:
     with pytest.raises(ToolFailure, match=reason):
-        Tools([], []).parse(Named(SPEC), text)
+        ToolRegistry([], []).parse(Named(SPEC), text)
 
 
 def test_the_failure_shows_what_would_be_right_and_is_not_long() -> None:

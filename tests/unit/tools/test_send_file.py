@@ -9,10 +9,10 @@ import pytest
 
 from maestro.domain.deliveries import JobFile
 from maestro.store.files import Files
-from maestro.tools import send_file
-from maestro.tools.base import Arguments, Caller, ToolFailure
+from maestro.tools import files as send_file
+from maestro.tools.base import Arguments, ToolCaller, ToolFailure
+from maestro.tools.files import SendFile
 from maestro.tools.registry import parse
-from maestro.tools.send_file import SendFile
 from tests.support.job_rows import JobRows
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
@@ -29,14 +29,14 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.fixture
-def caller(rows: JobRows, tmp_path: Path) -> Caller:
+def caller(rows: JobRows, tmp_path: Path) -> ToolCaller:
     (tmp_path / "secret.txt").write_text("secret")
     folder = tmp_path / "conversation"
     folder.mkdir()
-    return Caller(rows.add(), 1, 1, folder)
+    return ToolCaller(rows.add(), 1, 1, folder)
 
 
-def send(rows: JobRows, files: Files, caller: Caller, **arguments: object) -> str:
+def send(rows: JobRows, files: Files, caller: ToolCaller, **arguments: object) -> str:
     """Call the tool as its step does."""
     tool = SendFile(files)
     ready: Arguments = tool.prepared(arguments, caller)
@@ -44,7 +44,7 @@ def send(rows: JobRows, files: Files, caller: Caller, **arguments: object) -> st
         return tool.act(tx, ready, caller)
 
 
-def kept(rows: JobRows, caller: Caller) -> Sequence[JobFile]:
+def kept(rows: JobRows, caller: ToolCaller) -> Sequence[JobFile]:
     with rows.store.view() as tx:
         return tx.job_files.of(caller.job_id)
 
@@ -61,7 +61,7 @@ def kept(rows: JobRows, caller: Caller) -> Sequence[JobFile]:
     ],
 )
 def test_a_file_is_kept_as_it_is_now(
-    rows: JobRows, files: Files, caller: Caller, name: str, content: bytes, kind: str
+    rows: JobRows, files: Files, caller: ToolCaller, name: str, content: bytes, kind: str
 ) -> None:
     (caller.folder / name).write_bytes(content)
     told = send(rows, files, caller, path=name, caption=" the plan ")
@@ -72,7 +72,9 @@ def test_a_file_is_kept_as_it_is_now(
     assert files.read(file.digest) == content
 
 
-def test_files_go_out_in_the_order_in_which_they_were_asked_for(rows: JobRows, files: Files, caller: Caller) -> None:
+def test_files_go_out_in_the_order_in_which_they_were_asked_for(
+    rows: JobRows, files: Files, caller: ToolCaller
+) -> None:
     """The calls of one round are made side by side."""
     for name, turn in (("last.txt", (2, 0)), ("second.txt", (1, 1)), ("first.txt", (1, 0))):
         (caller.folder / name).write_text(name)
@@ -80,7 +82,9 @@ def test_files_go_out_in_the_order_in_which_they_were_asked_for(rows: JobRows, f
     assert [file.filename for file in kept(rows, caller)] == ["first.txt", "second.txt", "last.txt"]
 
 
-def test_the_same_file_is_sent_once_and_another_version_of_it_too(rows: JobRows, files: Files, caller: Caller) -> None:
+def test_the_same_file_is_sent_once_and_another_version_of_it_too(
+    rows: JobRows, files: Files, caller: ToolCaller
+) -> None:
     for content in (b"one", b"one", b"two"):
         (caller.folder / "a.txt").write_bytes(content)
         for _ in range(2):
@@ -95,7 +99,7 @@ def test_the_same_file_is_sent_once_and_another_version_of_it_too(rows: JobRows,
 
 
 def test_no_more_files_and_bytes_than_go_out_at_once(
-    rows: JobRows, files: Files, caller: Caller, monkeypatch: pytest.MonkeyPatch
+    rows: JobRows, files: Files, caller: ToolCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send_file, "MOST_BYTES", 25)
     for number in range(3):
@@ -120,7 +124,7 @@ def test_no_more_files_and_bytes_than_go_out_at_once(
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "/etc/passwd", "out/secret.txt", "away", "loop", "\0", "x" * 5000])
-def test_no_path_leads_out_of_the_folder(rows: JobRows, files: Files, caller: Caller, path: str) -> None:
+def test_no_path_leads_out_of_the_folder(rows: JobRows, files: Files, caller: ToolCaller, path: str) -> None:
     (caller.folder / "out").symlink_to("..")
     (caller.folder / "away").symlink_to("../secret.txt")
     (caller.folder / "loop").symlink_to("loop")
@@ -130,7 +134,7 @@ def test_no_path_leads_out_of_the_folder(rows: JobRows, files: Files, caller: Ca
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "empty", "missing"])
-def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: Files, caller: Caller, what: str) -> None:
+def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: Files, caller: ToolCaller, what: str) -> None:
     (caller.folder / "folder").mkdir()
     os.mkfifo(caller.folder / "pipe")
     (caller.folder / "empty").touch()
@@ -139,7 +143,7 @@ def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: Files, caller:
     assert kept(rows, caller) == []
 
 
-def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: Files, caller: Caller) -> None:
+def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: Files, caller: ToolCaller) -> None:
     for name in ("a\nb.txt", "x" * 200 + ".tar", "ümläut – plan.txt", ".\u200b.", "a\u202etxt.exe", ".env"):
         (caller.folder / name).write_bytes(name.encode())
         send(rows, files, caller, path=name)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from maestro.tools.base import Caller, ToolFailure
-from maestro.tools.web_search import WebSearch
+from maestro.tools.base import ToolCaller, ToolFailure
+from maestro.tools.web import WebSearch
 from tests.support.raw_server import RawServer, answer_of
 
-CALLER = Caller("job", 1, 1, Path())
+CALLER = ToolCaller("job", 1, 1, Path())
 FOUND = {
     "Heading": "Temporal",
     "Answer": "",

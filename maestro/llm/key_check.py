@@ -1,4 +1,4 @@
-"""Asks a provider whether it takes our key, with a request that costs nothing: most often the list of its models."""
+"""Checks an account's key with a request that costs nothing: most often the list of the provider's models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from maestro.llm.protocols import Account
 from maestro.llm.translation import base_url
 
 
-class Standing(StrEnum):
+class KeyStatus(StrEnum):
     """How an account stands with its provider."""
 
     ACCEPTED = "accepted"
@@ -21,16 +21,16 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True)
-class Asked:
+class KeyCheck:
     """The answer; ``detail`` says why it is not a plain yes, ``models`` are the names of those that are there."""
 
-    standing: Standing
+    status: KeyStatus
     detail: str = ""
     models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Question:
+class _KeyCheckRequest:
     path: str
     header: Callable[[str], Mapping[str, str]]
     refusals: frozenset[int] = frozenset({401, 403})
@@ -48,34 +48,34 @@ def _gemini(key: str) -> Mapping[str, str]:
     return {"x-goog-api-key": key}
 
 
-_QUESTIONS: Mapping[str, _Question] = {
-    "anthropic": _Question("/v1/models", _anthropic),
-    "openai": _Question("/models", _bearer),
+_REQUESTS: Mapping[str, _KeyCheckRequest] = {
+    "anthropic": _KeyCheckRequest("/v1/models", _anthropic),
+    "openai": _KeyCheckRequest("/models", _bearer),
     # A key it does not know is a bad request to this provider.
-    "gemini": _Question("/models", _gemini, frozenset({400, 401, 403})),
+    "gemini": _KeyCheckRequest("/models", _gemini, frozenset({400, 401, 403})),
     # Its list of models is for everybody; what the key may do is for its owner.
-    "openrouter": _Question("/key", _bearer),
-    "ollama": _Question("/api/tags", _bearer),
+    "openrouter": _KeyCheckRequest("/key", _bearer),
+    "ollama": _KeyCheckRequest("/api/tags", _bearer),
 }
 
 
-async def ask(account: Account, seconds: float) -> Asked:
+async def check_key(account: Account, seconds: float) -> KeyCheck:
     """Ask; raises nothing. The key goes where calls go and nowhere else, and no redirection is followed."""
-    question, address = _QUESTIONS.get(account.provider), base_url(account)
+    question, address = _REQUESTS.get(account.provider), base_url(account)
     if question is None or address is None:
-        return Asked(Standing.UNKNOWN, "this provider has no question that costs nothing")
+        return KeyCheck(KeyStatus.UNKNOWN, "this provider has no question that costs nothing")
     try:
         headers = question.header(account.api_key.get_secret_value())
         async with httpx.AsyncClient(timeout=seconds) as http:
             answer = await http.get(f"{address}{question.path}", headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         # The text of an error may quote the header; its class never does.
-        return Asked(Standing.UNREACHABLE, type(error).__name__)
+        return KeyCheck(KeyStatus.UNREACHABLE, type(error).__name__)
     if answer.status_code in question.refusals:
-        return Asked(Standing.REFUSED, f"HTTP {answer.status_code}")
+        return KeyCheck(KeyStatus.REFUSED, f"HTTP {answer.status_code}")
     if not answer.is_success:
-        return Asked(Standing.UNKNOWN, f"HTTP {answer.status_code}")
-    return Asked(Standing.ACCEPTED, models=_names(answer))
+        return KeyCheck(KeyStatus.UNKNOWN, f"HTTP {answer.status_code}")
+    return KeyCheck(KeyStatus.ACCEPTED, models=_names(answer))
 
 
 def _names(answer: httpx.Response) -> tuple[str, ...]:

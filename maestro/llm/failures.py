@@ -1,13 +1,12 @@
-"""Turns whatever a failed model call raised into the one of our errors that says what to do about it.
+"""Classifies a failed model call: which error it is, what to do about it, and how long to wait."""
 
-The class an exception has in litellm is no evidence: the same failure has another one with every provider. Evidence
-is what was seen on the wire; the chain of causes counts where nothing was seen.
-"""
-
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
 
 from maestro.domain.llm.errors import (
     AccountUnusable,
@@ -23,9 +22,33 @@ from maestro.domain.llm.errors import (
     RateLimited,
     ToolsUnsupported,
 )
-from maestro.llm.error_body import Said, read, told_to_people
-from maestro.llm.retry_after import waiting_time
-from maestro.llm.wire import Exchange, OversizedBody
+from maestro.llm.wire import HttpExchange, OversizedBody
+
+SENTENCE_LIMIT = 2_000
+"""Characters of a sentence that are read; what a provider has to say itself it says first."""
+
+PAGE_LIMIT = 64 * 1024
+"""Characters that are read of a body that is not JSON."""
+
+_CODES = ("code", "type", "status")
+_DETAILS = ("reason", "retryDelay")
+_FLAG = "flagged_input"
+"""The key beside which OpenRouter quotes what it does not hand on; the key is its own word."""
+
+LONGEST = timedelta(days=31)
+"""No provider bills by a longer period; what asks for more is a mistake."""
+
+_NUMBER = re.compile(r"\d{1,9}(\.\d{1,9})?")
+_GEMINI_DELAY = re.compile(r'"retryDelay"\s*:\s*"(\d{1,9}(?:\.\d{1,9})?)s"')
+_OPENAI_DELAY = re.compile(r"try again in ((?:\d{1,6}(?:\.\d{1,9})?(?:h|ms|m|s)){1,4})(?!\w)")
+_AMOUNT = re.compile(r"([\d.]+)(h|ms|m|s)")
+_UNITS = {
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+_ANTHROPIC_DATE = re.compile(r"regain access on (\d{4}-\d\d-\d\d)(?: at (\d\d:\d\d))?")
 
 CAUSES_LIMIT = 16
 """How deep a chain of causes is followed; it may be a circle."""
@@ -94,7 +117,116 @@ _ADVICE: Mapping[type[LLMFailure], str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class ErrorBodyText:
+    """``codes`` are nobody's words but the provider's, as JSON would write them; ``sentences`` are meant for people."""
+
+    codes: str = ""
+    sentences: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Everything, the codes first."""
+        return "\n".join((self.codes, *self.sentences))
+
+
+def read_body(body: str) -> ErrorBodyText:
+    """Read a body; of one that is not JSON every word counts as the provider's, of broken JSON none."""
+    try:
+        whole: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        # Cut off, it still holds a prompt, and there is no telling where.
+        return ErrorBodyText() if body.lstrip().startswith(("{", "[")) else ErrorBodyText(codes=body[:PAGE_LIMIT])
+    if isinstance(whole, list):
+        whole = next(iter(whole), None)
+    return _read_object(whole) if isinstance(whole, Mapping) else ErrorBodyText(codes=body[:PAGE_LIMIT])
+
+
+def read_sentence(text: str) -> ErrorBodyText:
+    """Return a text of which no part is known to be the provider's own."""
+    # Without its quotation marks it cannot pass for a field.
+    return ErrorBodyText(sentences=(text[:SENTENCE_LIMIT].replace('"', "'"),))
+
+
+def _read_object(whole: Mapping[str, Any]) -> ErrorBodyText:
+    """Read an object: its ``error`` is an object, a sentence (Ollama), or the whole of it (older vLLM)."""
+    error = whole.get("error") or whole
+    if not isinstance(error, Mapping):
+        return ErrorBodyText("\n".join(_fields(whole, _CODES)), (*_sentences(error), *_sentences(whole.get("message"))))
+    metadata = _mapping(error.get("metadata"))
+    # What the vendor said that OpenRouter asked.
+    vendor = _vendor(metadata.get("raw"))
+    codes = [*_fields(error, _CODES), *_details(error.get("details")), *([f'"{_FLAG}"'] if _FLAG in metadata else [])]
+    sentences = _sentences(error.get("message") or error.get("detail"))
+    return ErrorBodyText("\n".join(filter(None, [*codes, vendor.codes])), (*sentences, *vendor.sentences))
+
+
+def _vendor(raw: Any) -> ErrorBodyText:
+    if not isinstance(raw, str):
+        return ErrorBodyText()
+    return read_body(raw) if raw.lstrip().startswith("{") else read_sentence(raw)
+
+
+def _details(details: Any) -> Iterator[str]:
+    for detail in details if isinstance(details, list) else ():
+        yield from _fields(_mapping(detail), _DETAILS)
+
+
+def _fields(of: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the fields of these names that are there, as JSON writes them."""
+    for name in names:
+        if isinstance(value := of.get(name), str | int):
+            yield f'"{name}": "{value}"'
+
+
+def _sentences(text: Any) -> tuple[str, ...]:
+    return read_sentence(text).sentences if isinstance(text, str) else ()
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def waiting_time(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
+    """Return how long to wait, at most ``LONGEST``, None when nothing readable says; a date gone by is no wait.
+
+    Headers, their names in lower case, go before the body: ``retry-after-ms``, ``retry-after`` in seconds or as a
+    date, Gemini's ``retryDelay``, the "try again in 1m2.5s" of OpenAI and its like, and the date in Anthropic's
+    spending-limit message (UTC).
+    """
+    wait = _wait(headers, text, now)
+    return min(max(wait, timedelta()), LONGEST) if wait is not None else None
+
+
+def _wait(headers: Mapping[str, str], text: str, now: datetime) -> timedelta | None:
+    milliseconds, after = headers.get("retry-after-ms", ""), headers.get("retry-after", "").strip()
+    if _NUMBER.fullmatch(milliseconds):
+        return timedelta(milliseconds=float(milliseconds))
+    if _NUMBER.fullmatch(after):
+        return timedelta(seconds=float(after))
+    if delay := _GEMINI_DELAY.search(text):
+        return timedelta(seconds=float(delay[1]))
+    if not after and (delay := _OPENAI_DELAY.search(text)):
+        return sum((float(amount) * _UNITS[unit] for amount, unit in _AMOUNT.findall(delay[1])), timedelta())
+    moment = _moment(after, text)
+    return moment - now if moment else None
+
+
+def _moment(after: str, text: str) -> datetime | None:
+    """Read the date of the header, or that of the text; None when neither is one."""
+    try:
+        if after:
+            moment = parsedate_to_datetime(after)
+        elif found := _ANTHROPIC_DATE.search(text):
+            moment = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}")
+        else:
+            return None
+    except ValueError:  # whatever the provider wrote there, it is no date
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureEvidence:
     """What is known of a failed call: HTTP status (None: no answer), headers in lower case, text to recognise it by.
 
     The text may hold prompts and keys; it is searched and never shown.
@@ -112,24 +244,24 @@ class Evidence:
     """Whether a request was seen to leave; a status without one may be the library's own."""
 
 
-def evidence(error: BaseException, exchange: Exchange) -> Evidence:
+def evidence(error: BaseException, exchange: HttpExchange) -> FailureEvidence:
     """Gather what the wire and the chain of causes say about a failure."""
     chain = list(_causes(error))
     timed_out = any("timeout" in type(cause).__name__.lower() for cause in chain)
     if exchange.requests:
         cause, oversized = type(chain[-1]).__name__, any(isinstance(cause, OversizedBody) for cause in chain)
-        return Evidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, cause, oversized)
+        return FailureEvidence(exchange.status, _lower(exchange.headers), exchange.body, timed_out, cause, oversized)
     statuses = [status for cause in chain if isinstance(status := getattr(cause, "status_code", None), int)]
     told = (getattr(cause, "litellm_response_headers", None) for cause in chain)
     headers: Mapping[str, str] = next(filter(None, told), {})
     # The innermost status is the provider's; litellm's own mapping sits on top of it.
     status, text = statuses[-1] if statuses else None, " ".join(map(str, chain))
-    return Evidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
+    return FailureEvidence(status, _lower(headers), text, timed_out, type(chain[-1]).__name__, sent=False)
 
 
-def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
+def classify(site: CallSite, found: FailureEvidence, now: datetime) -> LLMFailure:
     """Return our error for a failure, with none of its text; ``now`` turns dates into waiting times."""
-    said = read(found.text) if found.sent else told_to_people(found.text)
+    said = read_body(found.text) if found.sent else read_sentence(found.text)
     wait = waiting_time(found.headers, said.text, now)
     kind = _kind(found, said, told_to_wait=wait is not None)
     status = found.status if kind is not AccountUnusable else None
@@ -144,7 +276,7 @@ def classify(site: CallSite, found: Evidence, now: datetime) -> LLMFailure:
     return failure
 
 
-def _kind(found: Evidence, said: Said, *, told_to_wait: bool) -> type[LLMFailure]:
+def _kind(found: FailureEvidence, said: ErrorBodyText, *, told_to_wait: bool) -> type[LLMFailure]:
     """Choose the class by status; the text counts only where the provider refused the request."""
     status = found.status or 0
     if found.oversized:
@@ -158,7 +290,7 @@ def _kind(found: Evidence, said: Said, *, told_to_wait: bool) -> type[LLMFailure
     return ModelTimeout if found.timed_out and status < 300 else ProviderUnavailable
 
 
-def _kind_of_refusal(status: int, said: Said, *, told_to_wait: bool) -> type[LLMFailure]:
+def _kind_of_refusal(status: int, said: ErrorBodyText, *, told_to_wait: bool) -> type[LLMFailure]:
     """Tell refusals apart: money hides behind 400, 403 and 429, and what is quoted of a person speaks of anything."""
     if status == 403 and _FORBIDDEN_REQUEST.search(said.text):
         return BadRequest
@@ -173,7 +305,7 @@ def _kind_of_refusal(status: int, said: Said, *, told_to_wait: bool) -> type[LLM
     return ContextOverflow if _CONTEXT.search(said.text) else BadRequest
 
 
-def _says_quota(status: int, said: Said, *, told_to_wait: bool) -> bool:
+def _says_quota(status: int, said: ErrorBodyText, *, told_to_wait: bool) -> bool:
     if status not in _OF_THE_ACCOUNT and any(map(_BEGINS_WITH_QUOTA.match, said.sentences)):
         return True
     text = said.text if status in _OF_THE_ACCOUNT else said.codes

@@ -1,30 +1,28 @@
-"""What a call meets first: an answer that is held already, a snapshot of the store, and a person's stop.
+"""Returns the stored answer of a call, commits new answers, and reads the snapshot of the store for a call.
 
 See docs/decisions.md: questions.
 """
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import structlog
 from pydantic import ValidationError
 
 from maestro.domain.chat.message import Unread, listens
-from maestro.domain.errors import Stopped
 from maestro.domain.llm.budgets import DailyBudgets, Limit, Payer, exceeded, limits_of
 from maestro.domain.llm.calls import LLMCall
 from maestro.domain.llm.prompts import TOOL_CALLS, LLMRequest, LLMResponse, OnAnswer
 from maestro.domain.values import Value
 from maestro.llm.accounts import AccountBook, Roster
 from maestro.llm.protocols import LLMClient
-from maestro.store.changes import StoreState
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 
@@ -47,7 +45,7 @@ def nothing_more(_tx: Transaction, _request: LLMRequest, _response: LLMResponse)
     """Keep nothing but the answer."""
 
 
-class HeldAnswer(Value):
+class SpooledAnswer(Value):
     """The answer to one attempt at a call; of its request only what is needed to commit it."""
 
     attempt: int
@@ -60,7 +58,7 @@ class _CallbackFailed(Exception):
     """What should have followed from an answer could not be done with it; the cause says why."""
 
 
-class HeldAnswers:
+class AnswerSpool:
     """Commits answers, each exactly once, however often that has to be tried and by whichever process.
 
     The spool file says which attempt it answers. So an answer whose process died between its commit and the removal of
@@ -81,7 +79,7 @@ class HeldAnswers:
         ``payer`` is who is charged, where that is known: else it is read.
         """
         without_texts = request.model_copy(update={"messages": (), "tools": ()})
-        held = HeldAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
+        held = SpooledAnswer(attempt=attempt, request=without_texts, response=response, payer=payer)
         await committed(self._store, partial(self._committed, held, self._file(held)), partial(self._spool, held))
 
     def spooled(self) -> bool:
@@ -92,7 +90,7 @@ class HeldAnswers:
         """Commit every answer that is in a spool file; raises ``StoreBusy`` while that cannot be done."""
         for file in self._files():
             try:
-                held = HeldAnswer.model_validate_json(file.read_bytes())
+                held = SpooledAnswer.model_validate_json(file.read_bytes())
             except FileNotFoundError:
                 continue  # another process was faster
             except ValidationError:
@@ -103,7 +101,7 @@ class HeldAnswers:
             self._committed(held, file)
             log.info("answer.recovered", job=held.request.key.job_id, call=held.request.key.number)
 
-    def _committed(self, held: HeldAnswer, file: Path) -> None:
+    def _committed(self, held: SpooledAnswer, file: Path) -> None:
         """Commit an answer with what follows from it; where that fails, the answer alone.
 
         The answer is paid for: no error in what follows from it may keep it out of the store.
@@ -116,7 +114,7 @@ class HeldAnswers:
             self._commit(held, None)
         file.unlink(missing_ok=True)
 
-    def _commit(self, held: HeldAnswer, on_answer: OnAnswer | None) -> None:
+    def _commit(self, held: SpooledAnswer, on_answer: OnAnswer | None) -> None:
         request = held.request
         with self._store.begin() as tx:
             # Who found its file may have committed it already; a restored backup may not know the call.
@@ -128,7 +126,7 @@ class HeldAnswers:
             if on_answer is not None:
                 _call(tx, on_answer, held.response)
 
-    def _spool(self, held: HeldAnswer) -> None:
+    def _spool(self, held: SpooledAnswer) -> None:
         """Write the file and see that it is on the disk; raises ``OSError``."""
         self._folder.mkdir(mode=0o700, exist_ok=True)
         file = self._file(held)
@@ -153,7 +151,7 @@ class HeldAnswers:
             return []
         return [self._folder / name for name in sorted(names) if name.endswith(".json")]
 
-    def _file(self, held: HeldAnswer) -> Path:
+    def _file(self, held: SpooledAnswer) -> Path:
         key = held.request.key
         return self._folder / f"{quote(key.job_id, safe='')}.{key.purpose}.{key.number}.{held.attempt}.json"
 
@@ -252,7 +250,7 @@ class CallReader:
 
 
 @dataclass(frozen=True, slots=True)
-class CallView:
+class RequestTransaction:
     """A view in which a request is built and what the store says of its call is read.
 
     While answers are in spool files that is left to ``ReplayGuard.complete``, which commits them first.
@@ -277,7 +275,7 @@ class ReplayGuard:
     See docs/invariants.md: no answer bought twice.
     """
 
-    def __init__(self, inner: LLMClient, store: Store, reader: CallReader, answers: HeldAnswers) -> None:
+    def __init__(self, inner: LLMClient, store: Store, reader: CallReader, answers: AnswerSpool) -> None:
         self._inner = inner
         self._store = store
         self._reader = reader
@@ -292,90 +290,18 @@ class ReplayGuard:
         return await self._inner.complete(request)
 
     @contextmanager
-    def view(self) -> Iterator[CallView]:
+    def view(self) -> Iterator[RequestTransaction]:
         """Open the view in which a request is built."""
         spooled = self._answers.spooled()  # before the view: what is committed after this look is not in the view
         with self._store.view() as tx:
-            yield CallView(tx, self._reader, spooled)
+            yield RequestTransaction(tx, self._reader, spooled)
 
     def _read(self, request: LLMRequest) -> LLMRequest:
         self._answers.recover()
         with self._store.view() as tx:
-            return CallView(tx, self._reader, spooled=False).with_snapshot(request)
+            return RequestTransaction(tx, self._reader, spooled=False).with_snapshot(request)
 
 
 def _response(call: LLMCall) -> LLMResponse:
     values = call.model_dump(include=set(LLMResponse.model_fields) - {"tool_calls"})
     return LLMResponse(**values, tool_calls=TOOL_CALLS.validate_json(call.tool_calls) if call.tool_calls else ())
-
-
-class StopWatch:
-    """Ends running work whose job was asked to stop, or ended; the store's watcher looks at all of them together."""
-
-    def __init__(self, store: Store, seconds: Callable[[], float]) -> None:
-        self._store = store
-        self._seconds = seconds
-        self._tasks: dict[str, set[asyncio.Task[Any]]] = {}
-        self._looking: asyncio.Task[None] | None = None
-
-    async def until_stopped(self, job_id: str, work: Coroutine[Any, Any, Result]) -> Result:
-        """Return what the work of a job returns, or raise ``Stopped`` when a person stopped the job meanwhile.
-
-        A job may have several works at once. When the caller is cancelled, so is the work.
-        """
-        task = asyncio.create_task(work)
-        self.watch(job_id, task)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            if not self.forget(job_id, task):
-                raise Stopped("a person stopped this job") from None
-            task.cancel()
-            raise
-        finally:
-            self.forget(job_id, task)
-
-    def watch(self, job_id: str, task: asyncio.Task[Any]) -> None:
-        """Cancel this task when its job is asked to stop."""
-        self._tasks.setdefault(job_id, set()).add(task)
-        self._store.changes.watch(job_id)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-
-    def forget(self, job_id: str, task: asyncio.Task[Any]) -> bool:
-        """Stop watching; true when the task was being watched, false when the watch had cancelled it."""
-        tasks = self._tasks.get(job_id, set())
-        watched = task in tasks
-        tasks.discard(task)
-        if not tasks:
-            self._tasks.pop(job_id, None)
-            self._store.changes.forget(job_id)
-        return watched
-
-    async def _look(self) -> None:
-        with self._store.changes.subscribed(self._is_any_unwanted, self._seconds) as changed:
-            while self._tasks:
-                await changed.wait()
-                changed.clear()
-                for job_id in self._unwanted():
-                    for task in self._tasks.pop(job_id, ()):
-                        task.cancel()
-
-    def _is_any_unwanted(self, state: StoreState) -> bool:
-        return not self._tasks or not state.unwanted.isdisjoint(self._tasks)
-
-    def _unwanted(self) -> frozenset[str]:
-        state = self._store.changes.state
-        return state.unwanted & self._tasks.keys() if state is not None else frozenset()
-
-
-class StopGuard:
-    """Runs the inner call so that the watch can cancel it."""
-
-    def __init__(self, inner: LLMClient, watch: StopWatch) -> None:
-        self._inner = inner
-        self._watch = watch
-
-    async def complete(self, request: LLMRequest) -> LLMResponse:
-        """Answer, or raise ``Stopped`` when a person stopped the job meanwhile."""
-        return await self._watch.until_stopped(request.key.job_id, self._inner.complete(request))

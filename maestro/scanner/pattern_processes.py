@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 
 from maestro.domain.scanning import Span
-from maestro.scanner import child
+from maestro.scanner import pattern_program
 
 MOST = 8
 """Processes at once: so many scans may hang before another one has to wait."""
@@ -32,14 +32,14 @@ class PatternsFailed(Exception):
         self.found = found
 
 
-class PatternChildren:
+class PatternProcesses:
     """Searches in other processes, for any number of threads at once; the processes start when they are needed."""
 
     def __init__(self) -> None:
         """Start nothing yet: most operators have no patterns of their own."""
         self._places = BoundedSemaphore(MOST)
         self._lock = Lock()
-        self._idle: list[_Child] = []
+        self._idle: list[_PatternProcess] = []
 
     def spans(self, text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
         """Return what the patterns match; raises PatternsFailed at the deadline of the monotonic clock."""
@@ -57,7 +57,7 @@ class PatternChildren:
         for one in idle:
             one.end()
 
-    def _ask(self, one: "_Child", text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
+    def _ask(self, one: "_PatternProcess", text: str, patterns: Sequence[str], deadline: float) -> tuple[Span, ...]:
         found: list[Span] = []
         unread = []
         whole = False
@@ -77,26 +77,26 @@ class PatternChildren:
             raise PatternsFailed(f"no regular expression: chat.scanner.patterns {', '.join(unread)}", tuple(found))
         return tuple(found)
 
-    def _take(self) -> "_Child":
+    def _take(self) -> "_PatternProcess":
         with self._lock:
             if self._idle:
                 return self._idle.pop()
         return _started()
 
-    def _give_back(self, one: "_Child") -> None:
+    def _give_back(self, one: "_PatternProcess") -> None:
         with self._lock:
             if len(self._idle) < WARM:
                 self._idle.append(one)
                 return
         one.end()
 
-    def _replace(self, one: "_Child") -> None:
+    def _replace(self, one: "_PatternProcess") -> None:
         one.end()
         with suppress(PatternsFailed):  # the next text will start one, or say why not
             self._give_back(_started())
 
 
-class _Child:
+class _PatternProcess:
     """One process and the socket to it."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class _Child:
         with theirs:
             # A session of its own: Ctrl-C in the terminal is for Maestro, and it ends when the socket does.
             self._process = subprocess.Popen(  # noqa: S603 - a program of ours
-                (sys.executable, "-I", "-S", str(Path(child.__file__))),
+                (sys.executable, "-I", "-S", str(Path(pattern_program.__file__))),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -139,8 +139,8 @@ class _Child:
         self._process.wait()
 
 
-def _started() -> _Child:
+def _started() -> _PatternProcess:
     try:
-        return _Child()
+        return _PatternProcess()
     except OSError as error:
         raise PatternsFailed("no process for patterns of your own could be started", ()) from error
