@@ -58,25 +58,25 @@ def measure_of(connector: Connector) -> Measure:
 
 
 @dataclass(frozen=True)
-class Words:
+class OutgoingContent:
     """What a job has to say: a text, files with what is said below them, and buttons."""
 
     text: str
     files: Sequence[JobFile] = ()
     buttons: Sequence[Button] = ()
 
-    def without_secrets(self, redact: Redact) -> "Words":
+    def without_secrets(self, redact: Redact) -> "OutgoingContent":
         """Return it without secrets; a button that shows one is left out, for its choice stands in the text."""
         files = [
             JobFile(**file.model_dump() | {"filename": redact(file.filename), "caption": redact(file.caption)})
             for file in self.files
         ]
         buttons = [button for button in self.buttons if redact(button.label) == button.label]
-        return Words(redact(self.text), files, buttons)
+        return OutgoingContent(redact(self.text), files, buttons)
 
 
 @dataclass(frozen=True)
-class Part:
+class ChunkContent:
     """One chunk to be: a piece of the text, or a ``file`` with its caption."""
 
     content: str
@@ -84,15 +84,17 @@ class Part:
     file: JobFile | None = None
 
 
-def store_parts(tx: Transaction, job: Job, start: DeliveryStart, words: Words, connector: Connector) -> list[Delivery]:
+def store_parts(
+    tx: Transaction, job: Job, start: DeliveryStart, words: OutgoingContent, connector: Connector
+) -> list[Delivery]:
     """Keep what is to be sent, in its order; the first words take the place of what was shown of them so far.
 
     The row of the first chunk says that it is being sent; the chunks are returned as they were before.
     """
-    edits = _shown(tx, job, connector) if start.draft else ""
+    edits = _take_draft(tx, job, connector) if start.draft else ""
     parts = parts_of(words.text, words.files, connector)
     if edits and not (parts and parts[0].file is None and not parts[0].filename):
-        parts = [Part(IN_FILES), *parts]
+        parts = [ChunkContent(IN_FILES), *parts]
     said = [seq for seq, part in enumerate(parts) if not part.filename]
     buttons = words.buttons[: connector.capabilities.max_buttons]
     answered = reply_to(tx, job, start)
@@ -118,19 +120,19 @@ def store_parts(tx: Transaction, job: Job, start: DeliveryStart, words: Words, c
     ]
 
 
-def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[Part]:
+def parts_of(text: str, files: Sequence[JobFile], connector: Connector) -> Sequence[ChunkContent]:
     """Return the chunks of a text and its files; what the platform does not take as a file is told in the text."""
     most = connector.capabilities.max_file_bytes
     taken = [file for file in files if file.size <= most]
     refused = [_not_sent(file, most) for file in files if file.size > most]
     words = [_part(piece) for piece in pieces("\n\n".join(filter(None, (text, *refused))), connector)]
-    return [*words, *(Part(file.caption, file.filename, file) for file in taken)]
+    return [*words, *(ChunkContent(file.caption, file.filename, file) for file in taken)]
 
 
-def words_of(tx: Transaction, job: Job, start: DeliveryStart) -> Words:
+def outgoing_content(tx: Transaction, job: Job, start: DeliveryStart) -> OutgoingContent:
     """Return what a job has to say; files come with its answer alone."""
     files = tx.job_files.of(job.id) if start.files and start.purpose is Purpose.ANSWER and not job.notice else ()
-    return Words(_text(tx, job, start.purpose), files, _buttons(tx, job))
+    return OutgoingContent(_text(tx, job, start.purpose), files, _buttons(tx, job))
 
 
 def _text(tx: Transaction, job: Job, purpose: Purpose) -> str:
@@ -149,7 +151,7 @@ def reply_to(tx: Transaction, job: Job, start: DeliveryStart) -> str:
     return tx.inbox.get(answered).message_id if answered else start.asked
 
 
-def _shown(tx: Transaction, job: Job, connector: Connector) -> str:
+def _take_draft(tx: Transaction, job: Job, connector: Connector) -> str:
     """Return what the platform knows the message as that shows what was written so far, empty where there is none."""
     draft = tx.drafts.find(job.id)
     if draft is None:
@@ -161,8 +163,8 @@ def _shown(tx: Transaction, job: Job, connector: Connector) -> str:
     return draft.platform_message_id
 
 
-def _part(piece: Piece) -> Part:
-    return Part(piece.content, piece.filename)
+def _part(piece: Piece) -> ChunkContent:
+    return ChunkContent(piece.content, piece.filename)
 
 
 def _not_sent(file: JobFile, most: int) -> str:
@@ -177,20 +179,20 @@ def _buttons(tx: Transaction, job: Job) -> Sequence[Button]:
 
 
 @dataclass(frozen=True)
-class Turn:
+class DueChunk:
     """A chunk whose turn it is, and what is safe with it."""
 
     chunk: OutgoingMessage
     move: SendAction
 
 
-class Turns:
+class ChunkQueue:
     """Lets one chunk after another have its turn; ``path`` says where the kept file of a digest is."""
 
     def __init__(self, path: Callable[[str], Path]) -> None:
         self._path = path
 
-    def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> Turn | None:
+    def next(self, tx: Transaction, chunks: Sequence[Delivery], connector: Connector) -> DueChunk | None:
         """Return the next chunk without a receipt, marked as being sent before the platform is called.
 
         One of which nobody can say whether it arrived is left as that, or marked as one that may be there twice.
@@ -203,12 +205,12 @@ class Turns:
             if move in (SendAction.LEAVE, SendAction.RESEND) and self.rule(tx, outgoing, connector) is SendAction.LEAVE:
                 continue
             tx.deliveries.sending(outgoing.id)
-            return Turn(outgoing, move)
+            return DueChunk(outgoing, move)
         return None
 
-    def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> Turn | None:
+    def first(self, tx: Transaction, chunks: Sequence[Delivery]) -> DueChunk | None:
         """Return the first chunk of a message that was stored just now, as being sent: none of it is in doubt."""
-        return Turn(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
+        return DueChunk(self._outgoing(tx, chunks[0], more=len(chunks) > 1), SendAction.SEND) if chunks else None
 
     def rule(self, tx: Transaction, chunk: OutgoingMessage, connector: Connector) -> SendAction:
         """Return what the account's rule says of a chunk in doubt, once its row says so too."""

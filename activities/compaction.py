@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from temporalio import activity
 
-from activities.context import memory_place
+from activities.context import memory_scope_of_job
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.conversations.conversation import (
     INSTRUCTIONS,
@@ -34,7 +34,7 @@ from maestro.store.transaction import Transaction
 
 
 @dataclass(frozen=True)
-class Plan:
+class CompactionPlan:
     """What goes out of which conversation, whom to ask about it, and by job which answers we hold already."""
 
     job: Job
@@ -57,7 +57,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Gist:
+class CompactionAnswers:
     """What the model made of the excerpt: a summary, and how many facts it named."""
 
     summary: str
@@ -98,16 +98,16 @@ class CompactionActivities:
         facts = await self._llm.complete(plan.request(CallPurpose.FACTS))
         learned = await asyncio.to_thread(self._learn, plan.job, facts.content)
         summary = await self._llm.complete(plan.request(CallPurpose.SUMMARY))
-        return await asyncio.to_thread(self._let_go, ref, Gist(summary.content.strip(), learned), plan)
+        return await asyncio.to_thread(self._let_go, ref, CompactionAnswers(summary.content.strip(), learned), plan)
 
-    def _plan(self, ref: StepRef) -> Plan:
+    def _plan(self, ref: StepRef) -> CompactionPlan:
         with self._store.view() as tx:
             job = tx.jobs.get(ref.job_id)
             agent = tx.agents.get(job.agent_id)
             tokens = self._rules().window(agent.model or tx.accounts.default_model())
-            about = _About(tx, self._rules().redact_prompts)
+            about = _HeldAnswers(tx, self._rules().redact_prompts)
             going = _excerpt(about, job, excerpt_budget(tokens))
-            return Plan(
+            return CompactionPlan(
                 job=job,
                 precedence=tx.jobs.precedence_of(job),
                 excerpt=going,
@@ -119,11 +119,11 @@ class CompactionActivities:
     def _learn(self, job: Job, answer: str) -> int:
         facts = parse_facts(self._rules().redact(answer))  # before a fact is cut, which may go through a secret
         with self._store.begin() as tx:
-            place = memory_place(tx, job, self._rules().memory_scope)
+            place = memory_scope_of_job(tx, job, self._rules().memory_scope)
             tx.memory.learn(job.agent_id or 0, facts, conversation_id=job.conversation_id, place=place)
         return len(facts)
 
-    def _let_go(self, ref: StepRef, gist: Gist, plan: Plan) -> CompactionOutcome:
+    def _let_go(self, ref: StepRef, gist: CompactionAnswers, plan: CompactionPlan) -> CompactionOutcome:
         summary = self._rules().redact(gist.summary)
         with self._store.begin() as tx:
             kept = _replace(tx, plan, summary)
@@ -143,7 +143,7 @@ class CompactionActivities:
 
 
 @dataclass(frozen=True)
-class _About:
+class _HeldAnswers:
     """Tells what answers that we hold are about; ``redact`` takes secrets out of what models are asked."""
 
     tx: Transaction
@@ -158,7 +158,7 @@ class _About:
         return asked == wanted or asked == redacted_turns(wanted, self.redact)
 
 
-def _excerpt(about: _About, job: Job, budget: int) -> Excerpt:
+def _excerpt(about: _HeldAnswers, job: Job, budget: int) -> Excerpt:
     """Return the part of the job's conversation that goes."""
     tx = about.tx
     asked = frozenset(row.id for row in tx.merges.asked(job))
@@ -168,7 +168,7 @@ def _excerpt(about: _About, job: Job, budget: int) -> Excerpt:
     return _begun(about, job, read, budget) or excerpt(read, budget)
 
 
-def _begun(about: _About, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
+def _begun(about: _HeldAnswers, job: Job, read: Sequence[tuple[Message, str]], budget: int) -> Excerpt | None:
     """Return the part whose facts an earlier job bought but which it could not let go: that is what goes first."""
     facts = about.tx.calls.newest_answer(job.conversation_id, CallPurpose.FACTS)
     if facts is None:
@@ -177,7 +177,7 @@ def _begun(about: _About, job: Job, read: Sequence[tuple[Message, str]], budget:
     return part if about.part(facts, part) else None
 
 
-def _held(about: _About, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
+def _held(about: _HeldAnswers, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
     """Return which job holds an answer about just this part, by purpose.
 
     See docs/invariants.md: no answer bought twice.
@@ -186,7 +186,7 @@ def _held(about: _About, job: Job, part: Excerpt) -> Mapping[CallPurpose, str]:
     return {call.purpose: call.job_id for call in newest if call is not None and about.part(call, part)}
 
 
-def _replace(tx: Transaction, plan: Plan, summary: str) -> Compaction:
+def _replace(tx: Transaction, plan: CompactionPlan, summary: str) -> Compaction:
     """Put the summary in the place of the messages it is about."""
     conversation_id = plan.job.conversation_id or 0
     before = tx.conversations.all_of(conversation_id)

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from temporalio import activity
 
-from activities.assignments import EVER, assigned, done_so_far, results, said_before
+from activities.delegation import EVER, earlier_turns, messages_before, results_turn, task_turn
 from maestro.domain.agents.agent import Agent, MemoryScope, keeps_apart
 from maestro.domain.chat.message import addendum
 from maestro.domain.conducting.answers import outcomes_note
@@ -33,16 +33,16 @@ from maestro.store.transaction import Transaction
 
 HISTORY_ROWS = 500
 
-Asked = tuple[tuple[Utterance, ...], tuple[Utterance, ...], str]
+PromptMessages = tuple[tuple[Utterance, ...], tuple[Utterance, ...], str]
 """What is to be answered, oldest first, what was said before it, newest first, and what became of its last tags."""
 
 
-def memory_place(tx: Transaction, job: Job, scope: MemoryScope) -> str:
+def memory_scope_of_job(tx: Transaction, job: Job, scope: MemoryScope) -> str:
     """Return the place, empty for everywhere; ``scope`` is that of the settings, which the agent's own beats."""
-    return place_of(tx, job, tx.agents.get(job.agent_id), scope)
+    return memory_scope_of(tx, job, tx.agents.get(job.agent_id), scope)
 
 
-def place_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
+def memory_scope_of(tx: Transaction, job: Job, agent: Agent, scope: MemoryScope) -> str:
     """Return the same, where the agent of the job is at hand."""
     return _own_key(tx, job) if keeps_apart(agent, scope) else ""
 
@@ -55,20 +55,20 @@ def _own_key(tx: Transaction, job: Job) -> str:
     return conversation_key(job.agent_id or 0, job.address, None)
 
 
-def asked_in(tx: Transaction, job: Job) -> Job:
+def input_job(tx: Transaction, job: Job) -> Job:
     """Return the job whose matter a job answers: its own, or that of the job of which it shows the answer."""
     return asked_of(job, tx.jobs.read(job.restarted_from or "")) if job.what_if else job
 
 
-def matter_of(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Matter:
+def read_prompt_input(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Matter:
     """Return what the job is to answer, and what was said before."""
     user_name = next((row.user_name for row in asked if row.id == job.inbox_id), "")
     if job.task:
-        return Matter(turns=(assigned(tx, job),), user_name=user_name)
-    own = done_so_far(tx, job) if job.parent_id is not None else ()
+        return Matter(turns=(task_turn(tx, job),), user_name=user_name)
+    own = earlier_turns(tx, job) if job.parent_id is not None else ()
     if own:
-        return Matter(turns=(results(tx, job),), earlier=own, user_name=user_name)
-    turns, earlier, note = _asked(tx, job, asked) if job.parent_id is None else _results(tx, job)
+        return Matter(turns=(results_turn(tx, job),), earlier=own, user_name=user_name)
+    turns, earlier, note = _messages_to_answer(tx, job, asked) if job.parent_id is None else _results(tx, job)
     return Matter(
         turns=turns,
         earlier=earlier,
@@ -78,7 +78,7 @@ def matter_of(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Matter:
     )
 
 
-def _asked(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
+def _messages_to_answer(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
     """Return the messages that a job answers, and what was said before them."""
     if job.what_if:
         return _untouched(tx, job, asked)
@@ -91,7 +91,7 @@ def _asked(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
     quotes = _quotes(tx, job, asked, [line for line in newest_first if line.inbox_id not in ids])
     turns: list[Utterance] = []
     earlier: list[Utterance] = []
-    for line, utterance in zip(newest_first, _said(tx, newest_first, job), strict=True):
+    for line, utterance in zip(newest_first, _utterances(tx, newest_first, job), strict=True):
         if line.inbox_id in ids:
             quote = quotes.get(line.inbox_id, "")
             turns.append(_changed(job, line.inbox_id, utterance._replace(quote=quote) if quote else utterance))
@@ -107,7 +107,7 @@ def _note(tx: Transaction, newest_first: Sequence[Line]) -> str:
     return outcomes_note(tx.actions.of(last.job_id)) if last is not None and last.plain_chars is None else ""
 
 
-def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
+def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> PromptMessages:
     """Return the same without a change anywhere: what was never recorded, or is archived, stays so.
 
     See docs/decisions.md: what-if.
@@ -126,7 +126,7 @@ def _untouched(tx: Transaction, job: Job, asked: Sequence[InboxRow]) -> Asked:
         number = message.id if message is not None else None
         said = Utterance(Role.USER, text, estimate(text), number, tuple(own), quote=quotes.get(row.id, ""))
         turns.append(_changed(job, row.id, said))
-    return tuple(turns), tuple(_said(tx, earlier, job)), _note(tx, earlier)
+    return tuple(turns), tuple(_utterances(tx, earlier, job)), _note(tx, earlier)
 
 
 def _quotes(
@@ -174,13 +174,13 @@ def _host(tx: Transaction, job: Job) -> int | None:
     return agent_id if agent_id != job.agent_id else None
 
 
-def _results(tx: Transaction, job: Job) -> Asked:
+def _results(tx: Transaction, job: Job) -> PromptMessages:
     """Return what became of the tasks that a job goes on with, and what was said in the conversation meanwhile."""
-    before = said_before(tx, job, HISTORY_ROWS)
-    return (results(tx, job),), tuple(_said(tx, before, job)), _note(tx, before)
+    before = messages_before(tx, job, HISTORY_ROWS)
+    return (results_turn(tx, job),), tuple(_utterances(tx, before, job)), _note(tx, before)
 
 
-def _said(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utterance]:
+def _utterances(tx: Transaction, messages: Sequence[Line], job: Job) -> list[Utterance]:
     """Return what messages say, with their files, and whose words they are where another agent said them."""
     files = tx.media.of([line.inbox_id for line in messages if line.has_files and line.inbox_id is not None])
     host = _host(tx, job)
@@ -202,7 +202,7 @@ def _colleague(agent: Agent) -> Colleague:
     return Colleague(agent.slug, agent.name, agent.description)
 
 
-class Toolbox(Protocol):
+class ToolList(Protocol):
     """The tools there are."""
 
     def specs(self, agent: Agent) -> tuple[ToolSpec, ...]:
@@ -218,12 +218,12 @@ class ContextRules:
     """
 
     window: Callable[[str], int]
-    toolbox: Toolbox
+    toolbox: ToolList
     scope: MemoryScope
     chat: bool = False
 
 
-class Nature(NamedTuple):
+class PersonaKey(NamedTuple):
     """What decides how an agent is told who it is, beside its own row.
 
     ``circle`` is whom it may pass a task to (``Staff``), None for nobody; ``budget`` is that of the prompt.
@@ -240,7 +240,7 @@ class ContextActivities:
     def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store
         self._rules = rules
-        self._personas: Shelf[tuple[int | None, Nature], Persona] = Shelf()
+        self._personas: Shelf[tuple[int | None, PersonaKey], Persona] = Shelf()
 
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:
@@ -249,7 +249,7 @@ class ContextActivities:
             # An optional step that Temporal has given up may still be under way; it must not act any more.
             tx.steps.interrupt_others(ref)
             job = tx.jobs.read(ref.job_id)
-            composed = self._composed(tx, asked_in(tx, job))
+            composed = self._composed(tx, input_job(tx, job))
             if not job.what_if:
                 tx.memory.told(composed.facts)
             outcome = ContextOutcome(
@@ -266,7 +266,7 @@ class ContextActivities:
         window = rules.window(model_for(job, agent.model) or tx.accounts.default_model())
         budget = prompt_budget(window) - estimate_tools(specs)
         asked = tx.merges.asked(job)
-        matter, place = matter_of(tx, job, asked), place_of(tx, job, agent, rules.scope)
+        matter, place = read_prompt_input(tx, job, asked), memory_scope_of(tx, job, agent, rules.scope)
         known = Knowledge(
             skills=tx.skills.repertoire().choose(matter.text, tools, agent.skill_slugs),
             facts=tx.memory.best(agent.id or 0, FACTS, place),
@@ -275,10 +275,10 @@ class ContextActivities:
         )
         # A task that was passed on as often as it may be is passed on to nobody.
         circle = tx.colleagues.staff().circle(_sender(job, asked)) if job.depth < MAX_DEPTH else None
-        own = self._persona(tx, agent, Nature(tools, circle, budget))
+        own = self._persona(tx, agent, PersonaKey(tools, circle, budget))
         return compose(own, matter, known, tx.now.date(), budget)
 
-    def _persona(self, tx: Transaction, agent: Agent, nature: Nature) -> Persona:
+    def _persona(self, tx: Transaction, agent: Agent, nature: PersonaKey) -> Persona:
         """Return who an agent is, for its model; making it takes longer than using it."""
 
         def make() -> Persona:

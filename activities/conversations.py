@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from temporalio import activity
 
-from activities.acting import Acted, Acting, ActingRules
-from activities.asking import waits_for
+from activities.questions import wait_for_person
+from activities.tags import ActingRules, TagOutcomes, TagRun
 from maestro.domain.agents.agent import Agent
 from maestro.domain.conducting.answers import shown
 from maestro.domain.conversations.conversation import Said, is_due
@@ -111,7 +111,7 @@ class TagActivities:
             if isinstance(outcome, Question):
                 tx.when_committed(self._asked)
         if isinstance(outcome, Question):
-            raise waits_for(outcome)
+            raise wait_for_person(outcome)
         return outcome
 
     def takes_long(self, content: str) -> bool:
@@ -130,9 +130,9 @@ def _recorded(tx: Transaction, step: AnswerStep, answer: Parsed, rules: ActingRu
     job = tx.jobs.read(step.job_id)
     if job.stop_requested:  # since the step began: what an answer asks for is not done after a stop
         raise Stopped(f"a person stopped job {job.id}")
-    acted = Acted()
+    acted = TagOutcomes()
     if answer.tags:
-        acting = Acting(tx, job, rules)
+        acting = TagRun(tx, job, rules)
         question = acting.approval(step, answer.tags)
         if question is not None and question.status is QuestionStatus.OPEN:
             return question
@@ -153,7 +153,7 @@ def _without_secrets(tag: Tag, redact: Redact) -> Tag:
     return replace(tag, body=redacted_value(redact, tag.key, tag.body)) if tag.name is TagName.STATE else tag
 
 
-def _text(visible: str, acted: Acted, *, unasked: bool) -> str:
+def _text(visible: str, acted: TagOutcomes, *, unasked: bool) -> str:
     """Return what is said, nothing where there is nothing to tell and nobody asked.
 
     Who asked hears at least that the answer was heard; nobody asked for a heartbeat, nor for what it led to.
@@ -165,7 +165,7 @@ def _text(visible: str, acted: Acted, *, unasked: bool) -> str:
     return "" if silent else shown(words, acted.told, [task for task, _ in acted.tasks])
 
 
-def _outcome(acted: Acted, recorded: int | None) -> AnswerOutcome:
+def _outcome(acted: TagOutcomes, recorded: int | None) -> AnswerOutcome:
     jobs = [job for _, job in acted.tasks]
     return AnswerOutcome(
         message_id=recorded or 0,

@@ -1,16 +1,29 @@
-"""Where a task that one agent gave to another begins: who works on it, and who hears the result.
+"""Tasks: which agent works on one, what its model is asked, and what the delegator hears.
 
 See docs/decisions.md: delegation.
 """
+
+import sys
 
 from temporalio import activity
 
 from activities.routing import Typing
 from maestro.domain.agents.agent import AgentStatus
+from maestro.domain.context.history import Utterance
+from maestro.domain.conversations.conversation import Line
 from maestro.domain.errors import NoAgent
+from maestro.domain.jobs.background import background_text, going_on_text
+from maestro.domain.jobs.delegations import ANSWER_PERSON, Result, results_text, task_text
 from maestro.domain.jobs.flow import TakenUp
-from maestro.domain.jobs.job import StepRef
+from maestro.domain.jobs.job import Job, JobStatus, StepRef
+from maestro.domain.llm.models import estimate
+from maestro.domain.llm.prompts import Role
+from maestro.domain.schedules.texts import read_zone
 from maestro.store.store import Store
+from maestro.store.transaction import Transaction
+
+EVER = sys.maxsize
+"""A message's id that none is above."""
 
 
 class DelegationActivities:
@@ -40,3 +53,67 @@ class DelegationActivities:
                     precedence=tx.jobs.precedence_of(job),
                 ),
             )
+
+
+def task_turn(tx: Transaction, job: Job) -> Utterance:
+    """Return the task of a delegate, which knows nothing else of the conversation, or of a job without a person.
+
+    See docs/decisions.md: delegation, schedules.
+    """
+    if job.parent_id is None:
+        planned = tx.schedule_runs.find(job.schedule)
+        return _turn(background_text(job, read_zone(planned.zone if planned is not None else "UTC")))
+    delegator = tx.delegations.lineage(job)[1]
+    user_name = tx.inbox.read(job.inbox_id).user_name if job.inbox_id is not None else ""
+    return _turn(task_text(tx.agents.read(delegator.agent_id), user_name, job))
+
+
+def earlier_turns(tx: Transaction, job: Job) -> tuple[Utterance, ...]:
+    """Return the task of a delegate that goes on, and what it answered until now, newest first; nothing for others.
+
+    The conversation around them is its delegator's: told that, it would take another agent's words for its own.
+    """
+    found: list[Utterance] = []
+    for above in tx.delegations.lineage(job)[1:]:
+        if above.has_answer:
+            found.append(_answer(tx, above))
+        if above.task:
+            return (*found, task_turn(tx, above))
+        found.append(results_turn(tx, above))
+    return ()
+
+
+def results_turn(tx: Transaction, job: Job) -> Utterance:
+    """Return what a delegator is told when everything it waited to hear has ended."""
+    found = [_result(tx, task, last) for task, last in tx.delegations.heard(job.parent_id or "")]
+    unasked = tx.delegations.unasked(job)
+    return _turn(results_text(found, ANSWER_PERSON if unasked is None else going_on_text(unasked)))
+
+
+def messages_before(tx: Transaction, job: Job, limit: int) -> list[Line]:
+    """Return the messages before those results, newest first; the results themselves are told by ``results``."""
+    told = {last.id for _, last in tx.delegations.heard(job.parent_id or "")}
+    newest = tx.conversations.newest(job.conversation_id or 0, EVER, limit)
+    return [message for message in newest if message.job_id not in told]
+
+
+def _result(tx: Transaction, task: Job, last: Job) -> Result:
+    answered = last.status is JobStatus.COMPLETED and last.has_answer
+    return Result(
+        slug=tx.agents.read(task.agent_id).slug,
+        task=task.task,
+        answer=_answer(tx, last).content if answered else None,
+        status=last.status,
+    )
+
+
+def _answer(tx: Transaction, job: Job) -> Utterance:
+    """Return what a job answered, in the conversation or without one."""
+    if job.answer_id is None:
+        return Utterance(Role.ASSISTANT, job.said, estimate(job.said))
+    said = tx.conversations.message(job.answer_id)
+    return Utterance(Role.ASSISTANT, said.content, said.token_estimate, said.id)
+
+
+def _turn(text: str) -> Utterance:
+    return Utterance(Role.USER, text, estimate(text))

@@ -9,7 +9,16 @@ from typing import Protocol
 
 from temporalio import activity
 
-from activities.chunks import Turn, Turns, Words, after, require_delivered, store_parts, undelivered, words_of
+from activities.chunks import (
+    ChunkQueue,
+    DueChunk,
+    OutgoingContent,
+    after,
+    outgoing_content,
+    require_delivered,
+    store_parts,
+    undelivered,
+)
 from activities.routing import Typing
 from connectors.base import Connector, FailureScope, PermanentSend, SendFailure, Unsettled
 from connectors.hub import SendAction, hand_over
@@ -42,7 +51,7 @@ class Connectors(Protocol):
         ...
 
 
-class Growing(Protocol):
+class AnswerStream(Protocol):
     """Shows answers while they are written."""
 
     async def finished(self, job_id: str) -> None:
@@ -55,7 +64,7 @@ class Growing(Protocol):
 
 
 @dataclass(frozen=True)
-class Matter:
+class DeliveryParts:
     """What a message is made of: ``redact``, asked for at each one, takes secrets out of it.
 
     ``path`` says where the kept file of a digest is, ``growing`` shows what is written of it so far.
@@ -63,26 +72,26 @@ class Matter:
 
     redact: Callable[[], Redact]
     path: Callable[[str], Path]
-    growing: Growing
+    growing: AnswerStream
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedDelivery:
     """The lane is ours; ``first`` is the first chunk to send, None when all have been sent."""
 
     connector: Connector
-    first: Turn | None
+    first: DueChunk | None
 
 
 @dataclass(frozen=True)
-class Unplaced:
+class UnsettledDraft:
     """The lane is ours, but nobody knows yet whether the platform has the message whose place the answer takes."""
 
     connector: Connector
 
 
 @dataclass(frozen=True)
-class Left:
+class RemainingDelivery:
     """What is left after a receipt: the next chunk, else whether anybody waits for the lane.
 
     ``status`` is the job's before the receipt; an ended one is somebody else's doing. ``stopped`` says that a person
@@ -90,7 +99,7 @@ class Left:
     ``taken`` that another process sends the rest: this one stalled, and Temporal gave its step to that one.
     """
 
-    following: Turn | None
+    following: DueChunk | None
     stopped: bool = False
     taken: bool = False
     undelivered: str | None = None
@@ -107,7 +116,7 @@ class DeliveryActivities:
         connectors: Connectors,
         typing: Typing,
         released: Callable[[], None],
-        matter: Matter,
+        matter: DeliveryParts,
     ) -> None:
         self._store = store
         self._connectors = connectors
@@ -115,14 +124,14 @@ class DeliveryActivities:
         self._released = released
         self._redact = matter.redact
         self._growing = matter.growing
-        self._turns = Turns(matter.path)
+        self._turns = ChunkQueue(matter.path)
 
     @activity.defn
     async def deliver(self, step: DeliverStep) -> DeliverOutcome:
         """Send every chunk that has no receipt yet, in order, holding the channel's outbound lane."""
         return await self.send(step, await self._prepared(step))
 
-    def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> Prepared | None:
+    def prepare_at_once(self, tx: Transaction, step: DeliverStep) -> PreparedDelivery | None:
         """Take the outbound lane and store the chunks in this transaction, where nothing has to be waited for.
 
         None where another process holds the connector, another job sends in the channel, or the message has to be
@@ -132,12 +141,12 @@ class DeliveryActivities:
         if self._redact() is not as_it_is or not self._connectors.holds(address):
             return None
         prepared = self._prepare(step)
-        return prepared if isinstance(prepared, Prepared) and prepared.first is not None else None
+        return prepared if isinstance(prepared, PreparedDelivery) and prepared.first is not None else None
 
-    async def send(self, step: DeliverStep, prepared: Prepared) -> DeliverOutcome:
+    async def send(self, step: DeliverStep, prepared: PreparedDelivery) -> DeliverOutcome:
         """Send one chunk after the other, each once."""
         self._typing.stop(step.job_id)
-        left = Left(prepared.first, awaited=True)
+        left = RemainingDelivery(prepared.first, awaited=True)
         sent = 0
         while left.following is not None:
             # A stop takes effect between two chunks: cutting one in half would leave its outcome in doubt.
@@ -151,11 +160,11 @@ class DeliveryActivities:
             self._released()
         return DeliverOutcome(chunks=sent)
 
-    async def _prepared(self, step: DeliverStep) -> Prepared:
+    async def _prepared(self, step: DeliverStep) -> PreparedDelivery:
         await self._growing.finished(step.job_id)
         prepared = await asyncio.to_thread(self._prepare, step)
-        while not isinstance(prepared, Prepared):
-            if isinstance(prepared, Unplaced):
+        while not isinstance(prepared, PreparedDelivery):
+            if isinstance(prepared, UnsettledDraft):
                 await self._growing.settle(step.job_id, prepared.connector)
             else:
                 # Another process may hold the lane, so there is no event to wait for: the row is all there is.
@@ -163,7 +172,9 @@ class DeliveryActivities:
             prepared = await asyncio.to_thread(self._prepare_when_free, step)
         return prepared
 
-    def _settled(self, step: DeliverStep, connector: Connector, turn: Turn, outcome: Receipt | SendFailure) -> Left:
+    def _settled(
+        self, step: DeliverStep, connector: Connector, turn: DueChunk, outcome: Receipt | SendFailure
+    ) -> RemainingDelivery:
         """Commit how a send went and return what is left; raises the ``SendFailure`` after its row says what is known.
 
         A receipt that cannot be committed is kept and tried again: without it the chunk would be in doubt, and be sent
@@ -185,7 +196,7 @@ class DeliveryActivities:
             raise Stopped("stopped before the rest of its message was sent")
         return left
 
-    def _prepare(self, step: DeliverStep) -> Prepared | Unplaced | None:
+    def _prepare(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
         """Take the outbound lane and store the chunks; None while another job sends in this channel.
 
         Raises ``JobEnded`` when the job was closed while it waited: its message is not to be sent any more.
@@ -201,13 +212,13 @@ class DeliveryActivities:
             connector = self._connectors.holding(job.address)
             if not start.has_lane:
                 return None
-            if start.chunks or _left_to_an_agent(tx, job, step):
+            if start.chunks or _agent_tells(tx, job, step):
                 chunks = tx.deliveries.chunks(job.id, step.purpose) if start.chunks else []
                 first = self._turns.next(tx, chunks, connector)
             elif start.draft and _in_doubt(tx, job):
-                return Unplaced(connector)
+                return UnsettledDraft(connector)
             else:
-                words = words_of(tx, job, start) if redacted is None else redacted
+                words = outgoing_content(tx, job, start) if redacted is None else redacted
                 chunks = store_parts(tx, job, start, words, connector)
                 first = self._turns.first(tx, chunks)
             if first is None:
@@ -215,9 +226,9 @@ class DeliveryActivities:
                 _finish(tx, step, len(chunks))
             elif job.stop_requested:
                 raise Stopped("stopped before its message was sent")
-            return Prepared(connector, first)
+            return PreparedDelivery(connector, first)
 
-    def _redacted(self, step: DeliverStep) -> Words | None:
+    def _redacted(self, step: DeliverStep) -> OutgoingContent | None:
         """Return what is to be sent without secrets, None where nobody looks for any (docs/decisions.md: redaction).
 
         A search may take long, so it holds no transaction.
@@ -227,17 +238,19 @@ class DeliveryActivities:
             return None
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
-            words = words_of(tx, job, tx.deliveries.start(job, step.purpose))
+            words = outgoing_content(tx, job, tx.deliveries.start(job, step.purpose))
         return words.without_secrets(redact)
 
-    def _prepare_when_free(self, step: DeliverStep) -> Prepared | Unplaced | None:
+    def _prepare_when_free(self, step: DeliverStep) -> PreparedDelivery | UnsettledDraft | None:
         """Look without writing before anything else: who waits for a long answer to be sent asks often."""
         with self._store.view() as tx:
             job = tx.jobs.read(step.job_id)
             taken = tx.deliveries.lane_holder(job.address.outbound_lane) not in (None, job.id)
         return None if taken and not job.status.ended else self._prepare(step)
 
-    def _sent(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt) -> Left:
+    def _sent(
+        self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage, receipt: Receipt
+    ) -> RemainingDelivery:
         """Keep the receipt and return what is left.
 
         With the last receipt, in the same transaction, the step is done and the job may be closed. A job that somebody
@@ -249,15 +262,17 @@ class DeliveryActivities:
                 tx.drafts.forget(step.job_id)
             return self._left(tx, step, connector, chunk)
 
-    def _anew(self, job_id: str, chunk: OutgoingMessage) -> Left:
+    def _anew(self, job_id: str, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return the chunk as a message of its own: the one whose place it should take cannot be changed any more."""
         with self._store.begin() as tx:
             tx.drafts.forget(job_id)
             tx.deliveries.unplaced(chunk.id)
             tx.deliveries.sending(chunk.id)
-        return Left(Turn(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True)
+        return RemainingDelivery(
+            DueChunk(chunk.model_copy(update={"edits": "", "tried_at": None}), SendAction.SEND), awaited=True
+        )
 
-    def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> Left:
+    def _decided(self, step: DeliverStep, connector: Connector, chunk: OutgoingMessage) -> RemainingDelivery:
         """Return what is left when nobody will ever know whether the platform has a chunk.
 
         Its word may have come after the last look for it.
@@ -270,29 +285,31 @@ class DeliveryActivities:
             tx.steps.require_newest()
             if self._turns.rule(tx, chunk, connector) is SendAction.RESEND:
                 tx.deliveries.sending(chunk.id)
-                return Left(Turn(chunk, SendAction.RESEND), awaited=True)
+                return RemainingDelivery(DueChunk(chunk, SendAction.RESEND), awaited=True)
             return self._left(tx, step, connector, chunk)
 
-    def _left(self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage) -> Left:
+    def _left(
+        self, tx: Transaction, step: DeliverStep, connector: Connector, done: OutgoingMessage
+    ) -> RemainingDelivery:
         """Return what comes after a chunk: one before it that is still in doubt is left in doubt."""
         now = tx.dependents.progress(step.job_id, step.purpose, done.id)
         if now.status.ended:
-            return Left(None, status=now.status)
+            return RemainingDelivery(None, status=now.status)
         if now.overtaken:
-            return Left(None, taken=True)  # not raised here: the receipt is to be kept
+            return RemainingDelivery(None, taken=True)  # not raised here: the receipt is to be kept
         if now.stop_requested and now.unsent:
-            return Left(None, stopped=True)
+            return RemainingDelivery(None, stopped=True)
         chunks = tx.deliveries.chunks(step.job_id, step.purpose) if now.unsent or now.failed else ()
         following = self._turns.next(tx, after(done, chunks), connector) if now.unsent else None
         if following is not None:
-            return Left(following)
+            return RemainingDelivery(following)
         failed = undelivered(chunks)
         if failed is not None:
-            return Left(None, undelivered=failed.error)
+            return RemainingDelivery(None, undelivered=failed.error)
         _finish(tx, step, now.chunks, now.dependents)
-        return Left(None, awaited=now.waiting)
+        return RemainingDelivery(None, awaited=now.waiting)
 
-    def _unsent(self, turn: Turn, failure: SendFailure) -> None:
+    def _unsent(self, turn: DueChunk, failure: SendFailure) -> None:
         """Keep what is known of a chunk; one that may have arrived before stays in doubt, whatever became of this try.
 
         What the platform refuses for good is not tried by the next job either.
@@ -321,6 +338,6 @@ def _finish(tx: Transaction, step: DeliverStep, chunks: int, dependents: Depende
     tx.steps.done(step, DeliverOutcome(chunks=chunks))
 
 
-def _left_to_an_agent(tx: Transaction, job: Job, step: DeliverStep) -> bool:
+def _agent_tells(tx: Transaction, job: Job, step: DeliverStep) -> bool:
     """Say whether the agent that hears what became of this job is the one to tell the person that it failed."""
     return not step.closes and job.parent_id is not None and tx.delegations.answers_to(job) is not None

@@ -13,7 +13,7 @@ from temporalio import activity
 
 from activities.context import ContextActivities
 from activities.conversations import ConversationActivities, TagActivities
-from activities.delivery import DeliveryActivities, Prepared
+from activities.delivery import DeliveryActivities, PreparedDelivery
 from activities.llm import LLMActivities
 from activities.routing import RoutingActivities
 from maestro.domain.deliveries import Purpose
@@ -145,7 +145,7 @@ class _Call:
         self._attempts: Attempts = {}
         self._outcome: ModelOutcome | None = None
         self._recorded: AnswerOutcome | None = None
-        self._prepared: tuple[OwnAttempt, Prepared] | None = None
+        self._prepared: tuple[OwnAttempt, PreparedDelivery] | None = None
 
     async def answered(self) -> AskingOutcome:
         """Ask, and send what is ready to be sent."""
@@ -215,11 +215,14 @@ class _Call:
         tx.when_committed(partial(self._kept, outcome, recorded, prepared))
 
     def _kept(
-        self, outcome: ModelOutcome, recorded: AnswerOutcome | None, prepared: tuple[OwnAttempt, Prepared] | None
+        self,
+        outcome: ModelOutcome,
+        recorded: AnswerOutcome | None,
+        prepared: tuple[OwnAttempt, PreparedDelivery] | None,
     ) -> None:
         self._outcome, self._recorded, self._prepared = outcome, recorded, prepared
 
-    def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, Prepared] | None:
+    def _prepare(self, tx: Transaction) -> tuple[OwnAttempt, PreparedDelivery] | None:
         """Cut the answer into chunks and mark the first as being sent, where this process may send at once."""
         steps = self._steps
         begun = steps.journal.begin(self._send, "deliver", recorded=False)
@@ -231,7 +234,7 @@ class _Call:
             return None
         return tx.steps.record(begun), prepared
 
-    async def _delivered(self, begun: OwnAttempt, prepared: Prepared) -> DeliverOutcome:
+    async def _delivered(self, begun: OwnAttempt, prepared: PreparedDelivery) -> DeliverOutcome:
         steps = self._steps
         async with steps.journal.attempt(self._send, "deliver", begun):
             return await steps.delivery.send(self._send, prepared)

@@ -35,7 +35,7 @@ UNKNOWN_TOOL = "unknown"
 """What a history calls a tool that does not exist: its name is text that a model wrote."""
 
 
-class Toolbox(Protocol):
+class OfferedTools(Protocol):
     """The tools there are."""
 
     async def settled(self) -> None:
@@ -55,7 +55,7 @@ class ModelRules:
     """
 
     max_output_tokens: int
-    toolbox: Toolbox
+    toolbox: OfferedTools
     window: Callable[[str], int]
     searched: bool = False
 
@@ -155,11 +155,11 @@ def _rounds(tx: Transaction, step: ModelStep) -> list[Round]:
         call = tx.calls.answer(CallKey(job_id=step.job_id, number=number))
         made_now = [run for run in runs if run.number == number]
         results = [ToolResult(tx.prompts.text(run.result), shown.get((number, run.place), ())) for run in made_now]
-        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _told(tx, call)))
+        found.append(round_of(call.content, TOOL_CALLS.validate_json(call.tool_calls), results, _chat_turn(tx, call)))
     return found
 
 
-def _told(tx: Transaction, call: LLMCall) -> str:
+def _chat_turn(tx: Transaction, call: LLMCall) -> str:
     """Return the posts of #maestro that a call was told of, to the letter: the last turn of what was sent."""
     if call.chat_upto == call.chat_after:
         return ""

@@ -16,7 +16,7 @@ from maestro.domain.jobs.job import CHOSEN, Ending, Job, JobStatus, StepRef, edi
 from maestro.domain.messages import Address, InboxRow, IncomingMessage
 from maestro.domain.people.permissions import TURNED_AWAY, refusal
 from maestro.domain.precedence import priority_of
-from maestro.intake.access import Access
+from maestro.intake.access import AccessControl
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -40,7 +40,7 @@ class Typing(Protocol):
 class AnswerRules:
     """What decides who answers, and ``busy``, the mode where a channel has none of its own."""
 
-    access: Access
+    access: AccessControl
     busy: BusyMode = BusyMode.QUEUE
 
 
@@ -96,7 +96,11 @@ class RoutingActivities:
 
 
 def who_answers(
-    tx: Transaction, access: Access, message: IncomingMessage, binding: AgentChannel | None, chosen: str | None = None
+    tx: Transaction,
+    access: AccessControl,
+    message: IncomingMessage,
+    binding: AgentChannel | None,
+    chosen: str | None = None,
 ) -> tuple[Agent | None, str]:
     """Return who answers a message and by which rule, or nobody and why.
 
@@ -119,7 +123,7 @@ def _chosen(tx: Transaction, slug: str) -> tuple[Agent | None, str]:
 
 
 def _routed(
-    tx: Transaction, access: Access, message: IncomingMessage, binding: AgentChannel | None
+    tx: Transaction, access: AccessControl, message: IncomingMessage, binding: AgentChannel | None
 ) -> tuple[Agent | None, str]:
     route = access.route(tx, message, binding)
     return (tx.agents.read(route.agent.id) if route.agent is not None else None), route.reason

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from temporalio import activity
 
-from activities.asking import AskingRules, approval, asked, waits_for
-from activities.context import memory_place
+from activities.context import memory_scope_of_job
+from activities.questions import AskingRules, ask_approval, ask_question, wait_for_person
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import ToolOutcome, ToolStep
 from maestro.domain.jobs.job import Job
@@ -107,7 +107,7 @@ class ToolActivities:
         begun = await asyncio.to_thread(self._begin, step, wanted)
         if begun.question is not None:
             self._asked()
-            raise waits_for(begun.question)
+            raise wait_for_person(begun.question)
         verdict = begun.verdict
         if begun.wanted is not None and isinstance(begun.wanted.tool, AsyncTool):
             verdict = _verdict(await self._watch.until_stopped(step.job_id, self._run(begun.wanted, begun.caller)))
@@ -158,9 +158,9 @@ class ToolActivities:
             what = ask(wanted.tool, wanted.arguments)
             if isinstance(what, ToolCallResult):
                 return Begun(caller, verdict=_verdict(what))
-            return _answered(caller, asked(tx, case.job, case.step, what, self._rules().asking))
+            return _answered(caller, ask_question(tx, case.job, case.step, what, self._rules().asking))
         if needs_a_yes:
-            question = approval(tx, case.job, case.step, case.call, self._rules().asking)
+            question = ask_approval(tx, case.job, case.step, case.call, self._rules().asking)
             if question.status is not QuestionStatus.ANSWERED:
                 return _answered(caller, question)
         return Begun(caller, wanted)
@@ -205,7 +205,7 @@ class ToolActivities:
             agent_id=job.agent_id or 0,
             conversation_id=conversation,
             folder=self._rules().folder / (str(conversation) if conversation else job.id),
-            place=memory_place(tx, job, self._rules().memory_scope),
+            place=memory_scope_of_job(tx, job, self._rules().memory_scope),
             turn=(step.number, step.place),
         )
 

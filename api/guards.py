@@ -26,7 +26,7 @@ from api.sessions import Session, Sessions
 from api.signatures import Signatures
 from maestro.domain.errors import Forbidden
 from maestro.domain.throttle import Throttle
-from maestro.intake.hooks import Hooks
+from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock, Store
 
 OPERATOR = str(Role.OPERATOR)
@@ -146,7 +146,7 @@ class OpenRoute(GuardedRoute):
 class Doorman:
     """Decides about requests, and knows who is logged in."""
 
-    def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: Hooks) -> None:
+    def __init__(self, settings: GuardSettings, store: Store, clock: Clock, hooks: WebhookIntake) -> None:
         self.open = settings.is_open
         self._passwords = Passwords(settings)
         self._store = store

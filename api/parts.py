@@ -10,8 +10,8 @@ from maestro.domain.live import SettingsControl
 from maestro.domain.llm.budgets import DailyBudgets
 from maestro.domain.proxies import TrustedProxies
 from maestro.domain.redaction import Redact, as_it_is
-from maestro.intake.hooks import Hooks
-from maestro.intake.strangers import PairingRules
+from maestro.intake.pairing import PairingRules
+from maestro.intake.webhooks import WebhookIntake
 from maestro.operations.accounts import AccountOperations
 from maestro.operations.batches import BatchOperations
 from maestro.operations.clients import ClientOperations
@@ -85,7 +85,7 @@ class ApiParts:
     conversations: ConversationOperations
     schedules: ScheduleOperations
     webhooks: WebhookOperations
-    hooks: Hooks
+    hooks: WebhookIntake
     guard: GuardSettings
     health: Health
     version: str

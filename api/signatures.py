@@ -12,7 +12,7 @@ from api.errors import Unauthorized
 from maestro.domain.throttle import Throttle
 from maestro.domain.webhooks.signatures import BadSignature, Signed
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.intake.hooks import Hooks
+from maestro.intake.webhooks import WebhookIntake
 from maestro.store.store import Clock
 
 
@@ -28,7 +28,7 @@ class Delivery:
 class Signatures:
     """Lets deliveries in by their signatures."""
 
-    def __init__(self, hooks: Hooks, clock: Clock) -> None:
+    def __init__(self, hooks: WebhookIntake, clock: Clock) -> None:
         self._hooks = hooks
         self._throttle = Throttle(clock, "signatures")
 

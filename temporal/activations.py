@@ -2,24 +2,18 @@
 
 import asyncio
 import ctypes
-import functools
-import importlib
-import inspect
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context
 from functools import partial
-from importlib.metadata import version
 from typing import Any, cast
 
 import structlog
-from temporalio.bridge import worker as bridge
-from temporalio.converter import DataConverter
 
 log = structlog.get_logger(__name__)
 
@@ -29,17 +23,6 @@ CHECKS_PER_HANG = 2
 """How often the watchdog looks at an activation before it interrupts it."""
 THREADS = 500
 """The SDK's own limit of threads for activations; they are used once an activation has hung."""
-
-
-SDK_VERSION = "1.35.0"
-"""The version whose private functions are replaced; with any other version the SDK does all its own work."""
-
-PARAMETERS = {
-    "decode_activation": ("activation", "data_converter", "decode_headers", "storage_concurrency_limit"),
-    "encode_completion": ("completion", "data_converter", "encode_headers", "storage_concurrency_limit"),
-    "create": ("instance", "context_free_dc", "workflow_context_dc", "workflow_context"),
-}
-"""The replaced functions by their names."""
 
 
 class ActivationHang(BaseException):
@@ -187,70 +170,3 @@ def _take_back() -> None:
         _raise_in(threading.get_ident(), ActivationHang)  # in the place of one that may be there already
         while True:
             pass
-
-
-def skip_visits() -> bool:
-    """Replace the SDK's functions for the rest of the process; false when they are not the known ones."""
-    sdk = _private_parts()
-    functions = [getattr(owner, name, None) for owner, name in sdk]
-    if not is_known(version("temporalio"), functions):
-        log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
-        return False
-    decode, encode, create, nothing_done = cast("list[Callable[..., Any]]", functions)
-    bridge.decode_activation = _skipping(decode, nothing_done)
-    bridge.encode_completion = _skipping(encode, nothing_done)
-    sdk[2][0].create = staticmethod(_sharing(create))
-    return True
-
-
-def _private_parts() -> list[tuple[Any, str]]:
-    """Return where the SDK's functions, and what they return where nothing is done, are to be found, if they are."""
-    workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
-    converter = getattr(workflow, "_CommandAwareDataConverter", None)
-    return [
-        (bridge, "decode_activation"),
-        (bridge, "encode_completion"),
-        (converter, "create"),
-        (storage, "StorageOperationMetrics"),
-    ]
-
-
-def _module(name: str) -> Any:
-    with suppress(ImportError):
-        return importlib.import_module(name)
-
-
-def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
-    """Say whether the functions of this version are those that may be replaced; the last makes what they return."""
-    *replaced, nothing_done = functions
-    found = {one.__name__: tuple(inspect.signature(one).parameters) for one in replaced if one is not None}
-    return sdk_version == SDK_VERSION and found == PARAMETERS and nothing_done is not None
-
-
-def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
-    """Visit the payloads of an activation or a completion only where there is something to do with them."""
-
-    @functools.wraps(visit)
-    async def visit_unless_plain(message: Any, data_converter: DataConverter, *args: Any, **kwargs: Any) -> Any:
-        if _is_plain(data_converter):
-            return nothing_done()
-        return await visit(message, data_converter, *args, **kwargs)
-
-    return visit_unless_plain
-
-
-def _sharing(create: Callable[..., Any]) -> Callable[..., Any]:
-    """Create a converter that follows the command only where a codec would see a difference."""
-
-    @functools.wraps(create)
-    def create_unless_plain(*, workflow_context_dc: DataConverter, **kwargs: Any) -> DataConverter:
-        if _is_plain(workflow_context_dc):
-            return workflow_context_dc
-        created: DataConverter = create(workflow_context_dc=workflow_context_dc, **kwargs)
-        return created
-
-    return create_unless_plain
-
-
-def _is_plain(converter: DataConverter) -> bool:
-    return converter.payload_codec is None and converter.external_storage is None

@@ -120,7 +120,7 @@ def outcome_of(error: BaseException | None) -> str:
     return CANCELLED if unwanted or isinstance(error, asyncio.CancelledError | CancelledError) else FAILED
 
 
-class UnderWay:
+class RunningSteps:
     """Does each step once at a time.
 
     Temporal repeats a step whose heartbeats do not reach it, and that may be our own stall or an outage of Temporal

@@ -13,8 +13,7 @@ from temporalio.client import Client
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from temporal.client import AWAY, Endpoint, check, connect, notes
 from temporal.explanations import Cause, cause_of, explain, trouble_of
-from temporal.preparation import prepare, span
-from temporal.search_attributes import create_command, lacking, mistyped_fix, mistyped_text
+from temporal.namespace import create_command, lacking, mistyped_fix, mistyped_text, prepare, span
 
 __all__ = ["POLLER_COUNTS", "Poller", "diagnose", "explain", "polled", "prepare"]
 

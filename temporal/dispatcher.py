@@ -28,7 +28,7 @@ from maestro.store.transaction import Transaction
 from temporal.attempts import LoadGauge
 from workflows.background import BackgroundWorkflow
 from workflows.delegation import DelegationWorkflow
-from workflows.job import MessageWorkflow
+from workflows.message import MessageWorkflow
 from workflows.steps import CHANNEL, KIND, PLATFORM, temporal_priority
 from workflows.what_if import WhatIfWorkflow
 
@@ -61,7 +61,7 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class Pace:
+class RunSettings:
     """Seconds: how often to look without being woken, between heartbeats at most, per request to a model, per tool.
 
     ``tool_rounds`` is how often a model may call tools before it has to answer. ``background`` jobs run at once that
@@ -80,7 +80,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Look:
+class DispatcherView:
     """What there is to do: jobs we have claimed, and running ones that a person stopped while they wait.
 
     ``stopped`` is None where nobody looked for them. ``crowded`` says that a job has its turn and no room yet.
@@ -94,7 +94,9 @@ class Look:
 class Dispatcher:
     """Starts jobs as they are handed over, and looks for others when told to, or when the store was changed."""
 
-    def __init__(self, store: Store, queues: Queues, pace: Callable[[], Pace], report: Callable[[str], None]) -> None:
+    def __init__(
+        self, store: Store, queues: Queues, pace: Callable[[], RunSettings], report: Callable[[str], None]
+    ) -> None:
         self._store = store
         self._queues = queues
         self._pace = pace
@@ -303,16 +305,16 @@ class Dispatcher:
         with self._store.begin() as tx:
             tx.jobs.forget_claims()
 
-    def _look(self, state: StoreState | None, has_new: bool) -> Look:
+    def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
         """See all there is to do, without writing where there is nothing to claim."""
         stopped, stopping = None, state is not None and state.stopping
         if stopping or not has_new:
             with self._store.view() as tx:
                 stopped = frozenset(tx.jobs.stopped_while_waiting()) if stopping else None
                 if not (has_new or tx.jobs.any_due() or self._any_claimable(tx)):
-                    return Look(stopped=stopped)
+                    return DispatcherView(stopped=stopped)
         claimed = self._claim()
-        return Look(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))
+        return DispatcherView(claimed, stopped, crowded=not claimed and (self._left_behind or not has_new))
 
     def _any_claimable(self, tx: Transaction) -> bool:
         return tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)

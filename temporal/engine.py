@@ -12,7 +12,7 @@ from maestro.domain.errors import StoreBusy, TemporalUnavailable
 from temporal.client import AWAY, Endpoint, check, connect_patiently, watch
 from temporal.diagnosis import POLLER_COUNTS, WORKFLOWS, pollers_of
 from temporal.explanations import explain
-from temporal.search_attributes import ensure_search_attributes
+from temporal.namespace import ensure_search_attributes
 from temporal.worker import WorkerLoop, WorkerParts
 
 log = structlog.get_logger(__name__)

@@ -21,7 +21,7 @@ from maestro.store.jobs import Standing
 from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
-from temporal.attempts import Observe, UnderWay, attempt_timer
+from temporal.attempts import Observe, RunningSteps, attempt_timer
 from temporal.failures import UNEXPECTED, StepFailure
 
 log = structlog.get_logger(__name__)
@@ -47,7 +47,7 @@ class StepJournal(Interceptor):
 
     def __init__(self, journal: "Journal") -> None:
         self._journal = journal
-        self._under_way = UnderWay()
+        self._under_way = RunningSteps()
         self._around: dict[Activity, Activity] = {}
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
@@ -352,7 +352,7 @@ class _Journaled(ActivityInboundInterceptor):
         return await super().execute_activity(input)
 
 
-def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: UnderWay) -> Activity:
+def _joined(function: Callable[[StepRef], Coroutine[Any, Any, BaseModel]], under_way: RunningSteps) -> Activity:
     @functools.wraps(function)
     async def attempt(ref: StepRef) -> BaseModel:
         return await under_way.join(ref, functools.partial(function, ref))

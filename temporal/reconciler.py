@@ -22,7 +22,7 @@ AT_ONCE = 20
 log = structlog.get_logger(__name__)
 
 
-class Finding(StrEnum):
+class JobRepair(StrEnum):
     """What the reconciler did about a job."""
 
     FINE = "fine"
@@ -67,22 +67,22 @@ class Reconciler:
                 log.warning("reconcile.postponed", status=error.status.name)
             await asyncio.sleep(self._seconds())
 
-    async def reconcile(self, client: Client) -> dict[str, Finding]:
+    async def reconcile(self, client: Client) -> dict[str, JobRepair]:
         """Look at every running job once and return what was done about each."""
         jobs = await asyncio.to_thread(self._running)
         gate = asyncio.Semaphore(AT_ONCE)
 
-        async def look(job: Job) -> Finding:
+        async def look(job: Job) -> JobRepair:
             async with gate:
                 return await self._look(client, job)
 
         findings = await asyncio.gather(*(look(job) for job in jobs))
         await asyncio.to_thread(self._free_outbound_lanes)
-        if any(finding is not Finding.FINE for finding in findings):
+        if any(finding is not JobRepair.FINE for finding in findings):
             self._released()
         return {job.id: finding for job, finding in zip(jobs, findings, strict=True)}
 
-    async def _look(self, client: Client, job: Job) -> Finding:
+    async def _look(self, client: Client, job: Job) -> JobRepair:
         try:
             description = await client.get_workflow_handle(job.id).describe()
         except RPCError as error:
@@ -94,34 +94,34 @@ class Reconciler:
         if description.status in BY_ITSELF:
             why = f"its workflow {description.status.name.lower()} before the job ended"
             return await asyncio.to_thread(self._resume, job, why, RECOVERIES)
-        return Finding.FINE
+        return JobRepair.FINE
 
     def _running(self) -> list[Job]:
         with self._store.view() as tx:
             return list(tx.jobs.running())
 
-    def _resume(self, job: Job, why: str, limit: float = math.inf) -> Finding:
+    def _resume(self, job: Job, why: str, limit: float = math.inf) -> JobRepair:
         """Give the job a new run in its place; past ``limit`` recoveries it ends, and its person, if any, hears."""
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
-                return Finding.FINE
+                return JobRepair.FINE
             if present.recoveries >= limit:
                 _end(tx, present, Ending(status=JobStatus.FAILED, error="WorkflowEnded", reason=why))
                 if _is_awaited(tx, present):
                     tx.jobs.add(notice_of(present, f"{present.kind}-{ULID()}", FAILURE_NOTICE, tx.now))
-                return Finding.FAILED
+                return JobRepair.FAILED
             tx.jobs.rerun(present)
             tx.audit.add("maestro", "job.resumed", job.id, why)
-        return Finding.RESUMED
+        return JobRepair.RESUMED
 
-    def _close(self, job: Job, ending: Ending) -> Finding:
+    def _close(self, job: Job, ending: Ending) -> JobRepair:
         with self._store.begin() as tx:
             present = tx.jobs.get(job.id)
             if not _same_run(present, job):
-                return Finding.FINE
+                return JobRepair.FINE
             _end(tx, present, ending)
-        return Finding.CANCELLED
+        return JobRepair.CANCELLED
 
     def _free_outbound_lanes(self) -> None:
         with self._store.begin() as tx:

@@ -1,19 +1,26 @@
-"""The Temporal Schedule of a heartbeat or a cron: what it is told, and how it is told so.
+"""The Temporal Schedule of a heartbeat or a cron: its calendars, and how it is created and changed.
 
 See docs/decisions.md: schedules; ADR 17.
 """
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from hashlib import sha256
+from itertools import groupby
+from zoneinfo import ZoneInfo
 
 from temporalio.client import (
     Client,
     Schedule,
     ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
+    ScheduleCalendarSpec,
+    ScheduleIntervalSpec,
     ScheduleOverlapPolicy,
     SchedulePolicy,
+    ScheduleRange,
+    ScheduleSpec,
     ScheduleState,
     ScheduleUpdate,
     ScheduleUpdateInput,
@@ -25,30 +32,123 @@ from maestro.domain.agents.agent import Agent
 from maestro.domain.jobs.job import JobRef
 from maestro.domain.precedence import Priority as OwnPriority
 from maestro.domain.precedence import precedence_of
+from maestro.domain.schedules.clock_changes import Hours, doubtful_hours, times_within
+from maestro.domain.schedules.cron_times import CronTimes
 from maestro.domain.schedules.firing import no_run
+from maestro.domain.schedules.once import Once
 from maestro.domain.schedules.schedule import Planned
-from maestro.domain.schedules.texts import Once, read_zone, recall_schedule
-from temporal.calendars import spec_of
-from temporal.dispatcher import TASK_TIMEOUT, Pace, Queues
-from workflows.scheduled import ScheduledWorkflow
+from maestro.domain.schedules.texts import Interval, read_zone, recall_schedule
+from maestro.domain.schedules.texts import Schedule as WrittenSchedule
+from temporal.dispatcher import TASK_TIMEOUT, Queues, RunSettings
+from workflows.background import ScheduledWorkflow
 from workflows.steps import AGENT, CHANNEL, KIND, PLATFORM, temporal_priority
+
+_UTC = "UTC"
+_YEARS = range(2000, 2101)
+"""All that Temporal knows."""
+
+_SECOND = timedelta(seconds=1)
 
 CATCH_UP = timedelta(days=366)
 """How long ago a time may be that passed while Temporal was away; of all of them, one comes."""
 
-_PATIENCE = timedelta(seconds=10)
+_REQUEST_TIMEOUT = timedelta(seconds=10)
+
+
+def spec_of(schedule: WrittenSchedule, zone: ZoneInfo, anchor: datetime, now: datetime) -> ScheduleSpec:
+    """Return the times of a schedule, the same as ``maestro.domain.schedules.times`` gives.
+
+    A zone's clock changes are told for the year to come, so what is told of a cron differs when one of them is over.
+    """
+    match schedule:
+        case Interval(length):
+            since = (anchor - datetime.fromtimestamp(0, UTC)) // _SECOND * _SECOND
+            grid = ScheduleIntervalSpec(every=length, offset=since % length or None)
+            return ScheduleSpec(intervals=[grid], time_zone_name=_UTC)
+        case Once(moment):
+            return ScheduleSpec(calendars=[_at(moment)], time_zone_name=_UTC)
+        case _:
+            doubtful = doubtful_hours(schedule, zone, now.astimezone(zone).date())
+            moments = times_within(schedule, zone, doubtful)
+            return ScheduleSpec(
+                calendars=list(_calendars(schedule, doubtful)),
+                intervals=[_single(moment) for moment in moments],
+                time_zone_name=zone.key,
+            )
+
+
+def _single(moment: datetime) -> ScheduleIntervalSpec:
+    """Write a moment as the interval from 1970 on that comes again only when it is twice as far away.
+
+    It could not be the offset of a longer one: an offset that is still to come is passed over.
+    """
+    return ScheduleIntervalSpec(every=timedelta(seconds=int(moment.timestamp())))
+
+
+def _at(moment: datetime) -> ScheduleCalendarSpec:
+    day = _day_of(moment.date())
+    return replace(day, hour=_ranges([moment.hour]), minute=_ranges([moment.minute]), second=_ranges([moment.second]))
+
+
+def _calendars(cron: CronTimes, doubtful: Hours) -> Iterator[ScheduleCalendarSpec]:
+    """Yield the calendars of a cron without the doubtful hours of the days that have any."""
+    for days, weekdays in cron.choices:
+        whole = ScheduleCalendarSpec(
+            minute=_ranges(cron.minutes),
+            hour=_ranges(cron.hours),
+            day_of_month=_ranges(days),
+            month=_ranges(cron.months),
+            day_of_week=_ranges(weekdays),
+        )
+        if not doubtful:
+            yield whole
+            continue
+        yield replace(whole, year=_ranges(set(_YEARS) - {day.year for day in doubtful}))
+        yield from _rest_of_years(whole, cron.months, days, doubtful)
+        for day, hours in doubtful.items():
+            if cron.hours - hours and day.day in days and day.month in cron.months:
+                one = _day_of(day)
+                rest = _ranges(cron.hours - hours)
+                yield replace(whole, year=one.year, month=one.month, day_of_month=one.day_of_month, hour=rest)
+
+
+def _rest_of_years(
+    whole: ScheduleCalendarSpec, months: Set[int], days: Set[int], doubtful: Iterable[date]
+) -> Iterator[ScheduleCalendarSpec]:
+    """Yield the other months of the years with doubtful days, and the other days of their months."""
+    left_out = sorted(doubtful)
+    for year, of_year in groupby(left_out, key=lambda day: day.year):
+        changing = list(of_year)
+        others = months - {day.month for day in changing}
+        if others:
+            yield replace(whole, year=_ranges([year]), month=_ranges(others))
+        for month, of_month in groupby(changing, key=lambda day: day.month):
+            quiet = days - {day.day for day in of_month}
+            if quiet and month in months:
+                yield replace(whole, year=_ranges([year]), month=_ranges([month]), day_of_month=_ranges(quiet))
+
+
+def _day_of(day: date) -> ScheduleCalendarSpec:
+    return ScheduleCalendarSpec(year=_ranges([day.year]), month=_ranges([day.month]), day_of_month=_ranges([day.day]))
+
+
+def _ranges(numbers: Iterable[int]) -> Sequence[ScheduleRange]:
+    """Write numbers as few ranges."""
+    placed = enumerate(sorted(numbers))
+    runs = ([number for _, number in run] for _, run in groupby(placed, key=lambda pair: pair[1] - pair[0]))
+    return tuple(ScheduleRange(run[0], run[-1]) for run in runs)
 
 
 @dataclass(frozen=True)
-class Terms:
+class ScheduleTerms:
     """What every run is told: on which queues it works, and how fast it goes."""
 
     queues: Queues
-    pace: Pace
+    pace: RunSettings
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedSchedule:
     """What Temporal is to hold under an id; ``digest`` differs when any of it does."""
 
     id: str
@@ -62,7 +162,7 @@ def schedule_id(main_queue: str, ref: str) -> str:
     return f"{main_queue}-{ref}"
 
 
-def wanted(planned: Planned, agent: Agent, terms: Terms, now: datetime) -> Wanted:
+def wanted_schedule(planned: Planned, agent: Agent, terms: ScheduleTerms, now: datetime) -> WantedSchedule:
     """Return what Temporal is to hold for a row; raises ``InvalidEdit`` for one that no rule can read any more."""
     its_id = schedule_id(terms.queues.main, planned.ref)
     zone = read_zone(planned.zone)
@@ -83,10 +183,10 @@ def wanted(planned: Planned, agent: Agent, terms: Terms, now: datetime) -> Wante
             remaining_actions=int(isinstance(written, Once)),
         ),
     )
-    return Wanted(its_id, schedule, attributes, _digest(schedule, ref, attributes))
+    return WantedSchedule(its_id, schedule, attributes, _digest(schedule, ref, attributes))
 
 
-async def tell(client: Client, wanted: Wanted, *, anew: bool) -> None:
+async def put_schedule(client: Client, wanted: WantedSchedule, *, anew: bool) -> None:
     """Have Temporal hold it, whatever it held before; raises what the SDK raises.
 
     Not ``anew``: only what somebody else changed is put right. Times that passed while Temporal was away are made up
@@ -95,26 +195,26 @@ async def tell(client: Client, wanted: Wanted, *, anew: bool) -> None:
     if not await _update(client, wanted, anew=anew):
         try:
             await client.create_schedule(
-                wanted.id, wanted.schedule, search_attributes=wanted.attributes, rpc_timeout=_PATIENCE
+                wanted.id, wanted.schedule, search_attributes=wanted.attributes, rpc_timeout=_REQUEST_TIMEOUT
             )
         except ScheduleAlreadyRunningError:  # somebody else was quicker
             await _update(client, wanted, anew=anew)
 
 
-async def remove(client: Client, its_id: str, main_queue: str) -> None:
+async def remove_schedule(client: Client, its_id: str, main_queue: str) -> None:
     """Remove one that starts workflows on our queue; raises what the SDK raises."""
     handle = client.get_schedule_handle(its_id)
     try:
-        description = await handle.describe(rpc_timeout=_PATIENCE)
+        description = await handle.describe(rpc_timeout=_REQUEST_TIMEOUT)
         action = description.schedule.action
         if isinstance(action, ScheduleActionStartWorkflow) and action.task_queue == main_queue:
-            await handle.delete(rpc_timeout=_PATIENCE)
+            await handle.delete(rpc_timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
 
 
-async def _update(client: Client, wanted: Wanted, *, anew: bool) -> bool:
+async def _update(client: Client, wanted: WantedSchedule, *, anew: bool) -> bool:
     """Return whether there is one; it is as wanted then."""
 
     def change(present: ScheduleUpdateInput) -> ScheduleUpdate | None:
@@ -123,7 +223,7 @@ async def _update(client: Client, wanted: Wanted, *, anew: bool) -> bool:
         return ScheduleUpdate(wanted.schedule, search_attributes=wanted.attributes)
 
     try:
-        await client.get_schedule_handle(wanted.id).update(change, rpc_timeout=_PATIENCE)
+        await client.get_schedule_handle(wanted.id).update(change, rpc_timeout=_REQUEST_TIMEOUT)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             return False
@@ -144,7 +244,7 @@ def _alike(present: Schedule, wanted: Schedule) -> bool:
     )
 
 
-def _ref(planned: Planned, terms: Terms) -> JobRef:
+def _ref(planned: Planned, terms: ScheduleTerms) -> JobRef:
     pace = terms.pace
     return JobRef(
         job_id="",
@@ -184,7 +284,7 @@ def _details(ref: JobRef) -> str:
     return f"A run of {runs}. Its job has the id of this workflow."
 
 
-def _priority(planned: Planned, agent: Agent, terms: Terms) -> Priority:
+def _priority(planned: Planned, agent: Agent, terms: ScheduleTerms) -> Priority:
     """Return how soon its runs begin, by what is known before one does; the run itself asks who pays."""
     precedence = precedence_of(OwnPriority.SCHEDULED, agent.client_id, None, planned.address)
     return temporal_priority(precedence, fair=terms.pace.fair)

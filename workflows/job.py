@@ -8,18 +8,16 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from activities.closing import ClosingActivities
+    from activities.closing import ClosingActivities, WaitingActivities
     from activities.compaction import CompactionActivities
     from activities.context import ContextActivities
     from activities.conversations import ConversationActivities, TagActivities
     from activities.delivery import DeliveryActivities
     from activities.groups import AnsweringActivities, PreparationActivities
     from activities.llm import LLMActivities
-    from activities.media import MediaActivities
+    from activities.media import MediaActivities, VoiceActivities
     from activities.routing import RoutingActivities, TypingActivities
     from activities.tools import ToolActivities
-    from activities.voice import VoiceActivities
-    from activities.waiting import WaitingActivities
     from activities.what_if import WhatIfActivities
     from maestro.domain.deliveries import Purpose
     from maestro.domain.jobs.flow import (
@@ -28,7 +26,6 @@ with workflow.unsafe.imports_passed_through():
         AskingOutcome,
         CloseOutcome,
         CloseStep,
-        ConversationOutcome,
         DeliverStep,
         ModelOutcome,
         ModelStep,
@@ -36,8 +33,6 @@ with workflow.unsafe.imports_passed_through():
         ParkStep,
         Preparation,
         PreparationOutcome,
-        RouteAction,
-        RouteOutcome,
         ToolOutcome,
         ToolStep,
     )
@@ -45,16 +40,16 @@ with workflow.unsafe.imports_passed_through():
     from maestro.domain.precedence import Precedence
     from workflows import steps
     from workflows.steps import (
-        Queued,
-        Story,
+        QueuedSteps,
+        RunDetails,
+        StepOptions,
         Suspended,
-        Terms,
         begin_tasks,
+        describe_result,
         failed_step,
         kind_of,
-        local,
         model_loop,
-        told_of,
+        run_local_step,
     )
 
 
@@ -76,8 +71,8 @@ class JobRun:
     def __init__(self, ref: JobRef) -> None:
         self._ref = ref
         self._status = JobStatus.RUNNING
-        self._queued = Queued(ref)
-        self._story = Story()
+        self._queued = QueuedSteps(ref)
+        self._story = RunDetails()
         self._silent = False
         self._prepared: dict[str, Any] = {}
         self._answered: AskingOutcome | None = None
@@ -117,7 +112,7 @@ class JobRun:
 
     async def transcribe(self) -> None:
         """Turn voices into text; without a transcript the model hears that there was one."""
-        terms = Terms(once=steps.VOICE_TIMEOUT, in_all=steps.VOICE_TIMEOUT, queue=self._ref.llm_queue)
+        terms = StepOptions(once=steps.VOICE_TIMEOUT, in_all=steps.VOICE_TIMEOUT, queue=self._ref.llm_queue)
         await self._optional(VoiceActivities.transcribe, "voice", terms, "Transcribe the voice messages")
 
     async def compact(self) -> None:
@@ -140,16 +135,16 @@ class JobRun:
 
     async def _prepare_group(self, step: str) -> None:
         group = Preparation(job_id=self._ref.job_id, step=step, asks=not self._ref.llm_queue)
-        prepared: PreparationOutcome = await local(PreparationActivities.prepare, group, _summary_from(step))
+        prepared: PreparationOutcome = await run_local_step(PreparationActivities.prepare, group, _summary_from(step))
         done = [(name, result) for name, result in prepared if name in PREPARATION and result is not None]
         for (name, result), took in zip(done, prepared.milliseconds, strict=True):
             self._prepared[name] = result
-            self.tell(f"{name}: {told_of(result)} ({took} ms)")
+            self.tell(f"{name}: {describe_result(result)} ({took} ms)")
 
     async def _prepare_one(self, step: str) -> None:
         activity, summary = PREPARATION[step]
         self._prepared[step] = await self.local(activity, step, summary)
-        self.tell(f"{step}: {told_of(self._prepared[step])}")
+        self.tell(f"{step}: {describe_result(self._prepared[step])}")
 
     async def answer(self) -> None:
         """Build the context, ask the model, record the answer, deliver it; then the tasks it gives to others begin."""
@@ -159,7 +154,7 @@ class JobRun:
             answer = done.recorded
         else:
             step = AnswerStep(job_id=self._ref.job_id, step="tags", number=number)
-            answer = await local(TagActivities.record_answer, step, "Act on the answer and record it")
+            answer = await run_local_step(TagActivities.record_answer, step, "Act on the answer and record it")
         if not (answer.heard or answer.silent or (done is not None and done.delivered is not None)):
             await self.post()
         self.ended(JobStatus.COMPLETED)
@@ -169,7 +164,7 @@ class JobRun:
         """Build the context, ask the model, and keep what it would answer."""
         self._shows = True
         step = AnswerStep(job_id=self._ref.job_id, step="show", number=await self._final_call())
-        await local(WhatIfActivities.show_answer, step, "Show the answer")
+        await run_local_step(WhatIfActivities.show_answer, step, "Show the answer")
         self.ended(JobStatus.COMPLETED)
 
     async def _final_call(self) -> int:
@@ -186,7 +181,7 @@ class JobRun:
             )
         asked = ModelStep(job_id=self._ref.job_id, step=step, number=number, final=final)
         call: ModelOutcome = await self._queued.do(LLMActivities.call_model, asked, self._queued.model_terms(), summary)
-        self.tell(f"{step}: {told_of(call)}")
+        self.tell(f"{step}: {describe_result(call)}")
         return call
 
     async def _ask_and_send(self, step: Asking, summary: str) -> ModelOutcome:
@@ -205,7 +200,7 @@ class JobRun:
         steps = ((step.step, done.model), ("tags", done.recorded), ("deliver", done.delivered))
         finished = [(name, result) for name, result in steps if result is not None]
         for (name, result), took in zip(finished, done.milliseconds, strict=True):
-            self.tell(f"{name}: {told_of(result)} ({took} ms)")
+            self.tell(f"{name}: {describe_result(result)} ({took} ms)")
         return done.model
 
     async def call_tool(self, number: int, place: int, name: str) -> None:
@@ -245,7 +240,7 @@ class JobRun:
 
     async def local(self, activity: Callable[..., Outcome], step: str, summary: str) -> Outcome:
         """Run a cheap step inside the workflow task."""
-        return await local(activity, StepRef(job_id=self._ref.job_id, step=step), summary)
+        return await run_local_step(activity, StepRef(job_id=self._ref.job_id, step=step), summary)
 
     def show_typing(self) -> None:
         """Have the process that holds the connector show the indicator; nobody waits for it."""
@@ -269,7 +264,7 @@ class JobRun:
 
     async def _park(self, steps: tuple[str, ...]) -> None:
         step = ParkStep(job_id=self._ref.job_id, step=f"park-{self._ref.run}", steps=steps)
-        parked: ParkOutcome = await local(WaitingActivities.park_job, step, "Give the place back and wait")
+        parked: ParkOutcome = await run_local_step(WaitingActivities.park_job, step, "Give the place back and wait")
         self.ended(parked.status)
         self.tell(f"{parked.status}: {', '.join(steps)}")
 
@@ -285,7 +280,7 @@ class JobRun:
             status=JobStatus.CANCELLED if stopped else JobStatus.FAILED,
             error="" if stopped else kind,
         )
-        closed: CloseOutcome = await local(ClosingActivities.close_job, step, "Close the job with its reason")
+        closed: CloseOutcome = await run_local_step(ClosingActivities.close_job, step, "Close the job with its reason")
         self.ended(closed.status)
         self.tell(f"{closed.status}: {kind}")
 
@@ -306,7 +301,7 @@ class JobRun:
         terms = self._queued.connector_terms(steps.DELIVERY_TIMEOUT, in_all)
         await self._queued.do(DeliveryActivities.deliver, step, terms, summary)
 
-    async def _optional(self, activity: Callable[..., Any], step: str, terms: Terms, summary: str) -> Any:
+    async def _optional(self, activity: Callable[..., Any], step: str, terms: StepOptions, summary: str) -> Any:
         """Run a step that the answer can do without: its failure is told and None returned; a stop is a stop."""
         try:
             return await self._queued.do(activity, StepRef(job_id=self._ref.job_id, step=step), terms, summary)
@@ -338,34 +333,3 @@ def _summary_from(step: str) -> str:
     """Return what the group of steps from this one on does, for people."""
     names = list(PREPARATION)
     return "; ".join(summary for _, summary in list(PREPARATION.values())[names.index(step) :])
-
-
-@workflow.defn(name="MessageWorkflow")
-class MessageWorkflow:
-    """Answers one message once; its id is the job's."""
-
-    @workflow.run
-    async def run(self, ref: JobRef) -> str:
-        """Return how the job ended."""
-        job = JobRun(ref)
-        return await job.to_its_end(self._answer(job))
-
-    async def _answer(self, job: JobRun) -> None:
-        route: RouteOutcome = await job.prepare("route")
-        job.goes_as(route.precedence)
-        job.tell(agent=route.agent)
-        if route.action is RouteAction.DROP:
-            job.ended(JobStatus.DROPPED)
-            return
-        if route.action is RouteAction.REPLY:
-            await job.reply()
-            return
-        if not route.typing:
-            job.show_typing()
-        if route.media and await job.fetch_files():
-            await job.transcribe()
-        recorded: ConversationOutcome = await job.prepare("conversation")
-        job.tell(conversation=recorded.conversation_id)
-        if recorded.compaction_due:
-            await job.compact()
-        await job.answer()

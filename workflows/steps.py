@@ -101,7 +101,7 @@ def temporal_priority(precedence: Precedence | None, *, fair: bool) -> Priority:
     return Priority(priority_key=key, fairness_key=precedence.key, fairness_weight=precedence.weight)
 
 
-def told_of(result: object) -> str:
+def describe_result(result: object) -> str:
     """Return what people read of the result of a step: words and figures, nothing that anybody said."""
     match result:
         case RouteOutcome():
@@ -122,7 +122,7 @@ def told_of(result: object) -> str:
             return "done"
 
 
-class Story:
+class RunDetails:
     """Ids and words only: nothing that anybody said."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Story:
 
 
 @dataclass(frozen=True)
-class Terms:
+class StepOptions:
     """How long a step may take, one attempt and all of them together if that is bounded, and on which queue it is."""
 
     once: timedelta
@@ -154,7 +154,7 @@ class Terms:
     queue: str = ""
 
 
-async def local(activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
+async def run_local_step(activity: Callable[..., Outcome], step: StepRef, summary: str) -> Outcome:
     """Do a cheap step inside the workflow task; raises ``Suspended`` when it says that it has to wait."""
     with _suspending(step):
         result: Outcome = await workflow.execute_local_activity_method(
@@ -179,7 +179,7 @@ def _suspending(step: StepRef) -> Iterator[None]:
         raise
 
 
-class Queued:
+class QueuedSteps:
     """Steps that other processes may do, with the pace and the queues of one job."""
 
     def __init__(self, ref: JobRef) -> None:
@@ -192,30 +192,30 @@ class Queued:
         """How soon Temporal has a step done."""
         return temporal_priority(self.precedence, fair=self._ref.fair)
 
-    def model_terms(self, calls: int = 1, in_all: timedelta | None = None) -> Terms:
+    def model_terms(self, calls: int = 1, in_all: timedelta | None = None) -> StepOptions:
         """Return the terms of a step with so many model calls."""
         request = timedelta(seconds=self._ref.model_seconds)
         once = request * REQUESTS_PER_CALL * calls + DEADLINE_SLACK
-        return Terms(once=once, in_all=in_all, queue=self._ref.llm_queue)
+        return StepOptions(once=once, in_all=in_all, queue=self._ref.llm_queue)
 
-    def answer_terms(self) -> Terms:
+    def answer_terms(self) -> StepOptions:
         """Return the terms of a model call whose answer may be sent at once."""
         return replace(terms := self.model_terms(), once=terms.once + DELIVERY_TIMEOUT)
 
-    def tool_terms(self) -> Terms:
+    def tool_terms(self) -> StepOptions:
         """Return the terms of a tool call."""
-        return Terms(once=timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
+        return StepOptions(once=timedelta(seconds=self._ref.tool_seconds) + DEADLINE_SLACK, queue=self._ref.llm_queue)
 
-    def connector_terms(self, once: timedelta, in_all: timedelta | None = None) -> Terms:
+    def connector_terms(self, once: timedelta, in_all: timedelta | None = None) -> StepOptions:
         """Return the terms of a step that only the process with the connector can do."""
-        return Terms(once=once, in_all=in_all, queue=self._ref.connector_queue)
+        return StepOptions(once=once, in_all=in_all, queue=self._ref.connector_queue)
 
-    async def do(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
+    async def do(self, activity: Callable[..., Any], step: StepRef, terms: StepOptions, summary: str) -> Any:
         """Do a step on its queue; raises ``Suspended`` when it says that it has to wait."""
         with _suspending(step):
             return await self._activity(activity, step, terms, summary)
 
-    async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: Terms, summary: str) -> Any:
+    async def _activity(self, activity: Callable[..., Any], step: StepRef, terms: StepOptions, summary: str) -> Any:
         return await workflow.execute_activity_method(
             activity,
             step,
@@ -283,7 +283,7 @@ def _attributes() -> TypedSearchAttributes:
     return TypedSearchAttributes([*place, SearchAttributePair(KIND, str(JobKind.DELEGATION))])
 
 
-class Steps(Protocol):
+class ModelSteps(Protocol):
     """How the loop has its steps done."""
 
     def ask_model(self, number: int, *, final: bool) -> Coroutine[Any, Any, ModelOutcome]:
@@ -295,7 +295,7 @@ class Steps(Protocol):
         ...
 
 
-async def model_loop(steps: Steps, rounds: int) -> int:
+async def model_loop(steps: ModelSteps, rounds: int) -> int:
     """Return the number of the call whose answer is final.
 
     After so many rounds of tool calls the model has to answer without any. Raises ``Suspended``.
@@ -309,7 +309,7 @@ async def model_loop(steps: Steps, rounds: int) -> int:
     return number
 
 
-async def _call_all(steps: Steps, call: ModelOutcome) -> None:
+async def _call_all(steps: ModelSteps, call: ModelOutcome) -> None:
     """Make the tool calls of one answer side by side; when some have to wait, the others finish first."""
     calls = [steps.call_tool(call.number, place, name) for place, name in enumerate(call.tools)]
     problems = [one for one in await asyncio.gather(*calls, return_exceptions=True) if one is not None]

@@ -8,14 +8,14 @@ from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.questions.outside import OutsideRules
 from maestro.intake import IntakeRules
-from maestro.intake.access import Access
-from maestro.intake.strangers import PairingRules
+from maestro.intake.access import AccessControl
+from maestro.intake.pairing import PairingRules
 from maestro.settings import Settings
 
 
 def answer_rules(settings: Settings) -> AnswerRules:
     """Return what decides who answers a message, and whether they may."""
-    access = Access(_access_rules(settings), _routing_rules(settings))
+    access = AccessControl(_access_rules(settings), _routing_rules(settings))
     return AnswerRules(access, BusyMode(settings.routing.busy))
 
 

@@ -16,8 +16,8 @@ from maestro.domain.health import Vitals
 from maestro.domain.llm.accounts import DEMO
 from maestro.domain.redaction import TextKind
 from maestro.store.store import Store
-from temporal.control import TemporalJobControl
 from temporal.engine import Engine
+from temporal.replays import TemporalJobControl
 
 
 class Api(SeparateProcess):

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from maestro.store.store import Store
-from temporal.batches import BatchWork
-from temporal.control import TemporalJobControl
 from temporal.engine import Engine
+from temporal.replays import BatchWork, TemporalJobControl
 
 
 def build_batch_work(store: Store, engine: Engine, wake: Callable[[], None]) -> BatchWork:

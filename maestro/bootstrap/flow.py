@@ -10,23 +10,20 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from activities.acting import ActingRules
-from activities.asking import AskingRules
-from activities.closing import ClosingActivities
+from activities.closing import ClosingActivities, WaitingActivities
 from activities.compaction import CompactionActivities, CompactionRules
 from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities, TagActivities
 from activities.delegation import DelegationActivities
-from activities.delivery import DeliveryActivities, Matter
+from activities.delivery import DeliveryActivities, DeliveryParts
 from activities.groups import AnsweringActivities, AnswerSteps, PreparationActivities
 from activities.llm import LLMActivities, ModelRules
-from activities.media import MediaActivities
+from activities.media import MediaActivities, VoiceActivities
+from activities.questions import AskingRules
 from activities.routing import RoutingActivities, TypingActivities
-from activities.schedules import ScheduleActivities, ScheduleRules
-from activities.scripts import ScriptActivities, ScriptRules
+from activities.schedules import ScheduleActivities, ScheduleRules, ScriptActivities, ScriptRules
+from activities.tags import ActingRules
 from activities.tools import ToolActivities, ToolRules
-from activities.voice import VoiceActivities
-from activities.waiting import WaitingActivities
 from activities.what_if import WhatIfActivities
 from connectors.base import Connector
 from connectors.hub import ConnectorHub, TypingIndicators
@@ -49,7 +46,7 @@ from maestro.store.files import Files
 from maestro.store.store import Store
 from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Heartbeats, Observe
-from temporal.dispatcher import Pace, Queues
+from temporal.dispatcher import Queues, RunSettings
 from temporal.journal import Journal, StepJournal, temporal_attempt
 from temporal.worker import Interceptors, WorkerParts
 
@@ -152,9 +149,9 @@ def retry_rules(settings: Settings) -> RetryRules:
     )
 
 
-def pace(settings: Settings) -> Pace:
+def pace(settings: Settings) -> RunSettings:
     """Return how fast the engine goes."""
-    return Pace(
+    return RunSettings(
         look=settings.jobs.dispatch_seconds,
         heartbeat=settings.temporal.heartbeat.total_seconds(),
         model=settings.llm.total_timeout_seconds,
@@ -286,7 +283,7 @@ def _memory_scope(settings: Settings) -> MemoryScope:
 
 
 def _delivery(flow: FlowParts) -> DeliveryActivities:
-    matter = Matter(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
+    matter = DeliveryParts(flow.scope.of(TextKind.OUTGOING), flow.files.path, flow.growing)
     return DeliveryActivities(flow.store, flow.hub, flow.typing, flow.released, matter)
 
 

@@ -2,16 +2,16 @@
 
 from maestro.bootstrap.keys import Keys
 from maestro.bootstrap.live import LiveSettings
-from maestro.intake.hooks import HookRules, Hooks
+from maestro.intake.webhooks import WebhookIntake, WebhookIntakeRules
 from maestro.settings import Settings
 from maestro.store.store import Store
 
 
-def open_hooks(store: Store, keys: Keys, live: LiveSettings) -> Hooks:
+def open_hooks(store: Store, keys: Keys, live: LiveSettings) -> WebhookIntake:
     """Return the intake of deliveries from programs outside."""
-    return Hooks(store, keys.reveal, live.of(_rules))
+    return WebhookIntake(store, keys.reveal, live.of(_rules))
 
 
-def _rules(settings: Settings) -> HookRules:
+def _rules(settings: Settings) -> WebhookIntakeRules:
     hooks = settings.webhooks
-    return HookRules(hooks.max_body_bytes, settings.jobs.max_pending, hooks.kept)
+    return WebhookIntakeRules(hooks.max_body_bytes, settings.jobs.max_pending, hooks.kept)

@@ -10,7 +10,7 @@ from maestro.domain.jobs.replay import JobControl
 from maestro.settings import Loaded
 from maestro.store.store import Store
 from temporal.client import connect_soon
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 
 CONNECT_SECONDS = 3.0
 

@@ -23,7 +23,7 @@ from maestro.operations.conversations import remove_discarded
 from maestro.serving import raise_descriptor_limit
 from maestro.settings import Loaded, Settings
 from maestro.store.store import Store
-from temporal.runtime import configure_sdk
+from temporal.sdk import configure_sdk
 
 STORE_THREADS = 32
 """Threads for the store's work; the default of a small machine would let slow readers hold up everything."""

@@ -43,10 +43,10 @@ from maestro.settings import read_environment
 from maestro.store.store import Store
 from maestro.tools.registry import ToolRegistry
 from temporal.client import Endpoint
-from temporal.control import TemporalJobControl
 from temporal.dispatcher import Dispatcher
 from temporal.engine import Engine
 from temporal.reconciler import Reconciler
+from temporal.replays import TemporalJobControl
 from temporal.server import EmbeddedServer, ServerConfig
 
 PATIENCE_SECONDS = 5.0

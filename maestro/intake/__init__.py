@@ -1,6 +1,6 @@
 """Accepts messages: the only way in (docs/invariants.md: durable before ack)."""
 
-from maestro.intake.control import UNSAID
-from maestro.intake.door import AccountIntake, Intake, IntakeRules
+from maestro.intake.control_words import UNSAID
+from maestro.intake.messages import AccountIntake, Intake, IntakeRules
 
 __all__ = ["UNSAID", "AccountIntake", "Intake", "IntakeRules"]

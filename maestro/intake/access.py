@@ -18,7 +18,7 @@ from maestro.store.transaction import Transaction
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ReceivedMessage:
     """A message, what the store holds about it, and who sent it.
 
     ``turned_away`` is the policy that keeps the sender out.
@@ -60,7 +60,7 @@ def new_job_id() -> str:
     return f"{JobKind.MESSAGE}-{ULID()}"
 
 
-def job_of(tx: Transaction, arrival: Arrival, *, waits: bool = False) -> Job:
+def job_of(tx: Transaction, arrival: ReceivedMessage, *, waits: bool = False) -> Job:
     """Return a new job for the message; one that ``waits`` has a place in the lane."""
     return Job(
         id=new_job_id(),
@@ -71,7 +71,9 @@ def job_of(tx: Transaction, arrival: Arrival, *, waits: bool = False) -> Job:
     )
 
 
-def dropped(tx: Transaction, arrival: Arrival, reason: str, *, waits: bool = False, pace: Pace = Pace.WITHIN) -> Job:
+def dropped(
+    tx: Transaction, arrival: ReceivedMessage, reason: str, *, waits: bool = False, pace: Pace = Pace.WITHIN
+) -> Job:
     """Keep a message and drop it, so that operators see why; one that would have waited can be restarted by them."""
     job = job_of(tx, arrival, waits=waits)
     job.inbox_id = tx.inbox.add(arrival.message, job.id, pace=pace).id
@@ -85,7 +87,7 @@ def tell(tx: Transaction, job: Job, text: str) -> None:
     tx.jobs.add(notice_of(job, new_job_id(), text, tx.now))
 
 
-class Access:
+class AccessControl:
     """Routing and access, over the store as it is now (docs/decisions.md: routing, access)."""
 
     def __init__(self, access: AccessRules, routing: RoutingRules) -> None:

@@ -15,15 +15,15 @@ from maestro.domain.questions.question import (
     meant_here,
     said,
 )
-from maestro.intake.access import Arrival, job_of
+from maestro.intake.access import ReceivedMessage, job_of
 from maestro.store.transaction import Transaction
 
 
-def read(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
+def read(tx: Transaction, arrival: ReceivedMessage) -> Answer | Refusal | None:
     """Read a message as an answer to an open question; None makes it an ordinary one, as files do."""
     if arrival.message.attachments:
         return None
-    what = _said(tx, arrival.message.content)
+    what = _read_text(tx, arrival.message.content)
     waiting = tx.questions.open_in(arrival.lane) if arrival.state.asking else ()
     pointed = _pointed(tx, arrival, what, waiting)
     if pointed is not None and pointed.lane == arrival.lane:
@@ -32,12 +32,12 @@ def read(tx: Transaction, arrival: Arrival) -> Answer | Refusal | None:
     return elsewhere or meant_here(what, arrival.speaker, tx.questions.shown(waiting))
 
 
-def take(tx: Transaction, arrival: Arrival, meant: Answer | Refusal) -> Job:
+def take(tx: Transaction, arrival: ReceivedMessage, meant: Answer | Refusal) -> Job:
     """Settle the question, or say why the message is no answer."""
     return _settle(tx, arrival, meant) if isinstance(meant, Answer) else _reply(tx, arrival, meant)
 
 
-def _said(tx: Transaction, content: str) -> Said:
+def _read_text(tx: Transaction, content: str) -> Said:
     """Read a message; a text with a number behind it names that question only if the question offers the text."""
     choice = choosing(content)
     question = tx.questions.find(choice.number) if choice is not None and choice.number is not None else None
@@ -46,7 +46,7 @@ def _said(tx: Transaction, content: str) -> Said:
     return said(content)
 
 
-def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Question]) -> Question | None:
+def _pointed(tx: Transaction, arrival: ReceivedMessage, what: Said, waiting: Sequence[Question]) -> Question | None:
     """Return the question that a message names by its number, or to which it replies."""
     if what.number is not None:
         return tx.questions.find(what.number)
@@ -54,7 +54,7 @@ def _pointed(tx: Transaction, arrival: Arrival, what: Said, waiting: Sequence[Qu
     return tx.questions.shown_by(waiting, replies) if replies else None
 
 
-def _settle(tx: Transaction, arrival: Arrival, answer: Answer) -> Job:
+def _settle(tx: Transaction, arrival: ReceivedMessage, answer: Answer) -> Job:
     """Hand an answer to the job that waits for it; a yes or no is confirmed, for it may have been meant otherwise."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id
@@ -67,7 +67,7 @@ def _settle(tx: Transaction, arrival: Arrival, answer: Answer) -> Job:
     return job
 
 
-def _reply(tx: Transaction, arrival: Arrival, refusal: Refusal) -> Job:
+def _reply(tx: Transaction, arrival: ReceivedMessage, refusal: Refusal) -> Job:
     """Say why a message is no answer."""
     job = job_of(tx, arrival)
     job.inbox_id = tx.inbox.add(arrival.message, job.id).id

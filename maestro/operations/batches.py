@@ -1,4 +1,4 @@
-"""What an operator does with many jobs at once; ``temporal.batches`` works on them, job by job."""
+"""What an operator does with many jobs at once; ``temporal.replays`` works on them, job by job."""
 
 from collections.abc import Sequence
 

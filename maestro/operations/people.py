@@ -19,8 +19,7 @@ from maestro.domain.people.views import (
     person_page,
 )
 from maestro.domain.words import OwnerId
-from maestro.intake import strangers
-from maestro.intake.strangers import PairingRules
+from maestro.intake.pairing import PairingRules, approve, forget, invite, refuse
 from maestro.operations.inputs import LIMIT, Limit
 from maestro.store.store import Store
 
@@ -44,19 +43,19 @@ class PeopleOperations:
         """Make a code that lets in whoever sends `/pair CODE`, once; it is not shown again."""
         as_owner = wish is not None and wish.owner
         with self._store.begin() as tx:
-            code, expires_at = strangers.invite(tx, self._rules(), actor, as_owner=as_owner)
+            code, expires_at = invite(tx, self._rules(), actor, as_owner=as_owner)
         return InvitationView(code=code, owner=as_owner, expires_at=expires_at)
 
     def approve(self, pairing: str, actor: str, approval: Approval | None = None) -> PairingView:
         """Let in the person of a pairing, by its id or code, and tell them; 409 when the code ran out."""
         as_owner = approval is not None and approval.owner
         with self._store.begin() as tx:
-            return pairing_view(strangers.approve(tx, pairing, actor, as_owner=as_owner), tx.now)
+            return pairing_view(approve(tx, pairing, actor, as_owner=as_owner), tx.now)
 
     def refuse(self, pairing: str, actor: str) -> PairingView:
         """Keep a person out, without a word to them; 409 when they were let in."""
         with self._store.begin() as tx:
-            return pairing_view(strangers.refuse(tx, pairing, actor), tx.now)
+            return pairing_view(refuse(tx, pairing, actor), tx.now)
 
     def list(self, limit: Limit = LIMIT, cursor: OwnerId | None = None) -> PersonPage:
         """List the people who were let in, by platform and user id; owners are not among them unless they were."""
@@ -66,7 +65,7 @@ class PeopleOperations:
     def remove(self, person: OwnerId, actor: str) -> None:
         """Know a person, `platform:userId`, no longer, from their next message on."""
         with self._store.begin() as tx:
-            strangers.forget(tx, PersonId.parse(person), actor)
+            forget(tx, PersonId.parse(person), actor)
 
     def ignored(self, limit: Limit = LIMIT, cursor: RowCursor = None) -> IgnoredPage:
         """Count the messages that were dropped at the door, by channel and reason, the largest counts first."""

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from maestro.settings import Settings
-from temporal.server_command import ServerConfig, server_command
+from temporal.server_process import ServerConfig, server_command
 from tests.support.compose import Container, Machine, composed, run_script
 from tests.support.dockerfile import image
 from tests.support.llm_server import LLMServer

@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 
 from maestro.settings import load
 from temporal.client import Endpoint, connect
-from temporal.search_attributes import lacking
+from temporal.namespace import lacking
 from tests.support.claude import FakeClaude
 from tests.support.command import Ended, maestro
 from tests.support.diagnosed import doctor

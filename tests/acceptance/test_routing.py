@@ -12,8 +12,8 @@ import pytest_asyncio
 
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.precedence import Priority
-from maestro.intake.door import BOT, BOT_LOOP, TOO_FAST
-from maestro.intake.strangers import AN_OWNER, LET_IN
+from maestro.intake.messages import BOT, BOT_LOOP, TOO_FAST
+from maestro.intake.pairing import AN_OWNER, LET_IN
 from tests.support.command import Ended
 from tests.support.command import maestro as command
 from tests.support.instance import Instance, free_port, running_instance

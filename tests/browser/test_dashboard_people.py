@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, expect
 
-from maestro.intake.strangers import AN_OWNER, LET_IN
+from maestro.intake.pairing import AN_OWNER, LET_IN
 from tests.support.dashboard import Dashboard, dashboard
 from tests.support.desk import CLIENTS, CONNECTORS, PEOPLE, Desk, desk, fill
 from tests.support.discord_server import TOKEN, Channel, DiscordServer, Fault, User

@@ -6,7 +6,7 @@ import pytest
 
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.store.store import Store
-from temporal.control import begin_again
+from temporal.replays import replay_job
 from tests.chaos.promise import assert_books_closed, assert_journal_closed
 from tests.support.chatting import person
 from tests.support.evidence import Evidence, Row
@@ -29,7 +29,7 @@ def ask(evidence: Evidence, job_id: str) -> str:
     store = Store.open(evidence.path)
     try:
         with store.begin() as tx:
-            return begin_again(tx, job_id, ReplayMode.WHAT_IF, "operator")
+            return replay_job(tx, job_id, ReplayMode.WHAT_IF, "operator")
     finally:
         store.close()
 

@@ -18,7 +18,7 @@ from sqlalchemy.engine import Engine
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.store.schema import revision, upgrade
 from maestro.store.store import Store
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed
 from tests.support.chatting import person
 from tests.support.crashing import is_armed

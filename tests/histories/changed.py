@@ -7,10 +7,10 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from activities.routing import RoutingActivities
     from maestro.domain.jobs.job import JobRef
-    from workflows.background import BackgroundWorkflow
+    from workflows.background import BackgroundWorkflow, ScheduledWorkflow
     from workflows.delegation import DelegationWorkflow
-    from workflows.job import JobRun, MessageWorkflow
-    from workflows.scheduled import ScheduledWorkflow
+    from workflows.job import JobRun
+    from workflows.message import MessageWorkflow
     from workflows.what_if import WhatIfWorkflow
 
 

@@ -27,7 +27,7 @@ from maestro.operations.skill_folder import SkillFolder
 from maestro.operations.skills import SkillOperations
 from maestro.operations.webhooks import WebhookOperations
 from maestro.settings import Settings
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 from tests.support.job_rows import JobRows
 from tests.support.outside import outside_tools
 

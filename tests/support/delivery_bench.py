@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import timedelta
 from pathlib import Path
 
-from activities.delivery import DeliveryActivities, Matter
+from activities.delivery import DeliveryActivities, DeliveryParts
 from connectors.base import AmbiguousSend, Capabilities, Connector, Idempotency, LengthUnit, SendFailure, Unsettled
 from maestro.domain.deliveries import Delivery, JobFile, Purpose
 from maestro.domain.jobs.flow import DeliverStep
@@ -15,7 +15,7 @@ from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, OutgoingMessage, Receipt, Report, Standing
 from maestro.domain.redaction import Redact, as_it_is
 from maestro.store.steps import OwnAttempt, acting_for
-from temporal.control import begin_again
+from temporal.replays import replay_job
 from tests.support.job_rows import JobRows
 
 CUT = AmbiguousSend("the connection was cut")
@@ -123,7 +123,7 @@ class Bench:
             platform,
             platform,
             lambda: None,
-            Matter(lambda: self.redact, lambda digest: self.folder / digest, platform),
+            DeliveryParts(lambda: self.redact, lambda digest: self.folder / digest, platform),
         )
         step = DeliverStep(job_id=self.job_id, step="deliver", purpose=self.purpose, closes=True)
         attempt = OwnAttempt(step, self.begin_attempt())
@@ -164,7 +164,7 @@ class Bench:
     def resume(self) -> None:
         """Let the job that failed run again."""
         with self.rows.store.begin() as tx:
-            begin_again(tx, self.job_id, ReplayMode.RESUME, "admin")
+            replay_job(tx, self.job_id, ReplayMode.RESUME, "admin")
             tx.jobs.update(self.job_id, status=JobStatus.RUNNING)
 
     def chunks(self) -> list[Delivery]:

@@ -2,12 +2,12 @@
 
 from maestro.domain.agents.routing import RoutingRules
 from maestro.domain.people.permissions import AccessRules, DmPolicy
-from maestro.intake.access import Access
+from maestro.intake.access import AccessControl
 
 EVERYBODY = AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN})
 """Everybody may come in by the web connector, where ``boss`` is an owner."""
 
 
-def open_access() -> Access:
+def open_access() -> AccessControl:
     """Return what lets everybody in."""
-    return Access(EVERYBODY, RoutingRules())
+    return AccessControl(EVERYBODY, RoutingRules())

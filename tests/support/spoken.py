@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from activities.acting import ActingRules
 from activities.context import ContextActivities, ContextRules
 from activities.conversations import ConversationActivities, TagActivities
 from activities.llm import LLMActivities, ModelRules
+from activities.tags import ActingRules
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.jobs.flow import AnswerStep, ModelStep
 from maestro.domain.jobs.job import StepRef

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from temporal.client import Endpoint
 from temporal.engine import Engine
-from temporal.search_attributes import SEARCH_ATTRIBUTES, lacking
+from temporal.namespace import SEARCH_ATTRIBUTES, lacking
 from tests.support.temporal_gate import KeyGate, key_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("diagnosis")]

@@ -12,7 +12,7 @@ from temporalio.worker import Worker
 
 from temporal.activations import ActivationExecutor
 from temporal.client import Endpoint, connect
-from temporal.sandbox import production_runner
+from temporal.worker import production_runner
 from tests.support.temporal_gate import temporal_server
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]

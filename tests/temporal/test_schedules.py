@@ -39,17 +39,16 @@ from maestro.domain.schedules.texts import read_schedule, recall_schedule
 from maestro.domain.schedules.times import times
 from maestro.domain.schedules.walls import clocks_change
 from maestro.store.store import Store
-from temporal.calendars import spec_of
 from temporal.client import Endpoint, connect
-from temporal.dispatcher import Pace, Queues
-from temporal.keeper import Keeper, Rhythm
-from temporal.schedules import Terms
+from temporal.dispatcher import Queues, RunSettings
+from temporal.schedule_keeper import KeeperIntervals, ScheduleKeeper
+from temporal.schedules import ScheduleTerms, spec_of
 from tests.support.fresh_store import fresh_store
 from tests.support.temporal_gate import key_gate, plain_gate, port_of, temporal_server
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("schedules")]
 
-PACE = Pace(look=0.2, heartbeat=3, model=60, tool=60, tool_rounds=5, background=50, fair=True)
+PACE = RunSettings(look=0.2, heartbeat=3, model=60, tool=60, tool_rounds=5, background=50, fair=True)
 KEY = "the-right-key"
 DAILY = "0 9 * * *"
 AMSTERDAM = "Europe/Amsterdam"
@@ -87,8 +86,12 @@ class Place:
         with self.store.begin() as tx:
             tx.schedules.remove(tx.schedules.get(ref), "operator")
 
-    def keeper(self, pace: Pace = PACE) -> Keeper:
-        return Keeper(self.store, lambda: Terms(Queues(self.queue), pace), lambda: Rhythm(look=0.01, compare=3600))
+    def keeper(self, pace: RunSettings = PACE) -> ScheduleKeeper:
+        return ScheduleKeeper(
+            self.store,
+            lambda: ScheduleTerms(Queues(self.queue), pace),
+            lambda: KeeperIntervals(look=0.01, compare=3600),
+        )
 
     def handle(self, ref: str) -> ScheduleHandle:
         return self.client.get_schedule_handle(f"{self.queue}-{ref}")

@@ -26,11 +26,17 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 
 from maestro.bootstrap.data_folder import DataFolder
 from maestro.domain.errors import ConfigurationError, MaestroError, PortTaken, TemporalUnavailable
-from temporal.search_attributes import SEARCH_ATTRIBUTES
-from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing
-from temporal.server_command import find_binary
-from temporal.server_health import until_ready
-from temporal.server_process import Record, look, look_in_proc, look_with_ps, open_log, read_record
+from temporal.namespace import SEARCH_ATTRIBUTES
+from temporal.server import NAMESPACE, EmbeddedServer, ServerConfig, Timing, until_ready
+from temporal.server_process import (
+    ServerRecord,
+    find_binary,
+    find_in_proc,
+    find_process,
+    find_with_ps,
+    open_log,
+    read_record,
+)
 
 ROOT = Path(__file__).parents[2]
 QUICK = Timing(first_restart=0.05, grace=5.0)
@@ -125,7 +131,7 @@ def servers_of(config: ServerConfig) -> list[int]:
     """Return the process ids of all servers that use this database."""
     listing = subprocess.run(["/bin/ps", "-axww", "-o", "pid=,command="], capture_output=True, text=True, check=True)
     pids = [int(line.split()[0]) for line in listing.stdout.splitlines() if f"--db-filename {config.database}" in line]
-    return [pid for pid in pids if look(pid)]
+    return [pid for pid in pids if find_process(pid)]
 
 
 def owner(config: ServerConfig) -> tuple[subprocess.Popen[str], int]:
@@ -253,7 +259,7 @@ async def test_stop_leaves_no_process_and_no_record(start: Start, config: Server
     pid = started.pid
     assert json.loads(config.record.read_text())["pid"] == pid
     await started.server.stop()
-    assert look(pid) is None
+    assert find_process(pid) is None
     assert servers_of(config) == []
     assert not config.record.exists()
     assert started.server.pid is None
@@ -335,7 +341,7 @@ async def test_a_restart_that_fails_is_reported_and_tried_again_later(start: Sta
 async def gone(pid: int) -> None:
     """Return when a process that is not our child has ended."""
     async with asyncio.timeout(20):
-        while look(pid) is not None:  # noqa: ASYNC110 - only a parent is told of an end
+        while find_process(pid) is not None:  # noqa: ASYNC110 - only a parent is told of an end
             await asyncio.sleep(0.02)
 
 
@@ -365,7 +371,7 @@ async def test_a_server_in_use_lives_on_without_its_data_folder(start: Start, co
     await asyncio.sleep(0.5)
     assert servers_of(config) == [first] == [started.pid]
     await started.server.stop()
-    assert look(new.watch) is None
+    assert find_process(new.watch) is None
 
 
 # Adopt
@@ -412,15 +418,15 @@ async def test_a_record_of_another_process_is_not_believed(
     start: Start, config: ServerConfig, same_start: bool
 ) -> None:
     bystander = await asyncio.create_subprocess_exec("/bin/sleep", "1000")
-    seen = look(bystander.pid)
+    seen = find_process(bystander.pid)
     assert seen is not None
     config.data_dir.mkdir()
     facts = {"program": "", "port": config.port, "ui_port": config.ui_port}
     started = seen.started if same_start else "another time"
-    Record(pid=bystander.pid, started=started, command=("other",), **facts).save(config.record)
+    ServerRecord(pid=bystander.pid, started=started, command=("other",), **facts).save(config.record)
     try:
         await start(dataclasses.replace(config, timing=Timing(adopted_ready=0.5, grace=5.0)))
-        assert look(bystander.pid) is not None
+        assert find_process(bystander.pid) is not None
     finally:
         bystander.kill()
         await bystander.wait()
@@ -428,12 +434,12 @@ async def test_a_record_of_another_process_is_not_believed(
 
 @pytest.mark.skipif(not Path("/bin/ps").exists(), reason="needs ps")
 def test_both_ways_to_recognise_a_process_agree() -> None:
-    by_ps = look_with_ps(os.getpid())
-    assert by_ps == look_with_ps(os.getpid())
+    by_ps = find_with_ps(os.getpid())
+    assert by_ps == find_with_ps(os.getpid())
     assert by_ps is not None
-    assert look_with_ps(2**22) is None
+    assert find_with_ps(2**22) is None
     if Path("/proc/self/stat").exists():
-        by_proc = look_in_proc(os.getpid())
+        by_proc = find_in_proc(os.getpid())
         assert by_proc is not None
         assert by_ps.command == by_proc.command.rstrip()
 

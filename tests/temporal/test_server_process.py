@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from temporal.server_process import Record, ServerProcess, look, read_record, watch_over
+from temporal.server_process import ServerProcess, ServerRecord, find_process, read_record, watch_over
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +30,7 @@ async def test_a_watch_ends_a_server_that_no_record_names_and_no_other(tmp_path:
     database, file = tmp_path / "temporal.db", tmp_path / "temporal.json"
     command = ("/bin/sh", "-c", "read _", "server", str(database))
     server = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE)
-    Record(pid=server.pid, started="", command=(), program="", port=1, ui_port=2).save(file)
+    ServerRecord(pid=server.pid, started="", command=(), program="", port=1, ui_port=2).save(file)
     watch = await watch_over(server.pid, database, file, orphaned=0.02, grace=0.1)
     assert watch.stdin is not None
     watch.stdin.close()  # as when its Maestro is gone
@@ -52,7 +52,7 @@ async def test_a_death_before_the_record_is_written_leaves_no_server() -> None:
     command = [sys.executable, "-c", DIES_TOO_EARLY]
     dead = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, text=True)
     assert dead.returncode == -signal.SIGKILL
-    seen = look(pid := int(dead.stdout))
+    seen = find_process(pid := int(dead.stdout))
     if seen is not None:
-        record = Record(pid=pid, started=seen.started, command=(seen.command,), program="", port=1, ui_port=2)
+        record = ServerRecord(pid=pid, started=seen.started, command=(seen.command,), program="", port=1, ui_port=2)
         await asyncio.wait_for(ServerProcess(record).wait(), 10)

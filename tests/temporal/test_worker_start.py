@@ -9,8 +9,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from temporal.client import Endpoint, connect
-from temporal.sandbox import production_runner
-from temporal.worker import release_workflows
+from temporal.worker import production_runner, release_workflows
 from tests.support.temporal_gate import temporal_server
 
 pytestmark = [pytest.mark.xdist_group("diagnosis")]

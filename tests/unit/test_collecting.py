@@ -23,9 +23,9 @@ from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address, Attachment, IncomingMessage, LaneKey
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
-from maestro.intake.access import Access
+from maestro.intake.access import AccessControl
 from maestro.store.store import Store
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock
@@ -58,8 +58,10 @@ class Room:
     channel: str = "team"
     said: int = 0
     typing: Silent = field(default_factory=Silent)
-    access: Access = field(
-        default_factory=lambda: Access(AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN}), RoutingRules())
+    access: AccessControl = field(
+        default_factory=lambda: AccessControl(
+            AccessRules(frozenset({"web:boss"}), {"web": DmPolicy.OPEN}), RoutingRules()
+        )
     )
 
     def say(self, content: str, user: str = "grace", *files: str) -> str:

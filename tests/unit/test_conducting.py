@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.conducting import perform
+from activities.tags import perform
 from maestro.domain.agents.agent import Agent, AgentStatus, Permission
 from maestro.domain.conducting.conductor import Performed, Requester
 from maestro.domain.messages import Address

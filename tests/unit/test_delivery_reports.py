@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.chunks import Words, store_parts
+from activities.chunks import OutgoingContent, store_parts
 from connectors.base import Idempotency, OnAmbiguous, PermanentSend, Unsettled
 from maestro.domain.deliveries import Delivery, Purpose, kept_buttons
 from maestro.domain.jobs.job import JobStatus, StepState
@@ -154,7 +154,7 @@ def test_only_a_key_of_ours_names_a_button(bench: Bench, hostile: str) -> None:
 def test_buttons_stand_below_words_and_not_below_a_file(bench: Bench) -> None:
     platform = Platform(Idempotency.NATIVE)
     platform.capabilities = replace(platform.capabilities, max_length=200, max_file_bytes=10_000, max_buttons=5)
-    words = Words("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
+    words = OutgoingContent("a long question? " * 100, (), [Button(label="Yes", value="yes #7")])
     with bench.rows.store.begin() as tx:
         job = tx.jobs.get(bench.job_id)
         chunks = store_parts(tx, job, tx.deliveries.start(job, Purpose.NOTICE), words, platform)

@@ -21,7 +21,7 @@ from maestro.domain.people.pairing import MOST_GUESSES
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.intake import Intake, IntakeRules
-from maestro.intake.door import BOT, BOT_LOOP, GUESSING, TOO_FAST
+from maestro.intake.messages import BOT, BOT_LOOP, GUESSING, TOO_FAST
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 

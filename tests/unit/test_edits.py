@@ -11,7 +11,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Accepted, Address, InboxRow, IncomingMessage
 from maestro.domain.people.permissions import AccessRules, DmPolicy
 from maestro.intake import Intake, IntakeRules
-from maestro.intake.edits import TOO_LATE, UNKNOWN
+from maestro.intake.messages import TOO_LATE, UNKNOWN
 from tests.support.job_rows import JobRows
 
 HERE = Address(platform="discord", channel="dm")

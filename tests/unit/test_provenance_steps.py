@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from activities.acting import ActingRules, outside_tools
-from activities.asking import AskingRules
 from activities.conversations import final_answer
+from activities.questions import AskingRules
+from activities.tags import ActingRules, outside_tools
 from maestro.domain.agents.agent import CONDUCTOR, MemoryScope
 from maestro.domain.errors import WaitsForPerson
 from maestro.domain.jobs.flow import AnswerStep

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from activities.acting import ActingRules
-from activities.chunks import Words
+from activities.chunks import OutgoingContent
 from activities.compaction import CompactionActivities, CompactionRules
 from activities.conversations import TagActivities
+from activities.tags import ActingRules
 from connectors.base import Idempotency
 from maestro.domain.agents.agent import MemoryScope
 from maestro.domain.jobs.flow import AnswerStep
@@ -153,5 +153,5 @@ def test_neither_a_text_nor_what_is_said_below_a_file_goes_out_with_a_secret(row
 
 def test_a_button_that_shows_a_secret_is_left_out() -> None:
     fine = Button(label="Blue", value="Blue #7")
-    words = Words("which?", (), (Button(label=SECRET, value=f"{SECRET} #7"), fine)).without_secrets(without)
+    words = OutgoingContent("which?", (), (Button(label=SECRET, value=f"{SECRET} #7"), fine)).without_secrets(without)
     assert words.buttons == [fine]

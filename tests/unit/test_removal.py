@@ -26,7 +26,7 @@ from maestro.domain.people.people import UploadedFile
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.operations.conversations import ConversationOperations, remove_discarded
 from maestro.store.files import Files
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
 from tests.support.spoken import Spoken

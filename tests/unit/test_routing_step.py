@@ -16,7 +16,7 @@ from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.intake.access import Access
+from maestro.intake.access import AccessControl
 from tests.support.job_rows import MORNING, JobRows
 
 RULES = RoutingRules(fallback="last")
@@ -72,7 +72,7 @@ def routed(rows: JobRows, said: IncomingMessage) -> tuple[RouteOutcome, Job, lis
         row = tx.inbox.add(said, step.job_id)
         tx.jobs.add(Job(id=step.job_id, inbox_id=row.id, created_at=tx.now, **said.address.model_dump()))
         tx.steps.start(step, "choose_agent", 1)
-    access = Access(AccessRules(frozenset({"slack:chief"}), {"web": DmPolicy.OPEN}), RULES)
+    access = AccessControl(AccessRules(frozenset({"slack:chief"}), {"web": DmPolicy.OPEN}), RULES)
     outcome = RoutingActivities(rows.store, typing, lambda: AnswerRules(access)).choose_agent(step)
     with rows.store.view() as tx:
         return outcome, tx.jobs.get(step.job_id), typing.shown

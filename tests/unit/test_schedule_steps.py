@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.closing import ClosingActivities
+from activities.closing import ClosingActivities, WaitingActivities
 from activities.schedules import ScheduleActivities, ScheduleRules, pause_failing
-from activities.waiting import WaitingActivities
 from maestro.domain.agents.agent import AgentStatus
 from maestro.domain.agents.edits import NewAgent
 from maestro.domain.errors import NoAgent, WaitReason

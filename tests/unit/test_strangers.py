@@ -18,9 +18,9 @@ from maestro.domain.messages import Accepted, Address, IncomingMessage, pairing_
 from maestro.domain.people.owners import PersonId
 from maestro.domain.people.pairing import CODE_LENGTH, CODE_LETTERS, MOST_GUESSES, MOST_PENDING, PairingStatus
 from maestro.domain.people.permissions import TURNED_AWAY, AccessRules, DmPolicy
-from maestro.intake import Intake, IntakeRules, strangers
-from maestro.intake.door import GUESSING, STRANGER_IN_HASTE
-from maestro.intake.strangers import AN_OWNER, FULL, LET_IN, REFUSED, WRONG, PairingRules
+from maestro.intake import Intake, IntakeRules, pairing
+from maestro.intake.messages import GUESSING, STRANGER_IN_HASTE
+from maestro.intake.pairing import AN_OWNER, FULL, LET_IN, REFUSED, WRONG, PairingRules
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
@@ -81,12 +81,12 @@ class Door:
 
     def approve(self, which: str, *, as_owner: bool = False) -> None:
         """Let somebody in."""
-        self.decide(lambda tx: strangers.approve(tx, which, "operator", as_owner=as_owner))
+        self.decide(lambda tx: pairing.approve(tx, which, "operator", as_owner=as_owner))
 
     def invite(self, *, as_owner: bool = False) -> str:
         """Return the code of an invitation."""
         with self.rows.store.begin() as tx:
-            return strangers.invite(tx, self.rules, "operator", as_owner=as_owner)[0]
+            return pairing.invite(tx, self.rules, "operator", as_owner=as_owner)[0]
 
     def log(self) -> list[tuple[str, str, str]]:
         """Return the audit log, oldest first."""
@@ -231,24 +231,24 @@ def test_who_is_approved_is_told_so_and_answered_from_then_on(door: Door, as_own
 
 def test_who_is_refused_is_told_nothing_any_more_until_an_operator_thinks_better_of_it(door: Door) -> None:
     door.say("hello")
-    door.decide(lambda tx: strangers.refuse(tx, "1", "operator"))
+    door.decide(lambda tx: pairing.refuse(tx, "1", "operator"))
     door.rows.clock.go(hours=2)
     assert door.say("hello?").reason == REFUSED
     assert len(door.told()) == 1
     door.approve("1")
     assert door.say("thanks").status is JobStatus.PENDING
     with pytest.raises(Conflict, match="people remove slack:grace"):
-        door.decide(lambda tx: strangers.refuse(tx, "1", "operator"))
+        door.decide(lambda tx: pairing.refuse(tx, "1", "operator"))
 
 
 def test_who_is_forgotten_is_a_stranger_again(door: Door) -> None:
     door.say("hello")
     door.approve("1")
-    door.decide(lambda tx: strangers.forget(tx, PersonId("slack", "grace"), "operator"))
+    door.decide(lambda tx: pairing.forget(tx, PersonId("slack", "grace"), "operator"))
     assert door.say("hello?").status is JobStatus.DROPPED
     assert len(set(door.codes())) == 2
     with pytest.raises(NotFound, match="was not let in"):
-        door.decide(lambda tx: strangers.forget(tx, PersonId("slack", "alan"), "operator"))
+        door.decide(lambda tx: pairing.forget(tx, PersonId("slack", "alan"), "operator"))
 
 
 def test_a_pairing_that_does_not_exist_is_not_found(door: Door) -> None:

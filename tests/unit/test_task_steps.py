@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from activities.acting import ActingRules
+from activities.closing import WaitingActivities
 from activities.conversations import TagActivities
-from activities.waiting import WaitingActivities
+from activities.tags import ActingRules
 from maestro.domain.agents.agent import Agent, MemoryScope
 from maestro.domain.errors import Stopped, WaitReason
 from maestro.domain.jobs.flow import AnswerStep, ParkStep
 from maestro.domain.jobs.job import CANCELLED_NOTICE, WAITING_NOTICE, Ending, Job, JobKind, JobStatus, StepRef, Wait
-from temporal.control import stop
+from temporal.replays import stop_job
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
 
@@ -107,7 +107,7 @@ def test_one_notice_for_all_messages_of_a_channel_that_an_operator_cancels(rows:
     rows.end(answered, JobStatus.COMPLETED)
     with rows.store.begin() as tx:
         for job_id in (first, second, elsewhere, cron):
-            stop(tx, job_id, "grace")
+            stop_job(tx, job_id, "grace")
         tx.close_job(stopped, Ending(status=JobStatus.CANCELLED, reason="stopped by a person"))
     with rows.store.view() as tx:
         notices = [tx.jobs.read(one.id) for one in tx.jobs.claimable(50, tx.now)]

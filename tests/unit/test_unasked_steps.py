@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from activities.asking import AskingRules, asked
 from activities.delegation import DelegationActivities
+from activities.questions import AskingRules, ask_question
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import Conflict
 from maestro.domain.jobs.flow import ToolStep
@@ -15,7 +15,7 @@ from maestro.domain.jobs.job import Job, JobKind, JobStatus, StepRef
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address, lane_of
 from maestro.tools.base import ToolQuestion
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
 from tests.support.spoken import NoTyping, Spoken
@@ -128,6 +128,6 @@ def test_what_it_asks_is_answered_in_its_channel(rows: JobRows) -> None:
         tx.jobs.update(by, lane="schedule:heartbeat-1")  # of one that makes up for a time
         for place, job_id in enumerate((by, task)):
             step = ToolStep(job_id=job_id, step="tool", number=1, place=place)
-            asked(tx, tx.jobs.read(job_id), step, ToolQuestion(text="Which pump?"), rules)
+            ask_question(tx, tx.jobs.read(job_id), step, ToolQuestion(text="Which pump?"), rules)
         here = lane_of(Address(platform="web", channel="general"), None)
         assert [question.job_id for question in tx.questions.open_in(here)] == [by, task]

@@ -12,7 +12,7 @@ from maestro.settings import Settings
 from temporal.client import Endpoint
 from temporal.diagnosis import diagnose
 from temporal.dispatcher import Queues
-from temporal.server_command import HOST
+from temporal.server_process import HOST
 
 CHECK = "Temporal"
 

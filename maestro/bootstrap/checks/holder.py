@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maestro.bootstrap.data_folder import LOCK, DataFolder
-from temporal.server_command import ServerConfig
-from temporal.server_process import Record, read_record
+from temporal.server_process import ServerConfig, ServerRecord, read_record
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ def holder_of(folder: Path) -> Holder:
         os.close(lock)
 
 
-def server_of(folder: Path) -> Record | None:
+def server_of(folder: Path) -> ServerRecord | None:
     """Return the embedded Temporal server that was started on the folder, if it lives."""
     try:
         record = read_record(ServerConfig(folder, port=0, ui_port=1).record)

@@ -12,7 +12,7 @@ from maestro.bootstrap.checks.listeners import Listener, listener
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.settings import Settings
-from temporal.server_command import HOST
+from temporal.server_process import HOST
 
 ASK_SECONDS = 2.0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from maestro.bootstrap.checks.holder import Holder
 from maestro.domain.diagnosis import Diagnosis, Verdict
 from maestro.settings import Settings, Survey
-from temporal.server_process import Record
+from temporal.server_process import ServerRecord
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Subject:
     survey: Survey
     environment: Mapping[str, str]
     holder: Holder = field(default_factory=Holder)
-    server: Record | None = None
+    server: ServerRecord | None = None
 
     @property
     def settings(self) -> Settings:

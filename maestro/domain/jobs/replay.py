@@ -168,7 +168,7 @@ def asked_of(trial: Job, job: Job) -> Job:
 
 
 class JobControl(Protocol):
-    """What operators do with jobs; done by ``temporal.control``, used by the API and the command line."""
+    """What operators do with jobs; done by ``temporal.replays``, used by the API and the command line."""
 
     async def replay(self, job_id: str, mode: ReplayMode, actor: str, edits: Edits | None = None) -> str:
         """Replay an ended job and return the id of the job that runs now.

@@ -13,7 +13,7 @@ from maestro.domain.agents.edits import AgentChange
 from maestro.domain.jobs.job import Job, JobKind, JobStatus
 from maestro.domain.messages import Address
 from maestro.domain.webhooks.webhook import SignatureScheme
-from maestro.intake.hooks import HookRules, Hooks
+from maestro.intake.webhooks import WebhookIntake, WebhookIntakeRules
 from tests.support.api_client import BASIC, ENCRYPTION_KEY, OTHER_ADDRESS, app_of, client
 from tests.support.hooks import SECRET, new_webhook, post, signature
 from tests.support.job_rows import JobRows
@@ -29,9 +29,9 @@ class Rules:
     """The rules of a test, which it may change."""
 
     def __init__(self) -> None:
-        self.now = HookRules()
+        self.now = WebhookIntakeRules()
 
-    def __call__(self) -> HookRules:
+    def __call__(self) -> WebhookIntakeRules:
         """Return them."""
         return self.now
 
@@ -49,7 +49,7 @@ def rules() -> Rules:
 @pytest.fixture
 async def http(rows: JobRows, rules: Rules) -> AsyncIterator[httpx.AsyncClient]:
     """Talk to an API that has one webhook, deploys, as somebody who knows no password."""
-    app = app_of(rows, hooks=Hooks(rows.store, Keys(ENCRYPTION_KEY, {}).reveal, rules))
+    app = app_of(rows, hooks=WebhookIntake(rows.store, Keys(ENCRYPTION_KEY, {}).reveal, rules))
     async with client(app, auth=BASIC) as operator:
         assert (await operator.post("/api/webhooks", json=new_webhook())).status_code == 201
     async with client(app, OTHER_ADDRESS) as http:

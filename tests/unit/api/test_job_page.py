@@ -19,7 +19,7 @@ from maestro.domain.llm.accounts import AccountSource, ModelAccount
 from maestro.domain.tags.actions import ActionState
 from maestro.domain.tags.grammar import parse
 from maestro.domain.tools import ToolRun, ToolState
-from temporal.control import TemporalJobControl
+from temporal.replays import TemporalJobControl
 from tests.support.api_client import BASIC, app_of, client, no_temporal, parts
 from tests.support.job_rows import SECRET_ANSWER, JobRows
 from tests.support.spoken import Spoken

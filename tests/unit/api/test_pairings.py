@@ -9,7 +9,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address
 from maestro.domain.people.owners import PersonId
-from maestro.intake.strangers import AN_OWNER, LET_IN
+from maestro.intake.pairing import AN_OWNER, LET_IN
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 from tests.support.wishes import LIFETIME, wish

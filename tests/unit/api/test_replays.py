@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from maestro.domain.jobs.job import JobStatus
-from temporal.batches import BatchWork
+from temporal.replays import BatchWork
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 

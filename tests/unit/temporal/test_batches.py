@@ -19,9 +19,8 @@ from maestro.domain.messages import Address
 from maestro.operations.batches import BatchOperations
 from maestro.store.audit import coming_from
 from maestro.store.store import Store
-from temporal import batches
-from temporal.batches import BatchWork
-from temporal.control import TemporalJobControl
+from temporal import replays
+from temporal.replays import BatchWork, TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
 from tests.support.outside import add_agent
@@ -398,7 +397,7 @@ async def test_a_job_that_nobody_can_begin_does_not_keep_the_others_from_their_t
     rows: JobRows, work: BatchWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, fine = rows.failed(), rows.failed()
-    do = batches._do
+    do = replays._do
 
     def breaking(tx: object, batch: object, job_id: str) -> object:
         if job_id == broken:
@@ -406,11 +405,11 @@ async def test_a_job_that_nobody_can_begin_does_not_keep_the_others_from_their_t
         return do(tx, batch, job_id)  # type: ignore[arg-type]
 
     batch = begin(rows, BatchAction.RESUME)
-    monkeypatch.setattr(batches, "_do", breaking)
+    monkeypatch.setattr(replays, "_do", breaking)
     while await work.advance():
         pass
     refused, begun = items(rows, batch)
-    assert (refused.state, refused.problem) == (ItemState.REFUSED, f"{batches.BROKE} (KeyError)")
+    assert (refused.state, refused.problem) == (ItemState.REFUSED, f"{replays.BROKE} (KeyError)")
     assert (begun.state, begun.began) == (ItemState.BEGUN, fine)
     assert now(rows, batch).ended_at is not None
     assert job(rows, broken).status is JobStatus.FAILED
@@ -422,7 +421,7 @@ async def test_a_store_that_does_not_answer_is_asked_again(
     failed = rows.failed()
     batch = begin(rows, BatchAction.RESUME)
     begun = asyncio.Event()
-    monkeypatch.setattr(batches, "AFTER_TROUBLE_SECONDS", 0.0)
+    monkeypatch.setattr(replays, "AFTER_TROUBLE_SECONDS", 0.0)
     original, failures = rows.store.begin, [1, 1]
 
     def begin_or_not() -> object:

@@ -14,12 +14,12 @@ from maestro.domain.messages import Accepted, Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
 from maestro.store.changes import StoreState
 from maestro.store.claims import Claimed
-from temporal.dispatcher import Dispatcher, Look, Pace, Queues
+from temporal.dispatcher import Dispatcher, DispatcherView, Queues, RunSettings
 from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
 
 LOOK = 0.01
-PACE = Pace(look=LOOK, heartbeat=1, model=1, tool=1, tool_rounds=1, background=1, fair=True)
+PACE = RunSettings(look=LOOK, heartbeat=1, model=1, tool=1, tool_rounds=1, background=1, fair=True)
 RULES = IntakeRules(100, EVERYBODY)
 
 
@@ -50,7 +50,7 @@ class CountingDispatcher(Dispatcher):
     looks = 0
     claims = 0
 
-    def _look(self, state: StoreState | None, has_new: bool) -> Look:
+    def _look(self, state: StoreState | None, has_new: bool) -> DispatcherView:
         look = super()._look(state, has_new)
         self.looks += 1
         return look

@@ -13,9 +13,9 @@ from temporalio.bridge.proto.workflow_completion import WorkflowActivationComple
 from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.worker._workflow import _CommandAwareDataConverter
 
-from temporal import activations
-from temporal.activations import SDK_VERSION, is_known, skip_visits
+from temporal import sdk
 from temporal.client import DATA_CONVERTER
+from temporal.sdk import SDK_VERSION, is_known, skip_visits
 
 
 class Counting(PayloadCodec):
@@ -82,7 +82,7 @@ async def test_a_codec_sees_every_payload() -> None:
 
 @pytest.mark.usefixtures("own")
 def test_another_version_of_the_sdk_does_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activations, "version", lambda _: "1.36.0")
+    monkeypatch.setattr(sdk, "version", lambda _: "1.36.0")
     before = bridge.decode_activation
     with capture_logs() as logs:
         assert not skip_visits()
@@ -100,7 +100,7 @@ def test_a_function_with_other_parameters_is_not_replaced() -> None:
 @pytest.mark.usefixtures("own")
 def test_an_sdk_without_the_private_modules_does_its_own_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked for where it was; nothing of it is imported when our module is."""
-    monkeypatch.setattr(activations, "_module", lambda _: None)
+    monkeypatch.setattr(sdk, "_module", lambda _: None)
     with capture_logs() as logs:
         assert not skip_visits()
     assert [line["event"] for line in logs] == ["sdk.unknown"]

@@ -17,7 +17,14 @@ from maestro.domain.schedules.schedule import Planned
 from maestro.store.changes import StoreState
 from maestro.store.schedule_following import Followed
 from maestro.store.store import Store
-from temporal.schedules import Terms, Wanted, remove, schedule_id, tell, wanted
+from temporal.schedules import (
+    ScheduleTerms,
+    WantedSchedule,
+    put_schedule,
+    remove_schedule,
+    schedule_id,
+    wanted_schedule,
+)
 
 AT_ONCE = 20
 LIST_PAGE = 1000
@@ -43,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Rhythm:
+class KeeperIntervals:
     """Seconds between two looks whether a row was changed, and between two comparisons of everything."""
 
     look: float
@@ -51,7 +58,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True)
-class Picture:
+class ScheduleSnapshot:
     """What the rows say: the ids of all, what Temporal is to hold for each, and which of them nobody can read.
 
     ``stamp`` differs when any of it may.
@@ -59,17 +66,17 @@ class Picture:
 
     stamp: tuple[object, ...]
     ids: frozenset[str]
-    wants: Sequence[tuple[Planned, Wanted]]
+    wants: Sequence[tuple[Planned, WantedSchedule]]
     unreadable: Sequence[Followed]
 
 
-class Keeper:
+class ScheduleKeeper:
     """Creates, changes, pauses and deletes schedules in Temporal after the rows; nobody else tells it of a change.
 
     Two keepers at once do no harm: telling is idempotent, and what one told too late, the other puts right.
     """
 
-    def __init__(self, store: Store, terms: Callable[[], Terms], rhythm: Callable[[], Rhythm]) -> None:
+    def __init__(self, store: Store, terms: Callable[[], ScheduleTerms], rhythm: Callable[[], KeeperIntervals]) -> None:
         self._store = store
         self._terms = terms
         self._rhythm = rhythm
@@ -129,10 +136,10 @@ class Keeper:
         found = await client.list_schedules(page_size=LIST_PAGE)
         return {entry.id async for entry in found if ours.fullmatch(entry.id)}
 
-    async def _tell(self, client: Client, planned: Planned, want: Wanted) -> Followed | None:
+    async def _tell(self, client: Client, planned: Planned, want: WantedSchedule) -> Followed | None:
         """Return what came of telling Temporal of one row; None when nothing came of it yet."""
         try:
-            await tell(client, want, anew=_is_news(planned, want))
+            await put_schedule(client, want, anew=_is_news(planned, want))
         except RPCError as error:
             if error.status not in REFUSALS:
                 log.info("schedule.postponed", schedule=planned.ref, status=error.status.name)
@@ -144,14 +151,14 @@ class Keeper:
 
     async def _remove(self, client: Client, its_id: str) -> None:
         try:
-            await remove(client, its_id, self._terms().queues.main)
+            await remove_schedule(client, its_id, self._terms().queues.main)
         except RPCError as error:
             log.info("schedule.not_removed", schedule=its_id, status=error.status.name)
             self._again.add(its_id)
         else:
             self._known.discard(its_id)
 
-    def _picture(self, terms: Terms, *, anyway: bool) -> Picture | None:
+    def _picture(self, terms: ScheduleTerms, *, anyway: bool) -> ScheduleSnapshot | None:
         """Return what the rows say, None when nothing has changed."""
         with self._store.view() as tx:
             editions = tx.editions.now()
@@ -163,10 +170,10 @@ class Keeper:
         wants, unreadable = [], []
         for planned, agent in rows:
             try:
-                wants.append((planned, wanted(planned, agent, terms, now)))
+                wants.append((planned, wanted_schedule(planned, agent, terms, now)))
             except InvalidEdit as error:
                 unreadable.append(Followed(planned, planned.followed, str(error)))
-        return Picture(stamp, ids, wants, unreadable)
+        return ScheduleSnapshot(stamp, ids, wants, unreadable)
 
     def _note(self, outcomes: Sequence[Followed]) -> None:
         news = [one for one in outcomes if (one.planned.followed, one.planned.follow_error) != (one.digest, one.error)]
@@ -177,7 +184,7 @@ class Keeper:
             with self._store.begin() as tx:
                 tx.schedule_following.note(news)
 
-    def _begin_late(self, told: Sequence[tuple[Planned, Wanted]]) -> None:
+    def _begin_late(self, told: Sequence[tuple[Planned, WantedSchedule]]) -> None:
         """Begin what was to run once before anybody could tell Temporal of it."""
         once = [(planned.ref, want.id) for planned, want in told if planned.ended_at is None and runs_once(planned)]
         if once:
@@ -187,7 +194,7 @@ class Keeper:
                 log.info("schedule.late", schedule=ref)
 
 
-def _is_news(planned: Planned, want: Wanted) -> bool:
+def _is_news(planned: Planned, want: WantedSchedule) -> bool:
     """Say whether Temporal was told something else, or would not take it."""
     return planned.followed != want.digest or bool(planned.follow_error)
 

@@ -24,7 +24,7 @@ from maestro.domain.people.pairing import (
 )
 from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy
 from maestro.domain.precedence import Priority
-from maestro.intake.access import Arrival, dropped, job_of, tell
+from maestro.intake.access import ReceivedMessage, dropped, job_of, tell
 from maestro.store.pairing import WRONG_CODE
 from maestro.store.transaction import Transaction
 
@@ -46,7 +46,7 @@ class PairingRules:
     draw: Draw = secrets.choice
 
 
-def turn_away(tx: Transaction, arrival: Arrival, policy: DmPolicy, rules: PairingRules) -> Job:
+def turn_away(tx: Transaction, arrival: ReceivedMessage, policy: DmPolicy, rules: PairingRules) -> Job:
     """Drop what a stranger says; who may be paired is told how, now and then."""
     if policy is not DmPolicy.PAIRING:
         return dropped(tx, arrival, TURNED_AWAY[policy], waits=True)
@@ -72,7 +72,7 @@ def guesses(tx: Transaction, person: PersonId) -> bool:
     return own >= MOST_GUESSES or all_of_them >= MOST_GUESSES_OF_ALL
 
 
-def redeem(tx: Transaction, arrival: Arrival, code: PairingCode) -> Job:
+def redeem(tx: Transaction, arrival: ReceivedMessage, code: PairingCode) -> Job:
     """Let in who sends the code of an invitation, and tell them; the code itself is not kept."""
     invitation = tx.pairings.redeem(code.text)
     person = arrival.person.id
@@ -135,7 +135,7 @@ def invite(tx: Transaction, rules: PairingRules, actor: str, *, as_owner: bool) 
     return code, expires_at
 
 
-def _accept_invitation(tx: Transaction, arrival: Arrival, invitation: Invitation) -> str:
+def _accept_invitation(tx: Transaction, arrival: ReceivedMessage, invitation: Invitation) -> str:
     person, name = arrival.person.id, arrival.message.user_name
     by = f"invitation of {invitation.created_by}"
     _let_in(tx, person, name, by, as_owner=invitation.as_owner)
@@ -152,7 +152,7 @@ def _let_in(tx: Transaction, person: PersonId, name: str, by: str, *, as_owner: 
         tx.audit.add(by, "owner.add", str(person))
 
 
-def _wish(tx: Transaction, arrival: Arrival, rules: PairingRules) -> Pairing:
+def _wish(tx: Transaction, arrival: ReceivedMessage, rules: PairingRules) -> Pairing:
     message = arrival.message
     return Pairing(
         code=new_code(rules.draw),

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import ControlWord, InboxRow
-from maestro.intake.access import Arrival, job_of
+from maestro.intake.access import ReceivedMessage, job_of
 from maestro.store.delegations import STOPPED
 from maestro.store.transaction import Transaction
 
 UNSAID = "obeyed without a reply, because too many jobs were waiting"
 
 
-def obey(tx: Transaction, arrival: Arrival, word: ControlWord) -> Job:
+def obey(tx: Transaction, arrival: ReceivedMessage, word: ControlWord) -> Job:
     """Do what a control word says; its job, which has no lane, is to tell the person."""
     job = job_of(tx, arrival)
     row = tx.inbox.add(arrival.message, job.id, control=word)
@@ -19,12 +19,12 @@ def obey(tx: Transaction, arrival: Arrival, word: ControlWord) -> Job:
     return tx.jobs.add(job)
 
 
-def can_stop(tx: Transaction, arrival: Arrival) -> bool:
+def can_stop(tx: Transaction, arrival: ReceivedMessage) -> bool:
     """Say whether a ``/stop`` would stop anything that is not stopping already."""
     return any(not job.stop_requested for job in _stoppable(tx, arrival))
 
 
-def _effect(tx: Transaction, arrival: Arrival, word: ControlWord, row: InboxRow) -> str:
+def _effect(tx: Transaction, arrival: ReceivedMessage, word: ControlWord, row: InboxRow) -> str:
     """Do it and return what to say."""
     if word is ControlWord.STOP:
         return _stop(tx, _stoppable(tx, arrival))
@@ -34,7 +34,7 @@ def _effect(tx: Transaction, arrival: Arrival, word: ControlWord, row: InboxRow)
     return "A new conversation begins with your next message."
 
 
-def _status(tx: Transaction, arrival: Arrival) -> str:
+def _status(tx: Transaction, arrival: ReceivedMessage) -> str:
     lane = arrival.lane
     working = "I am working on an answer" if tx.jobs.running_in(lane) else "Nothing is running here"
     behind = tx.jobs.waiting_in(lane)
@@ -46,7 +46,7 @@ def _status(tx: Transaction, arrival: Arrival) -> str:
     return " ".join([f"{working}; {behind} more waiting." if behind else f"{working}.", *passed_on, *asked])
 
 
-def _stoppable(tx: Transaction, arrival: Arrival) -> Sequence[Job]:
+def _stoppable(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
     """Return what is being answered, or about to be, else the newest job that waits outside the lane; and all tasks."""
     head, tasks = tx.jobs.head_of(arrival.lane), _tasks(tx, arrival)
     if head is None or head.stop_requested:
@@ -54,7 +54,7 @@ def _stoppable(tx: Transaction, arrival: Arrival) -> Sequence[Job]:
     return [*([head] if head is not None else []), *(task for task in tasks if head is None or task.id != head.id)]
 
 
-def _tasks(tx: Transaction, arrival: Arrival) -> Sequence[Job]:
+def _tasks(tx: Transaction, arrival: ReceivedMessage) -> Sequence[Job]:
     """Return the tasks that agents passed on to each other for what was said here."""
     return tx.delegations.open_in(arrival.message.address, arrival.alone)
 

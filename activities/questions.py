@@ -39,7 +39,7 @@ class AskingRules:
     approvers: tuple[str, ...] = ()
 
 
-def asked(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: AskingRules) -> Question:
+def ask_question(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: AskingRules) -> Question:
     """Return the question of this call, put to the person now if it was not before."""
     known = _known(tx, step)
     if known is not None:
@@ -52,7 +52,7 @@ def asked(tx: Transaction, job: Job, step: ToolStep, what: ToolQuestion, rules: 
     return _put(tx, job, question, text)
 
 
-def approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
+def ask_approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: AskingRules) -> Question:
     """Return the question whether this call may be made, put to the channel now if it was not before."""
     known = _known(tx, step)
     if known is not None:
@@ -64,7 +64,7 @@ def approval(tx: Transaction, job: Job, step: ToolStep, call: ToolCall, rules: A
     return _put_approval(tx, job, question, "It would get:")
 
 
-def directives_approval(
+def ask_directives_approval(
     tx: Transaction, job: Job, step: AnswerStep, wanted: Sequence[Tag], rules: AskingRules
 ) -> Question:
     """Return the question whether these directives of an answer may be acted on, put now if it was not before."""
@@ -79,7 +79,7 @@ def directives_approval(
     return _put_approval(tx, job, question)
 
 
-def waits_for(question: Question) -> WaitsForPerson:
+def wait_for_person(question: Question) -> WaitsForPerson:
     """Return what a step raises while its question is open."""
     waits = WaitsForPerson(f"question {question.id} is open")
     waits.wake_at = question.expires_at

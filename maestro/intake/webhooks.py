@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class HookRules:
+class WebhookIntakeRules:
     """What the configuration says of deliveries.
 
     A body has at most ``max_body_bytes``; ``max_pending`` jobs that no person began may wait before more are refused;
@@ -37,10 +37,12 @@ class HookRules:
     kept: timedelta = timedelta(days=30)
 
 
-class Hooks:
+class WebhookIntake:
     """The way in for programs; ``reveal`` turns what the store holds of a secret into it."""
 
-    def __init__(self, store: Store, reveal: Callable[[str], SecretStr], rules: Callable[[], HookRules]) -> None:
+    def __init__(
+        self, store: Store, reveal: Callable[[str], SecretStr], rules: Callable[[], WebhookIntakeRules]
+    ) -> None:
         self._store = store
         self._reveal = reveal
         self.rules = rules

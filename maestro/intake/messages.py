@@ -1,4 +1,4 @@
-"""The door: what comes in waits in its lane, does something at once, or is dropped, with its reason."""
+"""Messages that come in: each waits in its lane, acts at once, or is dropped with its reason."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,13 +25,16 @@ from maestro.domain.people.permissions import AccessRules
 from maestro.domain.precedence import IN_HAND, precedence_of, priority_of
 from maestro.domain.questions.question import Answer, Refusal
 from maestro.domain.texts import storable
-from maestro.intake import answers, control, edits, strangers
-from maestro.intake.access import Access, Arrival, dropped, new_job_id, tell
-from maestro.intake.strangers import PairingRules
+from maestro.intake import answers, control_words, pairing
+from maestro.intake.access import AccessControl, ReceivedMessage, dropped, new_job_id, tell
+from maestro.intake.pairing import PairingRules
 from maestro.store.claims import Claimed
 from maestro.store.inbox import IntakeState
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+
+UNKNOWN = "an edit of a message that never came in"
+TOO_LATE = "an edit of a message that is being answered, or was"
 
 MINUTE = timedelta(minutes=1)
 
@@ -46,6 +49,26 @@ TOO_FAST = "the person wrote more often in a minute than they may (routing.messa
 
 Meant = ControlWord | PairingCode | Answer | Refusal | None
 """What a message is; None is an ordinary one, which is for an agent."""
+
+
+def take_edit(tx: Transaction, edit: IncomingMessage) -> Accepted:
+    """Let the new text stand for the old one while nobody works on it; later it is only counted."""
+    first = tx.inbox.find(edit.model_copy(update={"id": edit.edit_of}))
+    if first is None or first.user_id != edit.user_id:
+        tx.ignored.add(edit.address, UNKNOWN)
+        return Accepted(message_id=edit.edit_of, job_id="", duplicate=False, ignored=UNKNOWN)
+    if first.content == edit.content:
+        return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
+    if not _untouched(tx.jobs.get(first.job_id)):
+        tx.ignored.add(edit.address, TOO_LATE)
+        return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True, ignored=TOO_LATE)
+    tx.inbox.rewrite(first.id or 0, edit.content)
+    return Accepted(message_id=edit.edit_of, job_id=first.job_id, duplicate=True)
+
+
+def _untouched(job: Job) -> bool:
+    """Say whether a job is for an agent and none of its steps began: none can have read the message."""
+    return job.status is JobStatus.PENDING and job.started_at is None and not job.notice
 
 
 @dataclass(frozen=True)
@@ -101,9 +124,9 @@ class Intake:
         self._noted = datetime.min.replace(tzinfo=UTC)
 
     @property
-    def _access(self) -> Access:
+    def _access(self) -> AccessControl:
         rules = self._rules()
-        return Access(rules.access, rules.routing)
+        return AccessControl(rules.access, rules.routing)
 
     def accept(self, message: IncomingMessage) -> Accepted:
         """Commit the message and its job, and wake the dispatcher; a message that came before changes nothing.
@@ -124,7 +147,7 @@ class Intake:
         """Return what became of a message, and its job if this process is to start it."""
         if message.edit_of:
             tx.channels.enable(message.address)
-            return edits.take(tx, message), None
+            return take_edit(tx, message), None
         state = tx.inbox.state(message, self._rules().messages_per_minute, MINUTE)
         if state.disabled:  # where somebody writes to us, we may be able to write again
             tx.channels.enable(message.address)
@@ -141,7 +164,7 @@ class Intake:
             raise backlog
         job = self._take(tx, arrival, meant)
         if backlog is not None:
-            tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=control.UNSAID))
+            tx.close_job(job.id, Ending(status=JobStatus.COMPLETED, reason=control_words.UNSAID))
         accepted = Accepted(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
@@ -154,16 +177,16 @@ class Intake:
             place = message.address
             tx.people.connector_event(place.platform, place.account, max(tx.now - message.sent_at, timedelta()))
 
-    def _arrival(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> Arrival:
+    def _arrival(self, tx: Transaction, message: IncomingMessage, state: IntakeState) -> ReceivedMessage:
         access = self._access
         person = access.person_as(message, state.binding, lambda: state.listed, lambda: state.let_in)
-        arrival = Arrival(message.model_copy(update={"is_owner": person.is_owner}), state, person)
+        arrival = ReceivedMessage(message.model_copy(update={"is_owner": person.is_owner}), state, person)
         if person.known:
             return arrival
         agent = access.agent(tx, message, state.binding)
         return replace(arrival, turned_away=access.turned_away(person, agent, message, state.binding))
 
-    def _ignored(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
+    def _ignored(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
         """Return why a message is only counted: it is not for us, or would be one too many of somebody else's."""
         if arrival.message.from_bot:
             if arrival.binding is None or not arrival.binding.allow_bots:
@@ -171,12 +194,12 @@ class Intake:
             if tx.inbox.wrote(arrival.message, self._rules().bot_messages_per_minute, MINUTE):
                 return BOT_LOOP
         if isinstance(meant, PairingCode):
-            return GUESSING if strangers.guesses(tx, arrival.person.id) else None
+            return GUESSING if pairing.guesses(tx, arrival.person.id) else None
         if arrival.turned_away is not None:
             return STRANGER_IN_HASTE if self._is_over_limit(tx, arrival) else None
         return self._unaddressed(tx, arrival, meant)
 
-    def _unaddressed(self, tx: Transaction, arrival: Arrival, meant: Meant) -> str | None:
+    def _unaddressed(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> str | None:
         """Return why nobody answers an ordinary line in a group's channel that is no agent's own.
 
         A busy server must not cost a workflow for each line (docs/decisions.md: routing).
@@ -187,7 +210,7 @@ class Intake:
         found = self._access.route(tx, message, None)
         return found.reason if found.agent is None else None
 
-    def _is_over_limit(self, tx: Transaction, arrival: Arrival) -> bool:
+    def _is_over_limit(self, tx: Transaction, arrival: ReceivedMessage) -> bool:
         """Say whether the sender wrote more than people may; a bot's messages are counted in this channel alone."""
         if arrival.message.from_bot:
             return tx.inbox.wrote(arrival.message, self._rules().messages_per_minute, MINUTE)
@@ -208,20 +231,20 @@ class Intake:
             f"{waiting} messages are waiting already; this one was not taken. Please send it again in a while."
         )
 
-    def _makes_room(self, tx: Transaction, arrival: Arrival, meant: Meant) -> bool:
+    def _makes_room(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> bool:
         obeyed = meant is ControlWord.STOP and arrival.turned_away is None and self._refusal(tx, arrival) is None
-        return obeyed and control.can_stop(tx, arrival)
+        return obeyed and control_words.can_stop(tx, arrival)
 
-    def _refusal(self, tx: Transaction, arrival: Arrival) -> str | None:
+    def _refusal(self, tx: Transaction, arrival: ReceivedMessage) -> str | None:
         """Return why nobody does what this person says here, or None."""
         return self._access.refusal(tx, arrival.message, arrival.binding, arrival.person)
 
-    def _take(self, tx: Transaction, arrival: Arrival, meant: Meant) -> Job:
+    def _take(self, tx: Transaction, arrival: ReceivedMessage, meant: Meant) -> Job:
         """Obey a control word, settle a question, or else give the message its place in the lane."""
         if isinstance(meant, PairingCode):
-            return strangers.redeem(tx, arrival, meant)
+            return pairing.redeem(tx, arrival, meant)
         if arrival.turned_away is not None:
-            return strangers.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
+            return pairing.turn_away(tx, arrival, arrival.turned_away, self._rules().pairing)
         if self._over(arrival, meant):
             return self._slow_down(tx, arrival, waits=meant is None)
         if meant is None:
@@ -229,9 +252,13 @@ class Intake:
         refusal = self._refusal(tx, arrival)
         if refusal is not None:
             return dropped(tx, arrival, refusal)
-        return control.obey(tx, arrival, meant) if isinstance(meant, ControlWord) else answers.take(tx, arrival, meant)
+        return (
+            control_words.obey(tx, arrival, meant)
+            if isinstance(meant, ControlWord)
+            else answers.take(tx, arrival, meant)
+        )
 
-    def _keep(self, tx: Transaction, arrival: Arrival) -> Job:
+    def _keep(self, tx: Transaction, arrival: ReceivedMessage) -> Job:
         """Give a message the last place in its lane; where the channel says so, it interrupts.
 
         See docs/decisions.md: busy agents.
@@ -259,7 +286,7 @@ class Intake:
             return False
         return not (state.taken or state.unclaimed or state.due) and state.pending + state.running < IN_HAND
 
-    def _interrupt(self, tx: Transaction, arrival: Arrival, job_id: str, row: InboxRow) -> bool:
+    def _interrupt(self, tx: Transaction, arrival: ReceivedMessage, job_id: str, row: InboxRow) -> bool:
         """End what the same agent does for this person, unless nobody would answer the message itself.
 
         Says whether the person knows already that they have to wait.
@@ -269,13 +296,13 @@ class Intake:
             return False
         return tx.interrupt(job_id, arrival.lane, row, agent.id, arrival.alone)
 
-    def _over(self, arrival: Arrival, meant: Meant) -> bool:
+    def _over(self, arrival: ReceivedMessage, meant: Meant) -> bool:
         """Say whether the person writes too fast; a ``/stop`` and an answer always get through."""
         limited = meant is None or (isinstance(meant, ControlWord) and meant is not ControlWord.STOP)
         free = arrival.person.is_owner or arrival.message.from_bot
         return limited and not free and arrival.state.over_limit
 
-    def _slow_down(self, tx: Transaction, arrival: Arrival, *, waits: bool) -> Job:
+    def _slow_down(self, tx: Transaction, arrival: ReceivedMessage, *, waits: bool) -> Job:
         """Drop a message of somebody who writes too fast, and say so once a minute; an operator can restart it."""
         told = tx.inbox.was_told(arrival.message, MINUTE)
         job = dropped(tx, arrival, TOO_FAST, waits=waits, pace=Pace.OVER if told else Pace.TOLD)
@@ -313,7 +340,7 @@ def _storable(message: IncomingMessage) -> IncomingMessage:
     return message.model_copy(update=typed)
 
 
-def _meant(tx: Transaction, arrival: Arrival) -> Meant:
+def _meant(tx: Transaction, arrival: ReceivedMessage) -> Meant:
     """Read a message: what is neither a control word nor an answer is an ordinary one.
 
     Where no question is open, only a text with a number sign in it can still name one.

@@ -1,0 +1,229 @@
+"""A Temporal namespace as Maestro needs it: registered, with search attributes that hold ids and words only."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
+from temporalio.api.workflowservice.v1 import CountWorkflowExecutionsRequest, RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from maestro.domain.errors import TemporalUnavailable
+from temporal.client import AWAY, Endpoint, check, connect
+from temporal.explanations import Cause, cause_of, explain
+
+SEARCH_ATTRIBUTES = ("Platform", "Kind", "Channel", "Agent", "Conversation", "Outcome")
+"""All are of type Keyword, of which the embedded server's SQLite store has room for ten."""
+
+KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
+PASSING = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.CANCELLED,
+    }
+)
+"""What says nothing of our rights, only of the moment."""
+
+_ATTRIBUTES_TIMEOUT = timedelta(seconds=2)
+
+USABLE_SECONDS = 30.0
+"""How long a new namespace or search attribute may take to be known everywhere; real servers need about ten."""
+LOOK_SECONDS = 0.2
+
+_REQUEST_TIMEOUT = timedelta(seconds=5)
+_NOT_YET = frozenset({RPCStatusCode.NOT_FOUND, RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.UNAVAILABLE})
+_NOT_TOLD = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED})
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """Which search attributes a namespace lacks, and which it has with another type than Keyword."""
+
+    missing: tuple[str, ...]
+    mistyped: Mapping[str, str]
+    """From the name to the type it has, as the program ``temporal`` writes it."""
+
+
+def shortfall(known: Mapping[str, IndexedValueType.ValueType]) -> Shortfall:
+    """Compare what a namespace has with what we need."""
+    return Shortfall(
+        missing=tuple(name for name in SEARCH_ATTRIBUTES if name not in known),
+        mistyped={name: _type_name(known[name]) for name in SEARCH_ATTRIBUTES if known.get(name, KEYWORD) != KEYWORD},
+    )
+
+
+async def lacking(client: Client, namespace: str) -> Shortfall:
+    """Ask which search attributes are not as we need them; raises what the SDK raises."""
+    known = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=namespace), timeout=_ATTRIBUTES_TIMEOUT
+    )
+    return shortfall(known.custom_attributes)
+
+
+async def ensure_search_attributes(client: Client, namespace: str) -> tuple[str, ...]:
+    """Add those that are missing and return them.
+
+    Raises ``TemporalUnavailable`` with the fix when that cannot be, ``RPCError`` when it may be in a moment.
+    """
+    try:
+        found = await lacking(client, namespace)
+        if found.missing:
+            await _add(client, namespace, found.missing)
+    except RPCError as error:
+        if error.status in PASSING:
+            raise
+        raise TemporalUnavailable(
+            f"Temporal refused to list or add its search attributes ({error}). Without them no message can be started: "
+            f"have an administrator run `{create_command(namespace)}`."
+        ) from None
+    if found.mistyped:
+        raise TemporalUnavailable(
+            f"Namespace {namespace} has {mistyped_text(found)}, and no message can be started: "
+            f"{mistyped_fix(found, namespace)}."
+        )
+    return found.missing
+
+
+async def _add(client: Client, namespace: str, names: tuple[str, ...]) -> None:
+    """Add them; that another process was quicker, which the server refuses in several ways, is as good."""
+    try:
+        await client.operator_service.add_search_attributes(_request(namespace, names), timeout=_ATTRIBUTES_TIMEOUT)
+    except RPCError:
+        if (await lacking(client, namespace)).missing:
+            raise
+
+
+def create_command(namespace: str, names: tuple[str, ...] = SEARCH_ATTRIBUTES) -> str:
+    """Return what an administrator types to add search attributes."""
+    named = " ".join(f"--name {name}" for name in names)
+    return f"temporal operator search-attribute create -n {namespace} {named} --type Keyword"
+
+
+def mistyped_text(found: Shortfall) -> str:
+    """Return which attributes have another type."""
+    each = ", ".join(f"{name} of type {kind}" for name, kind in found.mistyped.items())
+    return f"the search attribute {each} instead of Keyword"
+
+
+def mistyped_fix(found: Shortfall, namespace: str) -> str:
+    """Return what to do about attributes of another type."""
+    names = tuple(found.mistyped)
+    named = " ".join(f"--name {name}" for name in names)
+    remove = f"temporal operator search-attribute remove -n {namespace} {named} --yes"
+    return (
+        "set temporal.namespace to a namespace of Maestro's own, or replace them with "
+        f"`{remove}` and `{create_command(namespace, names)}`"
+    )
+
+
+def _type_name(kind: IndexedValueType.ValueType) -> str:
+    words = IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_").split("_")
+    return "".join(word.capitalize() for word in words)
+
+
+def _request(namespace: str, names: tuple[str, ...]) -> AddSearchAttributesRequest:
+    return AddSearchAttributesRequest(namespace=namespace, search_attributes=dict.fromkeys(names, KEYWORD))
+
+
+async def prepare(endpoint: Endpoint, retention: timedelta) -> Sequence[str]:
+    """Register the namespace and add the search attributes where they are missing; return a sentence per thing done.
+
+    ``retention`` is how long a new namespace keeps finished histories, at least a day on most servers. Raises
+    ``TemporalUnavailable`` with the fix, which is the administrator's commands when we may not do this ourselves.
+    """
+    try:
+        client = await connect(endpoint)
+        done = await _prepare_namespace(client, endpoint, retention)
+        return [*done, *await _prepare_attributes(client, endpoint)]
+    except AWAY as error:
+        raise TemporalUnavailable(explain(error, endpoint)) from None
+
+
+async def _prepare_namespace(client: Client, endpoint: Endpoint, retention: timedelta) -> list[str]:
+    try:
+        await check(client, endpoint.namespace)
+    except RPCError as error:
+        if cause_of(error) is not Cause.NO_NAMESPACE:
+            raise
+    else:
+        await _until_usable(lambda: _known(client, endpoint.namespace))  # somebody else may just have created it
+        return []
+    await _register(client, endpoint, retention)
+    await _until_usable(lambda: _known(client, endpoint.namespace))
+    return [f"Created namespace {endpoint.namespace}, which keeps finished histories for {span(retention)}."]
+
+
+async def _register(client: Client, endpoint: Endpoint, retention: timedelta) -> None:
+    kept = Duration()
+    kept.FromTimedelta(retention)
+    request = RegisterNamespaceRequest(
+        namespace=endpoint.namespace,
+        description="The jobs of Maestro",
+        workflow_execution_retention_period=kept,
+    )
+    try:
+        await client.workflow_service.register_namespace(request, timeout=_REQUEST_TIMEOUT)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.ALREADY_EXISTS:  # somebody else was quicker
+            raise TemporalUnavailable(_refused(endpoint, retention, error)) from None
+
+
+def _refused(endpoint: Endpoint, retention: timedelta, error: RPCError) -> str:
+    hours = max(1, round(retention.total_seconds() / 3600))
+    return (
+        f"Temporal at {endpoint.address} did not let us create namespace {endpoint.namespace} ({error.message}): "
+        f"have an administrator run `temporal operator namespace create -n {endpoint.namespace} --retention {hours}h` "
+        f"and `{create_command(endpoint.namespace)}`."
+    )
+
+
+async def _prepare_attributes(client: Client, endpoint: Endpoint) -> list[str]:
+    added = await ensure_search_attributes(client, endpoint.namespace)
+    if not added:
+        return []
+    await _until_usable(lambda: _searched(client, endpoint.namespace))
+    return [f"Added the search attributes {', '.join(added)} to namespace {endpoint.namespace}."]
+
+
+async def _known(client: Client, namespace: str) -> None:
+    """Raise while some part of the server does not know the namespace yet."""
+    await check(client, namespace)
+    await lacking(client, namespace)
+    await client.workflow_service.count_workflow_executions(
+        CountWorkflowExecutionsRequest(namespace=namespace), timeout=_REQUEST_TIMEOUT
+    )
+
+
+async def _searched(client: Client, namespace: str) -> None:
+    """Raise while the search attributes cannot be used yet."""
+    query = " AND ".join(f"{name} = 'none'" for name in SEARCH_ATTRIBUTES)
+    await client.workflow_service.count_workflow_executions(
+        CountWorkflowExecutionsRequest(namespace=namespace, query=query), timeout=_REQUEST_TIMEOUT
+    )
+
+
+async def _until_usable(ask: Callable[[], Awaitable[None]]) -> None:
+    """Return when the question is answered; raises what it raised last if that takes too long."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + USABLE_SECONDS
+    while True:
+        try:
+            return await ask()
+        except RPCError as error:
+            if error.status in _NOT_TOLD:
+                return None  # who may not look has to believe
+            if error.status not in _NOT_YET or clock() > deadline:
+                raise
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def span(kept: timedelta) -> str:
+    """Return a time of hours or days in words."""
+    hours = round(kept.total_seconds() / 3600)
+    return f"{hours // 24} days" if hours > 24 and hours % 24 == 0 else f"{hours} hours"

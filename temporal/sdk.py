@@ -1,0 +1,113 @@
+"""Adapts the SDK to this process: what its native part logs, and which work of it is skipped."""
+
+import functools
+import importlib
+import inspect
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, cast
+
+from temporalio.bridge import worker as bridge
+from temporalio.converter import DataConverter
+from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+
+from temporal.activations import log
+from temporal.failures import ExpectedEnds
+
+SDK_VERSION = "1.35.0"
+"""The version whose private functions are replaced; with any other version the SDK does all its own work."""
+
+
+PARAMETERS = {
+    "decode_activation": ("activation", "data_converter", "decode_headers", "storage_concurrency_limit"),
+    "encode_completion": ("completion", "data_converter", "encode_headers", "storage_concurrency_limit"),
+    "create": ("instance", "context_free_dc", "workflow_context_dc", "workflow_context"),
+}
+"""The replaced functions by their names."""
+
+QUIET = "ERROR"
+OF_STEPS = ("temporalio.activity", "temporalio.worker._activity")
+"""The loggers that tell how steps ended."""
+
+
+def skip_visits() -> bool:
+    """Replace the SDK's functions for the rest of the process; false when they are not the known ones."""
+    sdk = _private_parts()
+    functions = [getattr(owner, name, None) for owner, name in sdk]
+    if not is_known(version("temporalio"), functions):
+        log.warning("sdk.unknown", version=version("temporalio"), known=SDK_VERSION)
+        return False
+    decode, encode, create, nothing_done = cast("list[Callable[..., Any]]", functions)
+    bridge.decode_activation = _skipping(decode, nothing_done)
+    bridge.encode_completion = _skipping(encode, nothing_done)
+    sdk[2][0].create = staticmethod(_sharing(create))
+    return True
+
+
+def _private_parts() -> list[tuple[Any, str]]:
+    """Return where the SDK's functions, and what they return where nothing is done, are to be found, if they are."""
+    workflow, storage = (_module(f"temporalio.{name}") for name in ("worker._workflow", "converter._extstore"))
+    converter = getattr(workflow, "_CommandAwareDataConverter", None)
+    return [
+        (bridge, "decode_activation"),
+        (bridge, "encode_completion"),
+        (converter, "create"),
+        (storage, "StorageOperationMetrics"),
+    ]
+
+
+def _module(name: str) -> Any:
+    with suppress(ImportError):
+        return importlib.import_module(name)
+
+
+def is_known(sdk_version: str, functions: Sequence[Callable[..., Any] | None]) -> bool:
+    """Say whether the functions of this version are those that may be replaced; the last makes what they return."""
+    *replaced, nothing_done = functions
+    found = {one.__name__: tuple(inspect.signature(one).parameters) for one in replaced if one is not None}
+    return sdk_version == SDK_VERSION and found == PARAMETERS and nothing_done is not None
+
+
+def _skipping(visit: Callable[..., Any], nothing_done: Callable[[], Any]) -> Callable[..., Any]:
+    """Visit the payloads of an activation or a completion only where there is something to do with them."""
+
+    @functools.wraps(visit)
+    async def visit_unless_plain(message: Any, data_converter: DataConverter, *args: Any, **kwargs: Any) -> Any:
+        if _is_plain(data_converter):
+            return nothing_done()
+        return await visit(message, data_converter, *args, **kwargs)
+
+    return visit_unless_plain
+
+
+def _sharing(create: Callable[..., Any]) -> Callable[..., Any]:
+    """Create a converter that follows the command only where a codec would see a difference."""
+
+    @functools.wraps(create)
+    def create_unless_plain(*, workflow_context_dc: DataConverter, **kwargs: Any) -> DataConverter:
+        if _is_plain(workflow_context_dc):
+            return workflow_context_dc
+        created: DataConverter = create(workflow_context_dc=workflow_context_dc, **kwargs)
+        return created
+
+    return create_unless_plain
+
+
+def _is_plain(converter: DataConverter) -> bool:
+    return converter.payload_codec is None and converter.external_storage is None
+
+
+def configure_sdk() -> None:
+    """Keep the SDK from warning of every retry and from work without use, before the first client of the process.
+
+    It writes to standard error, in colour, whatever our log's form is; what people need to know of the connection is
+    told by ``temporal.client``, once for each change. How a step ended is told by the journal, in one line.
+    """
+    quiet = TelemetryFilter(core_level=QUIET, other_level=QUIET)
+    runtime = Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=quiet)))
+    Runtime.set_default(runtime, error_if_already_set=False)
+    skip_visits()
+    for name in OF_STEPS:
+        logging.getLogger(name).addFilter(ExpectedEnds())
