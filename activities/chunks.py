@@ -13,7 +13,7 @@ from maestro.domain.drafts import IN_FILES
 from maestro.domain.jobs.job import FAILURE_NOTICE, Job, is_background
 from maestro.domain.messages import Button, OutgoingMessage
 from maestro.domain.redaction import Redact
-from maestro.store.deliveries import DeliveryStart
+from maestro.store.deliveries.deliveries import DeliveryStart
 from maestro.store.transaction import Transaction
 
 MOST_CHUNKS = 6

@@ -27,7 +27,7 @@ from maestro.domain.llm.prompts import Role, ToolSpec
 from maestro.domain.media import spoken_text
 from maestro.domain.messages import InboxRow
 from maestro.domain.people.permissions import Person
-from maestro.store.changes import Shelf
+from maestro.store.cache import CachedRows
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -240,7 +240,7 @@ class ContextActivities:
     def __init__(self, store: Store, rules: Callable[[], ContextRules]) -> None:
         self._store = store
         self._rules = rules
-        self._personas: Shelf[tuple[int | None, PersonaKey], Persona] = Shelf()
+        self._personas: CachedRows[tuple[int | None, PersonaKey], Persona] = CachedRows()
 
     @activity.defn(no_thread_cancel_exception=True)
     def build_context(self, ref: StepRef) -> ContextOutcome:

@@ -28,7 +28,7 @@ from maestro.domain.jobs.flow import DeliverOutcome, DeliverStep
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
 from maestro.domain.redaction import Redact, as_it_is
-from maestro.store.job_rows import DependentRows
+from maestro.store.jobs.related import DependentRows
 from maestro.store.store import Store, committed, finished
 from maestro.store.transaction import Transaction
 

@@ -11,7 +11,7 @@ from maestro.domain.deliveries import Purpose
 from maestro.domain.drafts import STOPPED, DraftState, ending
 from maestro.domain.jobs.job import Job
 from maestro.domain.messages import OutgoingMessage, Receipt
-from maestro.store.drafts import Sheet
+from maestro.store.deliveries.drafts import AddressedDraft
 from maestro.store.store import Store, committed
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted
@@ -39,7 +39,7 @@ class Drafting:
         outcome = await hand_over(connector, message, move)
         return await committed(self._store, partial(self._told, job_id, message, outcome))
 
-    async def edit(self, sheet: Sheet, connector: Connector) -> float | None:
+    async def edit(self, sheet: AddressedDraft, connector: Connector) -> float | None:
         """Let the message say what is written so far, as much of it as fits."""
         message = sheet.draft.saying(sheet.address, _fitting(sheet.draft.text, connector, 0))
         outcome = await hand_over(connector, message, SendAction.SEND)
@@ -47,7 +47,7 @@ class Drafting:
             await asyncio.to_thread(self._dropped, sheet.draft.job_id)
         return _pause(outcome)
 
-    async def end(self, sheet: Sheet, connector: Connector) -> float | None:
+    async def end(self, sheet: AddressedDraft, connector: Connector) -> float | None:
         """Let the message say that nothing more comes; what cannot be said is left as it is."""
         text = ending(_fitting(sheet.draft.text, connector, len(STOPPED)))
         outcome = await hand_over(connector, sheet.draft.saying(sheet.address, text), SendAction.SEND)

@@ -32,7 +32,7 @@ from maestro.domain.jobs.flow import (
 from maestro.domain.jobs.job import Job, StepRef
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.middleware.replay import RequestTransaction
-from maestro.store.steps import Attempts, OwnAttempt, acting_for
+from maestro.store.jobs.steps import OwnAttempt, StepAttempts, acting_for
 from maestro.store.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -142,7 +142,7 @@ class _Call:
         self._send = DeliverStep(job_id=step.job_id, step="deliver", purpose=Purpose.ANSWER, closes=True)
         self._request: LLMRequest | None = None
         self._job: Job | None = None
-        self._attempts: Attempts = {}
+        self._attempts: StepAttempts = {}
         self._outcome: ModelOutcome | None = None
         self._recorded: AnswerOutcome | None = None
         self._prepared: tuple[OwnAttempt, PreparedDelivery] | None = None

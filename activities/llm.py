@@ -27,7 +27,7 @@ from maestro.domain.llm.prompts import (
 )
 from maestro.llm.accounts import MARGIN
 from maestro.llm.middleware.replay import ReplayGuard, RequestTransaction
-from maestro.store.job_rows import Caller
+from maestro.store.jobs.related import ModelCaller
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -136,7 +136,7 @@ class LLMActivities:
         with self._store.begin() as tx:
             return self.finish(tx, step, request, response)
 
-    def _messages(self, tx: Transaction, caller: Caller, step: ModelStep) -> tuple[PromptMessage, ...]:
+    def _messages(self, tx: Transaction, caller: ModelCaller, step: ModelStep) -> tuple[PromptMessage, ...]:
         """Return the prompt of the job, and the rounds so far within what it leaves of the window."""
         prompt = tx.prompts.unpack(PROMPT_TURNS.validate_json(caller.turns))
         if step.number == 1:

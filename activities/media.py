@@ -21,7 +21,7 @@ from maestro.domain.media import MediaFile
 from maestro.domain.messages import Address, Attachment
 from maestro.llm.middleware.interruption import StopWatch
 from maestro.llm.transcriber import Audio, Transcriber, TranscriptionAttempt
-from maestro.store.files import Files
+from maestro.store.files import MediaFolder
 from maestro.store.store import Store, committed
 
 BLOCK_BYTES = 64 * 1024
@@ -43,7 +43,7 @@ class MissingFiles:
 class MediaActivities:
     """Fetches through the connector that took the message."""
 
-    def __init__(self, store: Store, files: Files, connectors: Connectors) -> None:
+    def __init__(self, store: Store, files: MediaFolder, connectors: Connectors) -> None:
         self._store = store
         self._files = files
         self._connectors = connectors
@@ -115,7 +115,7 @@ def content_type(path: Path) -> str:
 class VoiceActivities:
     """Has voices transcribed, each once."""
 
-    def __init__(self, store: Store, files: Files, transcriber: Transcriber, watch: StopWatch) -> None:
+    def __init__(self, store: Store, files: MediaFolder, transcriber: Transcriber, watch: StopWatch) -> None:
         self._store = store
         self._files = files
         self._transcriber = transcriber

@@ -13,7 +13,7 @@ from api.parts import ApiParts
 from maestro.domain.errors import Forbidden, MaestroError
 from maestro.domain.hosts import DEFAULT_PORTS, KnownHosts, parse_origin
 from maestro.domain.proxies import Asked
-from maestro.store.audit import coming_from
+from maestro.store.users.audit import coming_from
 
 log = structlog.get_logger(__name__)
 

@@ -21,8 +21,8 @@ from temporalio.service import RPCError
 
 from maestro.domain.jobs.job import Job, JobRef, is_background, job_details
 from maestro.domain.precedence import ClaimOrder
-from maestro.store.changes import StoreState
-from maestro.store.claims import CLAIM_LAPSES, Claimed
+from maestro.store.cache import StoreState
+from maestro.store.jobs.claims import CLAIM_LAPSES, ClaimedJob
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.attempts import LoadGauge
@@ -86,7 +86,7 @@ class DispatcherView:
     ``stopped`` is None where nobody looked for them. ``crowded`` says that a job has its turn and no room yet.
     """
 
-    claimed: Sequence[Claimed] = ()
+    claimed: Sequence[ClaimedJob] = ()
     stopped: frozenset[str] | None = None
     crowded: bool = False
 
@@ -119,7 +119,7 @@ class Dispatcher:
         """Whether a job that is claimed now is started at once; any thread may ask."""
         return self._client is not None and self._well and not self._paused
 
-    def start(self, claimed: Claimed) -> None:
+    def start(self, claimed: ClaimedJob) -> None:
         """Start a job whose claim is committed; may be called from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._start_soon, claimed)
@@ -196,12 +196,12 @@ class Dispatcher:
             self._interrupted.clear()
         return state.stopping or state.unclaimed or state.due
 
-    def _start_soon(self, claimed: Claimed) -> None:
+    def _start_soon(self, claimed: ClaimedJob) -> None:
         task = asyncio.create_task(self._start_at_once(claimed))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
 
-    async def _start_at_once(self, claimed: Claimed) -> None:
+    async def _start_at_once(self, claimed: ClaimedJob) -> None:
         """Start a job whose message was just kept; one that cannot be started is left to the next look."""
         if self._client is None or self._paused:
             return await asyncio.to_thread(self._unclaim, [claimed.id])
@@ -225,7 +225,7 @@ class Dispatcher:
         except (RPCError, TimeoutError):
             self._interrupted.discard(job_id)  # the next look tries again
 
-    async def _start_all(self, client: Client, jobs: Sequence[Claimed]) -> bool:
+    async def _start_all(self, client: Client, jobs: Sequence[ClaimedJob]) -> bool:
         """Start the jobs; false when nothing could be started, so that the next look may wait.
 
         A job that alone could not be started keeps its claim, and is tried again when that has lapsed.
@@ -249,7 +249,7 @@ class Dispatcher:
             self._report(f"Temporal does not start {jobs} job(s), which wait in the store: {problem}")
         self._told = problems
 
-    async def _start(self, client: Client, claimed: Claimed) -> str | None:
+    async def _start(self, client: Client, claimed: ClaimedJob) -> str | None:
         """Return why the workflow could not be started, or None."""
         try:
             async with asyncio.timeout(START_TIMEOUT):
@@ -263,7 +263,7 @@ class Dispatcher:
             return f"{error.status.name}: {error.message}"
         return None
 
-    async def _begin(self, client: Client, claimed: Claimed) -> None:
+    async def _begin(self, client: Client, claimed: ClaimedJob) -> None:
         """Start the workflow of a job; starting it twice is harmless, for every step finds itself done."""
         job = claimed.job
         await client.start_workflow(
@@ -319,7 +319,7 @@ class Dispatcher:
     def _any_claimable(self, tx: Transaction) -> bool:
         return tx.jobs.any_claimable(tx.now - CLAIM_LAPSES, self._pace().background)
 
-    def _claim(self) -> Sequence[Claimed]:
+    def _claim(self) -> Sequence[ClaimedJob]:
         """Claim what there is to start.
 
         Jobs that have waited long enough go first, so that they are in their old turn before a later one is claimed.

@@ -17,8 +17,8 @@ from maestro.domain.errors import JobEnded, LaneTaken, MaestroError, Quarantined
 from maestro.domain.jobs.job import JobStatus, StepGroup, StepRef, Wait
 from maestro.domain.jobs.retries import RetryRules, next_attempt_in
 from maestro.domain.llm.errors import LLMFailure
-from maestro.store.jobs import Standing
-from maestro.store.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
+from maestro.store.jobs.jobs import JobSnapshot
+from maestro.store.jobs.steps import UNKNOWN, OwnAttempt, TemporalAttempt, acting_for, own_attempt_at
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from temporal.attempts import Observe, RunningSteps, attempt_timer
@@ -312,7 +312,7 @@ def _take_lane(tx: Transaction, job_id: str) -> None:
         raise LaneTaken(f"another job of the lane of {job_id} runs")
 
 
-def _refuse(job: Standing, ref: StepRef) -> None:
+def _refuse(job: JobSnapshot, ref: StepRef) -> None:
     """Raise ``JobEnded`` or ``Stopped`` when this step of the job must not act any more."""
     if job.status.ended and not ref.step.startswith(AFTER_THE_END):
         raise JobEnded(f"job {ref.job_id} is {job.status}")

@@ -17,11 +17,11 @@ from maestro.domain.errors import Conflict, MaestroError, StoreBusy
 from maestro.domain.jobs.batches import AT_ONCE, IN_A_LANE, BatchAction, ItemState, ReplayBatch, next_places
 from maestro.domain.jobs.job import CANCELLED_BY, NO_EDITS, Edits, Ending, Job, JobStatus
 from maestro.domain.jobs.replay import ReplayMode, restarted, what_if
-from maestro.store.audit import coming_from
-from maestro.store.changes import StoreState
+from maestro.store.cache import StoreState
 from maestro.store.replays import assign, judged
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.store.users.audit import coming_from
 
 CANCEL_TIMEOUT = 5.0
 WITHOUT_A_WORKFLOW = (JobStatus.PENDING, JobStatus.WAITING)

@@ -14,8 +14,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.errors import InvalidEdit
 from maestro.domain.schedules.firing import runs_once
 from maestro.domain.schedules.schedule import Planned
-from maestro.store.changes import StoreState
-from maestro.store.schedule_following import Followed
+from maestro.store.background.runs import FollowedSchedule
+from maestro.store.cache import StoreState
 from maestro.store.store import Store
 from temporal.schedules import (
     ScheduleTerms,
@@ -67,7 +67,7 @@ class ScheduleSnapshot:
     stamp: tuple[object, ...]
     ids: frozenset[str]
     wants: Sequence[tuple[Planned, WantedSchedule]]
-    unreadable: Sequence[Followed]
+    unreadable: Sequence[FollowedSchedule]
 
 
 class ScheduleKeeper:
@@ -136,7 +136,7 @@ class ScheduleKeeper:
         found = await client.list_schedules(page_size=LIST_PAGE)
         return {entry.id async for entry in found if ours.fullmatch(entry.id)}
 
-    async def _tell(self, client: Client, planned: Planned, want: WantedSchedule) -> Followed | None:
+    async def _tell(self, client: Client, planned: Planned, want: WantedSchedule) -> FollowedSchedule | None:
         """Return what came of telling Temporal of one row; None when nothing came of it yet."""
         try:
             await put_schedule(client, want, anew=_is_news(planned, want))
@@ -146,8 +146,8 @@ class ScheduleKeeper:
                 self._again.add(want.id)
             if error.status not in REFUSALS | DENIALS:
                 return None
-            return Followed(planned, planned.followed, f"Temporal refused it: {error.message}"[:LONGEST_REASON])
-        return Followed(planned, want.digest)
+            return FollowedSchedule(planned, planned.followed, f"Temporal refused it: {error.message}"[:LONGEST_REASON])
+        return FollowedSchedule(planned, want.digest)
 
     async def _remove(self, client: Client, its_id: str) -> None:
         try:
@@ -172,10 +172,10 @@ class ScheduleKeeper:
             try:
                 wants.append((planned, wanted_schedule(planned, agent, terms, now)))
             except InvalidEdit as error:
-                unreadable.append(Followed(planned, planned.followed, str(error)))
+                unreadable.append(FollowedSchedule(planned, planned.followed, str(error)))
         return ScheduleSnapshot(stamp, ids, wants, unreadable)
 
-    def _note(self, outcomes: Sequence[Followed]) -> None:
+    def _note(self, outcomes: Sequence[FollowedSchedule]) -> None:
         news = [one for one in outcomes if (one.planned.followed, one.planned.follow_error) != (one.digest, one.error)]
         for one in news:
             if one.error:

@@ -22,7 +22,7 @@ from maestro.domain.llm.accounts import AccountStatus
 from maestro.domain.llm.budgets import BudgetScope, Level
 from maestro.domain.llm.errors import AuthenticationFailed
 from maestro.domain.overview import DAY, HOUR, FailureKind, Pace, Reached, Work, cautions, kinds_of, pace
-from maestro.store.overview import SAMPLE
+from maestro.store.overviews.counts import SAMPLE
 from maestro.store.transaction import Transaction
 
 TITLE = "Overview – Maestro"

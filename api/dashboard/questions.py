@@ -19,7 +19,7 @@ from maestro.domain.errors import InvalidEdit, MaestroError
 from maestro.domain.questions.question import QuestionStatus, of_operator
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.reading import read
-from maestro.store.questions import Asked
+from maestro.store.jobs.questions import QuestionRecord
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -127,5 +127,5 @@ def _settled(tx: Transaction, wanted: QuestionQuery) -> QuestionPage:
     return QuestionPage(items=tuple(_views(tx, found)), next=str(following) if following else None)
 
 
-def _views(tx: Transaction, found: Sequence[Asked]) -> Sequence[QuestionView]:
+def _views(tx: Transaction, found: Sequence[QuestionRecord]) -> Sequence[QuestionView]:
     return [question_view(one.question, one.agent, one.job, tx.now) for one in found]

@@ -11,7 +11,7 @@ from maestro.domain.columns import LARGEST
 from maestro.domain.questions.question import ANSWER_CHARS, QuestionStatus, of_operator
 from maestro.domain.questions.views import QuestionPage, QuestionView, question_view
 from maestro.domain.values import Value
-from maestro.store.questions import Asked
+from maestro.store.jobs.questions import QuestionRecord
 from maestro.store.store import Store
 
 LIMIT = 50
@@ -67,5 +67,5 @@ def answer_question(parts: Parts, question_id: Number, answer: OperatorsAnswer) 
 
 def _shown(store: Store, question_id: int) -> QuestionView:
     with store.view() as tx:
-        asked: Asked = tx.questions.get(question_id)
+        asked: QuestionRecord = tx.questions.get(question_id)
     return question_view(asked.question, asked.agent, asked.job, tx.now)

@@ -14,7 +14,7 @@ from maestro.bootstrap.bots import Workshop
 from maestro.bootstrap.supervision import end
 from maestro.domain.bots.bot import BotInstance
 from maestro.domain.errors import ConfigurationError, MaestroError, StoreBusy
-from maestro.store.changes import StoreState
+from maestro.store.cache import StoreState
 from maestro.store.store import Store
 
 LOOK_SECONDS = 0.5

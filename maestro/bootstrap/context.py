@@ -18,7 +18,7 @@ from maestro.domain.messages import (
 )
 from maestro.domain.people.people import UploadedFile
 from maestro.intake import AccountIntake, Intake
-from maestro.store.files import Files
+from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 
 TROUBLE = (ConnectorState.DEGRADED, ConnectorState.FAILED)
@@ -27,7 +27,7 @@ TROUBLE = (ConnectorState.DEGRADED, ConnectorState.FAILED)
 class StoreContext(AccountIntake):
     """The context of one connector; every method hands its transaction to a thread."""
 
-    def __init__(self, place: tuple[str, str], intake: Intake, store: Store, files: Files) -> None:
+    def __init__(self, place: tuple[str, str], intake: Intake, store: Store, files: MediaFolder) -> None:
         """``place`` is the connector's platform and account."""
         super().__init__(intake)
         self._platform, self._account = place

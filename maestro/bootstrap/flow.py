@@ -42,7 +42,7 @@ from maestro.domain.redaction import TextKind, as_it_is
 from maestro.llm.middleware.interruption import StopWatch
 from maestro.llm.transcriber import Transcriber, TranscriptionRules
 from maestro.settings import Settings, read_environment
-from maestro.store.files import Files
+from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.tools.registry import ToolRegistry
 from temporal.attempts import Heartbeats, Observe
@@ -63,7 +63,7 @@ class FlowParts:
 
     store: Store
     scope: Scope
-    files: Files
+    files: MediaFolder
     hub: ConnectorHub
     typing: TypingIndicators
     growing: GrowingAnswers

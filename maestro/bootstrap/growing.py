@@ -13,7 +13,7 @@ from connectors.base import AmbiguousSend, Connector, EditsMessages
 from maestro.bootstrap.supervision import end
 from maestro.domain.drafts import DraftState, Next, next_of
 from maestro.domain.errors import StoreBusy
-from maestro.store.drafts import Place, Sheet
+from maestro.store.deliveries.drafts import AddressedDraft, Place
 from maestro.store.store import Store
 
 LOOK_SECONDS = 0.1
@@ -125,7 +125,7 @@ class GrowingAnswers:
         left = [self._consider(sheet, connectors) for sheet in sheets]
         self._waiting = any(left)
 
-    def _consider(self, sheet: Sheet, connectors: Mapping[Place, Connector]) -> bool:
+    def _consider(self, sheet: AddressedDraft, connectors: Mapping[Place, Connector]) -> bool:
         """Do what is to be done about a draft; true when something is left for which nobody need write."""
         shown = self._shown.setdefault(sheet.draft.job_id, Shown())
         if shown.busy or (shown.over and not sheet.status.ended):
@@ -139,7 +139,7 @@ class GrowingAnswers:
             shown.work = asyncio.create_task(self._do(move, sheet, shown, connector))
         return True
 
-    async def _do(self, move: Next, sheet: Sheet, shown: Shown, connector: Connector) -> None:
+    async def _do(self, move: Next, sheet: AddressedDraft, shown: Shown, connector: Connector) -> None:
         try:
             pause = await self._done(move, sheet, connector)
         # Whatever breaks while a draft is shown, the answer is not the worse for it.
@@ -156,7 +156,7 @@ class GrowingAnswers:
             longer = min(max(interval, LOOK_SECONDS) * 2**shown.failures, LONGEST_PAUSE)
             shown.due = time.monotonic() + max(pause, longer)
 
-    async def _done(self, move: Next, sheet: Sheet, connector: Connector) -> float | None:
+    async def _done(self, move: Next, sheet: AddressedDraft, connector: Connector) -> float | None:
         """Ask the platform; None when it has done it, else the seconds it asks to wait at least."""
         job_id = sheet.draft.job_id
         match move:
@@ -179,6 +179,6 @@ class GrowingAnswers:
                     tx.drafts.offer(place, seconds)
         self._offers = dict(offers)
 
-    def _sheets(self, places: Sequence[Place]) -> Sequence[Sheet]:
+    def _sheets(self, places: Sequence[Place]) -> Sequence[AddressedDraft]:
         with self._store.view() as tx:
             return tx.drafts.at(places)

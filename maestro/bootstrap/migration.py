@@ -10,7 +10,7 @@ from maestro.bootstrap.storage import open_store
 from maestro.domain.errors import DataFolderBusy, OlderDatabase
 from maestro.domain.values import Value
 from maestro.settings import Settings
-from maestro.store.schema import check, revision
+from maestro.store.engine.schema import check, revision
 
 PATIENCE_SECONDS = 3.0
 """How long to wait for the folder: processes that start together all find the old tables, and one changes them."""

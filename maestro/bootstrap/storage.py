@@ -15,8 +15,8 @@ from maestro.bootstrap.entering import enter
 from maestro.bootstrap.locks import FileLock
 from maestro.domain.errors import ConfigurationError
 from maestro.settings import Settings
-from maestro.store.files import Files
-from maestro.store.schema import check
+from maestro.store.engine.schema import check
+from maestro.store.files import MediaFolder
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -68,9 +68,9 @@ def open_existing_store(settings: Settings) -> Store:
     return Store(path)
 
 
-def open_files(settings: Settings) -> Files:
+def open_files(settings: Settings) -> MediaFolder:
     """Return the media folder."""
-    return Files(settings.data_dir / "media")
+    return MediaFolder(settings.data_dir / "media")
 
 
 def workspaces_folder(settings: Settings) -> Path:

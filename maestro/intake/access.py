@@ -13,7 +13,7 @@ from maestro.domain.people.owners import PersonId
 from maestro.domain.people.permissions import AccessRules, DmPolicy, Person, refusal, stranger
 from maestro.domain.precedence import priority_of
 from maestro.domain.questions.question import Speaker
-from maestro.store.inbox import IntakeState
+from maestro.store.conversations.inbox import IntakeState
 from maestro.store.transaction import Transaction
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from maestro.domain.jobs.job import Ending, Job, JobStatus
 from maestro.domain.messages import ControlWord, InboxRow
 from maestro.intake.access import ReceivedMessage, job_of
-from maestro.store.delegations import STOPPED
+from maestro.store.jobs.delegations import STOPPED
 from maestro.store.transaction import Transaction
 
 UNSAID = "obeyed without a reply, because too many jobs were waiting"

@@ -28,8 +28,8 @@ from maestro.domain.texts import storable
 from maestro.intake import answers, control_words, pairing
 from maestro.intake.access import AccessControl, ReceivedMessage, dropped, new_job_id, tell
 from maestro.intake.pairing import PairingRules
-from maestro.store.claims import Claimed
-from maestro.store.inbox import IntakeState
+from maestro.store.conversations.inbox import IntakeState
+from maestro.store.jobs.claims import ClaimedJob
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 
@@ -97,7 +97,7 @@ class JobStarter(Protocol):
         """Whether a job that is claimed now will be started at once."""
         ...
 
-    def start(self, claimed: Claimed) -> None:
+    def start(self, claimed: ClaimedJob) -> None:
         """Start a job whose claim is committed."""
         ...
 
@@ -143,7 +143,7 @@ class Intake:
             self._wake()
         return accepted
 
-    def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[Accepted, Claimed | None]:
+    def _accept(self, tx: Transaction, message: IncomingMessage) -> tuple[Accepted, ClaimedJob | None]:
         """Return what became of a message, and its job if this process is to start it."""
         if message.edit_of:
             tx.channels.enable(message.address)
@@ -168,7 +168,7 @@ class Intake:
         accepted = Accepted(message_id=message.id, job_id=job.id, duplicate=False)
         if job.claimed_at is None:
             return accepted, None
-        return accepted, Claimed(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
+        return accepted, ClaimedJob(job, precedence_of(job.priority, state.client_id, state.weight, message.address))
 
     def _note_event(self, tx: Transaction, message: IncomingMessage) -> None:
         """Note when something came, and how old it was; the events of a second are noted once."""

@@ -25,8 +25,8 @@ from maestro.domain.people.pairing import (
 from maestro.domain.people.permissions import TURNED_AWAY, DmPolicy
 from maestro.domain.precedence import Priority
 from maestro.intake.access import ReceivedMessage, dropped, job_of, tell
-from maestro.store.pairing import WRONG_CODE
 from maestro.store.transaction import Transaction
+from maestro.store.users.access import WRONG_CODE
 
 LET_IN = "You are let in. What you send from now on is answered."
 AN_OWNER = "You are let in, and an owner."

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from maestro.store.engine import WriteHistory
+from maestro.store.engine.database import WriteHistory
 
 
 class StoreWrites:

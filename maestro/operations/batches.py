@@ -23,10 +23,10 @@ from maestro.domain.jobs.failures import ErrorGroupPage, grouped
 from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.forecast import Forecast, Outlook, Outlooks, forecast
 from maestro.domain.values import Value
-from maestro.store.audit import present_origin
 from maestro.store.replays import chosen_agent
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
+from maestro.store.users.audit import present_origin
 
 LIMIT = 50
 MOST_BATCHES = 200

@@ -25,7 +25,7 @@ from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.messages import Address
 from maestro.domain.reading import read
 from maestro.operations.inputs import EncryptSecret
-from maestro.store.bots import WEB, set_secrets
+from maestro.store.platforms.bots import WEB, set_secrets
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 

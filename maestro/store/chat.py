@@ -17,8 +17,8 @@ from maestro.domain.chat.message import HUMAN, ChatCursor, ChatMessage, ChatRemi
 from maestro.domain.chat.session import ChatSession
 from maestro.domain.errors import Forbidden
 from maestro.domain.jobs.job import OPEN, Job
-from maestro.store.prepared import NO_LIMIT, Prepared, greatest, insert, one_of
-from maestro.store.repository import Repository
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import NO_LIMIT, PreparedStatement, greatest, insert, one_of
 
 
 class ChatSessions(Repository):
@@ -26,12 +26,12 @@ class ChatSessions(Repository):
 
     _IS_OPEN = col(ChatSession.ended_at).is_(None)
     _OPEN_ONE = select(ChatSession.id).where(_IS_OPEN)
-    _CURRENT = Prepared(_OPEN_ONE)
-    _OPEN = Prepared(insert(ChatSession).on_conflict_do_update(index_elements=["id"], set_={"ended_at": None}))
-    _END_OTHERS = Prepared(
+    _CURRENT = PreparedStatement(_OPEN_ONE)
+    _OPEN = PreparedStatement(insert(ChatSession).on_conflict_do_update(index_elements=["id"], set_={"ended_at": None}))
+    _END_OTHERS = PreparedStatement(
         update(ChatSession).where(_IS_OPEN, col(ChatSession.id) != bindparam("but")).values(ended_at=bindparam("at"))
     )
-    _BY_ID = Prepared(select(ChatSession).where(ChatSession.id == bindparam("session_id")))
+    _BY_ID = PreparedStatement(select(ChatSession).where(ChatSession.id == bindparam("session_id")))
 
     def current(self) -> str | None:
         """Return the id of the open session, None when there is none."""
@@ -66,8 +66,8 @@ class Chat(ChatSessions):
     """Posts and cursors."""
 
     _HERE = ChatMessage.session_id == ChatSessions._OPEN_ONE.scalar_subquery()
-    _AGENT = Prepared(select(Agent).where(Agent.slug == bindparam("slug")))
-    _POST = Prepared(insert(ChatMessage))
+    _AGENT = PreparedStatement(select(Agent).where(Agent.slug == bindparam("slug")))
+    _POST = PreparedStatement(insert(ChatMessage))
     _POSTS = (
         select(ChatMessage.id, ChatMessage.ts, ChatMessage.author, ChatMessage.text)
         .where(_HERE)
@@ -85,14 +85,14 @@ class Chat(ChatSessions):
     )
     # Beside each post the cursor, which is one row without a post where there is nothing new.
     _AFTER = columns(_POINTER.c.after, *_NEW.c).select_from(_POINTER.outerjoin(_NEW, true())).order_by(_NEW.c.id)
-    _UNREAD = Prepared(_AFTER)
+    _UNREAD = PreparedStatement(_AFTER)
     _REMINDERS = select(ChatReminder.job_id).where(col(ChatReminder.agent_id) == bindparam("agent"))
-    _NEWS = Prepared(_AFTER.add_columns(_REMINDERS.exists()))
-    _LAST = Prepared(_POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most")))
-    _NEWEST = Prepared(select(func.max(ChatMessage.id)).where(_HERE))
-    _COUNT = Prepared(select(func.count(col(ChatMessage.id))).where(_HERE))
+    _NEWS = PreparedStatement(_AFTER.add_columns(_REMINDERS.exists()))
+    _LAST = PreparedStatement(_POSTS.order_by(None).order_by(col(ChatMessage.id).desc()).limit(bindparam("at_most")))
+    _NEWEST = PreparedStatement(select(func.max(ChatMessage.id)).where(_HERE))
+    _COUNT = PreparedStatement(select(func.count(col(ChatMessage.id))).where(_HERE))
     _MOVE = insert(ChatCursor)
-    _READ = Prepared(
+    _READ = PreparedStatement(
         _MOVE.on_conflict_do_update(
             index_elements=["agent_id"],
             set_={
@@ -178,9 +178,9 @@ class ChatReminders(Repository):
             select(Job.id).where(Job.id == ChatReminder.job_id, not_(one_of(col(Job.status), OPEN))).exists(),
         ),
     )
-    _IS_DUE = Prepared(select(ChatReminder.job_id).where(*_DUE).limit(1))
-    _SHOWN = Prepared(delete(ChatReminder).where(*_DUE))
-    _REMIND = Prepared(insert(ChatReminder).on_conflict_do_nothing())
+    _IS_DUE = PreparedStatement(select(ChatReminder.job_id).where(*_DUE).limit(1))
+    _SHOWN = PreparedStatement(delete(ChatReminder).where(*_DUE))
+    _REMIND = PreparedStatement(insert(ChatReminder).on_conflict_do_nothing())
 
     def due(self, slug: str, job_id: str) -> bool:
         """Say whether the next call of this job reminds its agent."""

@@ -14,7 +14,7 @@ CHUNK_BYTES = 1024 * 1024
 ARRIVING = "arriving-"
 
 
-class Files:
+class MediaFolder:
     """The media folder; a file is there whole or not at all."""
 
     def __init__(self, root: Path) -> None:

@@ -19,14 +19,14 @@ from maestro.domain.llm.accounts import ModelAccount
 from maestro.domain.people.people import ConnectorStatus
 from maestro.domain.schedules.schedule import Planned
 from maestro.domain.webhooks.webhook import Webhook
-from maestro.store.accounts import Accounts
-from maestro.store.bots import Bots
-from maestro.store.engine import open_observer
-from maestro.store.people import People
-from maestro.store.repository import Link
-from maestro.store.schedule_following import ScheduleFollowing
-from maestro.store.schema import opened, require_release
-from maestro.store.webhooks import Webhooks
+from maestro.store.background.runs import ScheduleFollowing
+from maestro.store.background.webhooks import WebhookEndpoints
+from maestro.store.engine.database import open_observer
+from maestro.store.engine.repository import Link
+from maestro.store.engine.schema import opened, require_release
+from maestro.store.llm.accounts import Accounts
+from maestro.store.platforms.bots import Bots
+from maestro.store.users.web import WebUsers
 
 STEPS_BETWEEN_LOOKS = 10_000
 """Instructions of SQLite's machine between two looks at the clock."""
@@ -66,9 +66,9 @@ def inspect(path: Path, seconds: float) -> Inspection:
                 thorough=damage is not None,
                 open_jobs=sum(jobs[status] for status in OPEN),
                 failed_jobs=jobs[JobStatus.FAILED],
-                connectors=People(link, datetime.now(UTC)).connectors(),
+                connectors=WebUsers(link, datetime.now(UTC)).connectors(),
                 schedules=[planned for planned, _ in ScheduleFollowing(link, datetime.now(UTC)).all()],
-                webhooks=Webhooks(link, datetime.now(UTC)).all(),
+                webhooks=WebhookEndpoints(link, datetime.now(UTC)).all(),
                 bots=Bots(link, datetime.now(UTC)).all(),
             )
 

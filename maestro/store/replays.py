@@ -5,7 +5,7 @@ from maestro.domain.errors import Conflict, InvalidEdit
 from maestro.domain.jobs.job import NO_EDITS, Edits, Job, JobStatus, edits_of, is_background
 from maestro.domain.jobs.preview import Evidence, Preview, preview, refused
 from maestro.domain.jobs.replay import ReplayMode, edits_refusal, edits_that_count, refusal
-from maestro.store.delegations import STOPPED, WITHHELD
+from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.transaction import Transaction
 
 

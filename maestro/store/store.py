@@ -13,19 +13,19 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from maestro.domain.errors import StoreBusy, StoreFull
-from maestro.store.changes import ChangeWatcher, StoreState
-from maestro.store.engine import (
+from maestro.store.cache import ChangeWatcher, StoreState
+from maestro.store.engine.database import (
     BUSY_SECONDS,
     DATABASE_ERRORS,
+    CommitMark,
     Reserve,
     WriteHistory,
     Writer,
     open_readers,
     store_failure,
 )
-from maestro.store.repository import Link
-from maestro.store.schema import upgrade
-from maestro.store.sentinel import Sentinel
+from maestro.store.engine.repository import Link
+from maestro.store.engine.schema import upgrade
 from maestro.store.transaction import Transaction
 
 Clock = Callable[[], datetime]
@@ -62,7 +62,7 @@ class Store:
         self._writer = Writer(path, busy_seconds)
         self._reserve = Reserve(path)
         self._readers = open_readers(path)
-        self._sentinel = Sentinel(path)
+        self._sentinel = CommitMark(path)
         self._open = local()
         self._shelves: dict[str, Any] = {}
         self.changes = ChangeWatcher(self.mark, self._state, clock)
@@ -109,7 +109,11 @@ class Store:
         if outer is not None:
             yield Transaction(outer, self._clock())
             return
-        with _typed(self.path), self._readers.begin() as connection, closing(Link(connection, self._shelves)) as link:
+        with (
+            _store_failures(self.path),
+            self._readers.begin() as connection,
+            closing(Link(connection, self._shelves)) as link,
+        ):
             yield Transaction(link, self._clock())
 
     @property
@@ -132,7 +136,7 @@ class Store:
 
         It counts for this store alone, as long as it is open.
         """
-        with _typed(self.path):
+        with _store_failures(self.path):
             return self._sentinel.mark()
 
     def _state(self, watched: Collection[str]) -> StoreState:
@@ -175,7 +179,7 @@ class Store:
 
 
 @contextmanager
-def _typed(path: Path) -> Iterator[None]:
+def _store_failures(path: Path) -> Iterator[None]:
     """Turn the driver's errors into ours, without the statement that met them."""
     try:
         yield

@@ -12,67 +12,54 @@ from maestro.domain.jobs.busy import INTERRUPTED, interrupted
 from maestro.domain.jobs.job import CANCELLED_NOTICE, Ending, Job, JobStatus, notice_of
 from maestro.domain.messages import InboxRow, LaneKey
 from maestro.domain.questions.question import Answer
-from maestro.store.accounts import Accounts
-from maestro.store.actions import Actions
-from maestro.store.agent_edits import AgentEdits
-from maestro.store.agent_tokens import AgentTokens
-from maestro.store.agents import Channels, Colleagues, Routes
-from maestro.store.audit import Audit
-from maestro.store.batches import Batches
-from maestro.store.bots import Bots
-from maestro.store.browse import Browse
-from maestro.store.budgets import UsageLog
-from maestro.store.calls import Calls
-from maestro.store.changes import Editions, StoreStates
+from maestro.store.agents.agents import Channels, Colleagues, RoutingSnapshots
+from maestro.store.agents.edits import AgentEdits, AgentVersions
+from maestro.store.agents.skills import Skills
+from maestro.store.agents.tokens import AgentTokens
+from maestro.store.background.runs import ScheduleFollowing, ScheduleRuns, ScheduleStarts
+from maestro.store.background.schedules import ScheduleEdits
+from maestro.store.background.webhooks import WebhookEndpoints
+from maestro.store.cache import RowVersions, StoreStates
 from maestro.store.chat import Chat, ChatReminders
-from maestro.store.claims import Merges
-from maestro.store.clients import Clients
-from maestro.store.conversation_lists import ConversationLists
-from maestro.store.conversations import Compactions, Conversations
-from maestro.store.delegations import Delegations
-from maestro.store.deliveries import Deliveries, JobFiles
-from maestro.store.drafts import Drafts
-from maestro.store.figures import Figures
-from maestro.store.ignored import Ignored
-from maestro.store.inbox import Inbox, Media
-from maestro.store.job_papers import JobPapers
-from maestro.store.job_rows import Callers, DependentRows, Dependents
-from maestro.store.jobs import Jobs
-from maestro.store.latency import Latency
-from maestro.store.live_values import LiveValues
-from maestro.store.logins import Logins
-from maestro.store.memory import Memory
-from maestro.store.memory_edits import MemoryEdits
-from maestro.store.moves import Moves
-from maestro.store.overview import Overview
-from maestro.store.owners import Owners
-from maestro.store.pairing import Pairings
-from maestro.store.people import People
-from maestro.store.prompts import Prompts
-from maestro.store.prospects import Prospects
-from maestro.store.questions import Questions
-from maestro.store.quotes import Quotes
-from maestro.store.removals import Removals
-from maestro.store.reports import Reports
-from maestro.store.repository import Link
-from maestro.store.requests import Requests
-from maestro.store.schedule_edits import ScheduleEdits
-from maestro.store.schedule_following import ScheduleFollowing
-from maestro.store.schedule_runs import ScheduleRuns
-from maestro.store.schedule_starts import ScheduleStarts
-from maestro.store.skills import Skills
-from maestro.store.steps import Steps
-from maestro.store.tallies import Tallies
-from maestro.store.tool_runs import ToolRuns
-from maestro.store.usage_budgets import UsedBudgets
-from maestro.store.versions import AgentVersions
-from maestro.store.webhooks import Webhooks
+from maestro.store.conversations.conversations import Compactions, Conversations
+from maestro.store.conversations.inbox import IgnoredMessages, Inbox, MediaFiles
+from maestro.store.conversations.lists import ConversationLists
+from maestro.store.conversations.quotes import QuotedMessages
+from maestro.store.conversations.removals import Removals
+from maestro.store.deliveries.deliveries import Deliveries, JobFiles
+from maestro.store.deliveries.drafts import Drafts
+from maestro.store.deliveries.reports import DeliveryReports
+from maestro.store.engine.repository import Link
+from maestro.store.jobs.actions import Actions, ToolRuns
+from maestro.store.jobs.batches import BatchCandidates, Batches
+from maestro.store.jobs.claims import MergedJobs
+from maestro.store.jobs.delegations import Delegations
+from maestro.store.jobs.jobs import Jobs
+from maestro.store.jobs.questions import Questions
+from maestro.store.jobs.related import DependentRows, JobDependents, ModelCallers
+from maestro.store.jobs.steps import StepRecords
+from maestro.store.llm.accounts import Accounts
+from maestro.store.llm.budgets import UsageLog, UsedBudgets
+from maestro.store.llm.calls import Calls
+from maestro.store.llm.prompts import ModelRequests, Prompts
+from maestro.store.memory.edits import MemoryEdits
+from maestro.store.memory.memory import Memory
+from maestro.store.overrides import SettingsOverrides
+from maestro.store.overviews.counts import JobCounts, Overview
+from maestro.store.overviews.figures import MonitoringFigures
+from maestro.store.overviews.jobs import JobLists, JobTexts
+from maestro.store.overviews.latency import Latency
+from maestro.store.platforms.bots import Bots, ChannelMoves
+from maestro.store.users.access import Owners, Pairings
+from maestro.store.users.audit import Audit
+from maestro.store.users.clients import PayingClients
+from maestro.store.users.web import EndedLogins, WebUsers
 
 Done = TypeVar("Done")
 Kind = TypeVar("Kind")
 
 
-class OnDemand(Generic[Kind]):
+class LazyRepository(Generic[Kind]):
     """A repository of a transaction, made when it is first asked for, without the lock of a ``cached_property``."""
 
     def __init__(self, kind: Callable[[Link, datetime], Kind]) -> None:
@@ -90,129 +77,129 @@ class OnDemand(Generic[Kind]):
 class Transaction:
     """One transaction; ``now`` is the same for everything in it."""
 
-    inbox = OnDemand(Inbox)
+    inbox = LazyRepository(Inbox)
     """Received messages."""
-    jobs = OnDemand(Jobs)
+    jobs = LazyRepository(Jobs)
     """Jobs and their places in lanes."""
-    steps = OnDemand(Steps)
+    steps = LazyRepository(StepRecords)
     """The journal of every job's steps."""
-    agents = OnDemand(AgentEdits)
+    agents = LazyRepository(AgentEdits)
     """Agents and their channels."""
-    clients = OnDemand(Clients)
+    clients = LazyRepository(PayingClients)
     """Who pays."""
-    conversations = OnDemand(Conversations)
+    conversations = LazyRepository(Conversations)
     """Conversations and messages."""
-    merges = OnDemand(Merges)
+    merges = LazyRepository(MergedJobs)
     """Messages that are answered together."""
-    conversation_lists = OnDemand(ConversationLists)
+    conversation_lists = LazyRepository(ConversationLists)
     """Conversations and what was said in them, for people."""
-    removals = OnDemand(Removals)
+    removals = LazyRepository(Removals)
     """What is deleted for good."""
-    media = OnDemand(Media)
+    media = LazyRepository(MediaFiles)
     """Files that came with messages."""
-    memory = OnDemand(Memory)
+    memory = LazyRepository(Memory)
     """What agents remember."""
-    memory_edits = OnDemand(MemoryEdits)
+    memory_edits = LazyRepository(MemoryEdits)
     """What agents remember, for operators."""
-    compactions = OnDemand(Compactions)
+    compactions = LazyRepository(Compactions)
     """What compactions took away and left behind."""
-    prompts = OnDemand(Prompts)
+    prompts = LazyRepository(Prompts)
     """Prompts as references, and their parts."""
-    callers = OnDemand(Callers)
+    callers = LazyRepository(ModelCallers)
     """Jobs that call models, with all that a call asks about them."""
-    calls = OnDemand(Calls)
+    calls = LazyRepository(Calls)
     """Model calls."""
-    deliveries = OnDemand(Deliveries)
+    deliveries = LazyRepository(Deliveries)
     """What goes out."""
-    job_files = OnDemand(JobFiles)
+    job_files = LazyRepository(JobFiles)
     """Files that go out with an answer."""
-    quotes = OnDemand(Quotes)
+    quotes = LazyRepository(QuotedMessages)
     """What people reply to."""
-    reports = OnDemand(Reports)
+    reports = LazyRepository(DeliveryReports)
     """What platforms say of what went out."""
-    moves = OnDemand(Moves)
+    moves = LazyRepository(ChannelMoves)
     """Where channels went."""
-    drafts = OnDemand(Drafts)
+    drafts = LazyRepository(Drafts)
     """Answers while they are written."""
-    people = OnDemand(People)
+    people = LazyRepository(WebUsers)
     """Tickets, channels and uploads of the web connector."""
-    bots = OnDemand(Bots)
+    bots = LazyRepository(Bots)
     """Our accounts on platforms."""
-    channels = OnDemand(Channels)
+    channels = LazyRepository(Channels)
     """What was read of channels, and which are closed."""
-    owners = OnDemand(Owners)
+    owners = LazyRepository(Owners)
     """Whose word always counts."""
-    logins = OnDemand(Logins)
+    logins = LazyRepository(EndedLogins)
     """Logins that were ended."""
-    audit = OnDemand(Audit)
+    audit = LazyRepository(Audit)
     """Who did what."""
-    browse = OnDemand(Browse)
+    browse = LazyRepository(JobLists)
     """What operators look at."""
-    papers = OnDemand(JobPapers)
+    papers = LazyRepository(JobTexts)
     """What was said around jobs, in full."""
-    figures = OnDemand(Figures)
+    figures = LazyRepository(MonitoringFigures)
     """What monitoring counts."""
-    accounts = OnDemand(Accounts)
+    accounts = LazyRepository(Accounts)
     """Accounts at model providers."""
-    usage = OnDemand(UsageLog)
+    usage = LazyRepository(UsageLog)
     """What calls took and cost."""
-    latency = OnDemand(Latency)
+    latency = LazyRepository(Latency)
     """How long jobs took."""
-    budgets = OnDemand(UsedBudgets)
+    budgets = LazyRepository(UsedBudgets)
     """What was spent and is reserved."""
-    tool_runs = OnDemand(ToolRuns)
+    tool_runs = LazyRepository(ToolRuns)
     """Tool calls."""
-    questions = OnDemand(Questions)
+    questions = LazyRepository(Questions)
     """Questions to people."""
-    ignored = OnDemand(Ignored)
+    ignored = LazyRepository(IgnoredMessages)
     """What was dropped at the door."""
-    routes = OnDemand(Routes)
+    routes = LazyRepository(RoutingSnapshots)
     """What routing decides by."""
-    pairings = OnDemand(Pairings)
+    pairings = LazyRepository(Pairings)
     """People whom operators let in, and codes."""
-    skills = OnDemand(Skills)
+    skills = LazyRepository(Skills)
     """All skills."""
-    editions = OnDemand(Editions)
+    editions = LazyRepository(RowVersions)
     """Whether agents, bots, schedules, skills and accounts are as they were."""
-    schedule_following = OnDemand(ScheduleFollowing)
+    schedule_following = LazyRepository(ScheduleFollowing)
     """How far Temporal has followed what is planned."""
-    schedule_runs = OnDemand(ScheduleRuns)
+    schedule_runs = LazyRepository(ScheduleRuns)
     """What the runs of heartbeats and crons leave there."""
-    schedule_starts = OnDemand(ScheduleStarts)
+    schedule_starts = LazyRepository(ScheduleStarts)
     """Runs that operators begin."""
-    schedules = OnDemand(ScheduleEdits)
+    schedules = LazyRepository(ScheduleEdits)
     """What is to run when."""
-    actions = OnDemand(Actions)
+    actions = LazyRepository(Actions)
     """All actions."""
-    dependents = OnDemand(Dependents)
+    dependents = LazyRepository(JobDependents)
     """Rows that hang on an open job."""
-    delegations = OnDemand(Delegations)
+    delegations = LazyRepository(Delegations)
     """Delegation jobs and their delegators."""
-    colleagues = OnDemand(Colleagues)
+    colleagues = LazyRepository(Colleagues)
     """Agents that a task may be passed to."""
-    requests = OnDemand(Requests)
+    requests = LazyRepository(ModelRequests)
     """What models were asked, for people."""
-    versions = OnDemand(AgentVersions)
+    versions = LazyRepository(AgentVersions)
     """The history of every agent."""
-    chat = OnDemand(Chat)
+    chat = LazyRepository(Chat)
     """The posts of #maestro, who read them, and its sessions."""
-    chat_reminders = OnDemand(ChatReminders)
+    chat_reminders = LazyRepository(ChatReminders)
     """Who is to be reminded that the chat is no place to ask."""
-    agent_tokens = OnDemand(AgentTokens)
+    agent_tokens = LazyRepository(AgentTokens)
     """By which agents outside are known."""
-    live_settings = OnDemand(LiveValues)
+    live_settings = LazyRepository(SettingsOverrides)
     """What was set at run time."""
-    webhooks = OnDemand(Webhooks)
+    webhooks = LazyRepository(WebhookEndpoints)
     """Webhooks, and what came to them."""
-    batches = OnDemand(Batches)
+    batches = LazyRepository(Batches)
     """Replays of many jobs."""
-    prospects = OnDemand(Prospects)
+    prospects = LazyRepository(BatchCandidates)
     """What tells what would become of many jobs."""
-    tallies = OnDemand(Tallies)
+    tallies = LazyRepository(JobCounts)
     """How many jobs there are of each kind."""
-    overview = OnDemand(Overview)
+    overview = LazyRepository(Overview)
     """What operators see first."""
-    states = OnDemand(StoreStates)
+    states = LazyRepository(StoreStates)
     """What the loops of a process wait for."""
 
     def __init__(self, link: Link, now: datetime) -> None:

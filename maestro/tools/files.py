@@ -12,7 +12,7 @@ from ulid import ULID
 
 from maestro.domain.deliveries import JobFile
 from maestro.domain.filetypes import HEAD_BYTES, TEXT, UNKNOWN, by_magic, is_text
-from maestro.store.files import Files
+from maestro.store.files import MediaFolder
 from maestro.store.transaction import Transaction
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure, shortened, tool_spec
 
@@ -187,7 +187,7 @@ class SendFile:
     idempotent = True
     read_only = False
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: MediaFolder) -> None:
         self._files = files
 
     def prepared(self, arguments: Arguments, caller: ToolCaller) -> Arguments:

@@ -16,7 +16,7 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from maestro.domain.jobs.replay import ReplayMode
-from maestro.store.schema import revision, upgrade
+from maestro.store.engine.schema import revision, upgrade
 from maestro.store.store import Store
 from temporal.replays import TemporalJobControl
 from tests.chaos.promise import assert_answered_once, assert_in_order, assert_journal_closed

@@ -27,7 +27,7 @@ from maestro.bootstrap.context import StoreContext
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse, ToolSpec
 from maestro.domain.messages import Accepted, IncomingMessage, OutgoingMessage, Receipt
 from maestro.llm.protocols import LLMClient
-from maestro.store.engine import BUSY_SECONDS
+from maestro.store.engine.database import BUSY_SECONDS
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.tools.base import ToolCaller

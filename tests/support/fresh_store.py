@@ -6,8 +6,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from maestro.store import schema
 from maestro.store import store as store_module
+from maestro.store.engine import schema
 from maestro.store.store import Clock, Store, utc_now
 
 
@@ -21,7 +21,7 @@ def copy_new_databases() -> None:
     """Copy the tables of a new database, in this process and those forked from it, instead of running all migrations.
 
     Running them takes a third of a second of CPU time, more than the rest of a start. Tests of the migrations call
-    ``maestro.store.schema.upgrade``, which this leaves as it is.
+    ``maestro.store.engine.schema.upgrade``, which this leaves as it is.
     """
     store_module.upgrade = _copy_or_upgrade  # type: ignore[attr-defined]
 

@@ -16,7 +16,7 @@ from maestro.domain.llm.errors import AccountsExhausted, ProviderUnavailable
 from maestro.domain.llm.prompts import CallKey, LLMResponse
 from maestro.domain.messages import LaneKey
 from maestro.domain.tools import ToolRun, ToolState
-from maestro.store.steps import OwnAttempt, TemporalAttempt, acting_for
+from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt, acting_for
 from maestro.store.store import Store
 from temporal.journal import MOST_FAILURES, Journal
 from tests.support.fresh_store import fresh_store

@@ -9,7 +9,7 @@ from maestro.domain.errors import NoAgent, StepTaken
 from maestro.domain.jobs.flow import MediaOutcome
 from maestro.domain.jobs.job import StepRef
 from maestro.domain.jobs.retries import RetryRules
-from maestro.store.steps import OwnAttempt, TemporalAttempt
+from maestro.store.jobs.steps import OwnAttempt, TemporalAttempt
 from temporal.failures import StepFailure
 from temporal.journal import Journal
 from tests.support.job_rows import JobRows

@@ -11,7 +11,7 @@ import pytest
 from activities.groups import AnswerSteps, _Call
 from maestro.domain.jobs.flow import AnswerOutcome, Asking, ModelOutcome
 from maestro.domain.jobs.job import StepRef
-from maestro.store.steps import OwnAttempt
+from maestro.store.jobs.steps import OwnAttempt
 from tests.support.job_rows import JobRows
 from tests.support.llm_requests import request_of, response_of
 

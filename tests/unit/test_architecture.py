@@ -316,8 +316,8 @@ def test_sql_has_one_dialect() -> None:
 
 @pytest.mark.parametrize("text", ["from sqlalchemy.dialects.sqlite import insert", "from sqlalchemy import dialects"])
 def test_a_dialect_elsewhere_is_found(text: str) -> None:
-    assert breaches(effects.sql_has_one_dialect, text, "maestro/store/budgets.py") == 1
-    assert breaches(effects.sql_has_one_dialect, text, "maestro/store/prepared.py") == 0
+    assert breaches(effects.sql_has_one_dialect, text, "maestro/store/llm/budgets.py") == 1
+    assert breaches(effects.sql_has_one_dialect, text, "maestro/store/engine/statements.py") == 0
 
 
 def test_workflows_do_nothing_themselves() -> None:

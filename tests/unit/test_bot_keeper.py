@@ -28,7 +28,7 @@ from maestro.domain.bots.bot import BotInstance
 from maestro.domain.errors import StoreBusy
 from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.messages import Address, OutgoingMessage, Receipt
-from maestro.store.bots import set_secrets
+from maestro.store.platforms.bots import set_secrets
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.instance import until

@@ -11,7 +11,7 @@ from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Address, IncomingMessage
 from maestro.domain.precedence import IN_HAND, Priority
 from maestro.intake import Intake, IntakeRules
-from maestro.store.claims import CLAIM_LAPSES, Claimed
+from maestro.store.jobs.claims import CLAIM_LAPSES, ClaimedJob
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from tests.support.doors import EVERYBODY
@@ -29,7 +29,7 @@ class Starter:
         self.wakes = 0
         self._rows = rows
 
-    def start(self, claimed: Claimed) -> None:
+    def start(self, claimed: ClaimedJob) -> None:
         """Note the job, as another connection sees it."""
         with self._rows.store.view() as tx:
             assert tx.jobs.read(claimed.id).claimed_at == tx.now

@@ -25,7 +25,7 @@ from maestro.domain.messages import IncomingMessage, Receipt
 from maestro.domain.people.people import UploadedFile
 from maestro.domain.tools import ToolRun, ToolState
 from maestro.operations.conversations import ConversationOperations, remove_discarded
-from maestro.store.files import Files
+from maestro.store.files import MediaFolder
 from temporal.replays import TemporalJobControl
 from tests.support.api_client import no_temporal
 from tests.support.job_rows import JobRows
@@ -280,7 +280,7 @@ async def test_what_was_learned_goes_only_when_asked(
         assert [fact.content for fact in tx.memory.best(1, 10)] == ([] if facts else [FACT])
 
 
-def received(rows: JobRows, files: Files, job_id: str, content: bytes) -> Path:
+def received(rows: JobRows, files: MediaFolder, job_id: str, content: bytes) -> Path:
     """Let a file have come with the message of a job; return where it is."""
     with files.arriving() as folder:
         arrived = folder / "file"
@@ -308,7 +308,7 @@ def received(rows: JobRows, files: Files, job_id: str, content: bytes) -> Path:
 async def test_files_go_unless_somebody_else_sent_the_same(
     rows: JobRows, control: ConversationOperations, tmp_path: Path
 ) -> None:
-    files = Files(tmp_path / "media")
+    files = MediaFolder(tmp_path / "media")
     (job_id, gone), (other, _) = await talk(rows), await talk(rows, "hello")
     alone = received(rows, files, job_id, b"only here")
     third, also_gone = await talk(rows, "look")
@@ -326,7 +326,7 @@ async def test_files_go_unless_somebody_else_sent_the_same(
 
 async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: JobRows, tmp_path: Path) -> None:
     job_id, gone = await talk(rows)
-    path = received(rows, Files(tmp_path / "media"), job_id, b"only here")
+    path = received(rows, MediaFolder(tmp_path / "media"), job_id, b"only here")
     with rows.store.view() as tx:
         plan = tx.removals.plan(gone)
     with rows.store.begin() as tx:
@@ -339,7 +339,7 @@ async def test_files_go_at_the_next_start_when_the_process_dies_before(rows: Job
 
 
 async def test_a_file_that_was_sent_again_meanwhile_stays(rows: JobRows, tmp_path: Path) -> None:
-    files = Files(tmp_path / "media")
+    files = MediaFolder(tmp_path / "media")
     (job_id, gone), (other, _) = await talk(rows), await talk(rows, "hello")
     path = received(rows, files, job_id, b"twice")
     with rows.store.view() as tx:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from maestro.bootstrap.checks.subject import Subject, broken, fine, note
 from maestro.domain.diagnosis import Diagnosis
 from maestro.domain.errors import MaestroError
-from maestro.store.engine import RESCUE
+from maestro.store.engine.database import RESCUE
 from maestro.store.inspection import Inspection, inspect, is_locked
 
 CHECK = "store"

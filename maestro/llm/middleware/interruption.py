@@ -9,7 +9,7 @@ from maestro.domain.errors import Stopped
 from maestro.domain.llm.errors import ModelTimeout
 from maestro.domain.llm.prompts import LLMRequest, LLMResponse
 from maestro.llm.protocols import LLMClient, Middleware
-from maestro.store.changes import StoreState
+from maestro.store.cache import StoreState
 from maestro.store.store import Store
 
 Result = TypeVar("Result")

@@ -26,7 +26,7 @@ from maestro.llm.accounts import Estimates
 from maestro.llm.middleware.replay import AnswerSpool, CallReader, CallSnapshot, Keep, PayerBudgets, nothing_more
 from maestro.llm.protocols import LLMClient
 from maestro.llm.wire import heard_by
-from maestro.store.prompts import packed_request
+from maestro.store.llm.prompts import packed_request
 from maestro.store.store import Store
 from maestro.store.transaction import Transaction
 from maestro.uninterrupted import uninterrupted

@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that ``maestro.store.schema`` passes in."""
+"""Runs the migrations on the connection that ``maestro.store.engine.schema`` passes in."""
 
 from typing import Any, Literal
 
@@ -7,7 +7,7 @@ from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import String
 
 from maestro.domain.columns import UtcDateTime
-from maestro.store.tables import metadata
+from maestro.store.engine.tables import metadata
 
 
 def render_item(kind: str, item: Any, autogen: AutogenContext) -> str | Literal[False]:

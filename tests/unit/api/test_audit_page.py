@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from maestro.domain.people.audit import LIMIT
-from maestro.store.audit import coming_from
+from maestro.store.users.audit import coming_from
 from tests.support.api_client import BASIC, app_of, client
 from tests.support.job_rows import JobRows
 

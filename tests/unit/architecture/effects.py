@@ -119,14 +119,14 @@ def litellm_has_one_door(source: Source) -> Iterator[Finding]:
 
 def sql_has_one_dialect(source: Source) -> Iterator[Finding]:
     """Only the module that prepares statements knows which database there is: a second one is put under it there."""
-    if source.is_in("maestro/store/prepared.py"):
+    if source.is_in("maestro/store/engine/statements.py"):
         return
     for node in source.walk(ast.ImportFrom):
         names = {alias.name for alias in node.names}
         if (node.module or "").startswith("sqlalchemy.dialects") or (
             node.module == "sqlalchemy" and "dialects" in names
         ):
-            yield source.finding(node, "a dialect of SQL: import what differs from maestro.store.prepared")
+            yield source.finding(node, "a dialect of SQL: import what differs from maestro.store.engine.statements")
 
 
 def workflows_do_nothing_themselves(source: Source) -> Iterator[Finding]:

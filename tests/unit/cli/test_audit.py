@@ -1,6 +1,6 @@
 """``maestro audit``: who did what, for people and as JSON, like on the API."""
 
-from maestro.store.audit import coming_from
+from maestro.store.users.audit import coming_from
 from tests.support.job_rows import JobRows
 from tests.unit.cli.conftest import Maestro
 

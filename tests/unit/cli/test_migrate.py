@@ -14,9 +14,9 @@ from maestro.bootstrap.storage import open_existing_store
 from maestro.cli.main import run
 from maestro.cli.migrate import sentence
 from maestro.settings import Settings
-from maestro.store import schema
 from maestro.store import store as store_module
-from maestro.store.engine import open_writer
+from maestro.store.engine import schema
+from maestro.store.engine.database import open_writer
 from tests.support.forking import FORKING
 
 FIRST = "0001"

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import event
 
 from maestro.domain.people.audit import AuditFilter, audit_page, mark_of
-from maestro.store.audit import coming_from, present_origin
 from maestro.store.store import Store
+from maestro.store.users.audit import coming_from, present_origin
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import MORNING, Clock
 

@@ -11,7 +11,7 @@ from maestro.domain.bots.bot import BotInstance
 from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.llm.accounts import KeptKey
 from maestro.domain.messages import Address
-from maestro.store.bots import set_secrets
+from maestro.store.platforms.bots import set_secrets
 from maestro.store.store import Store
 
 GENERAL = Address(platform="discord", channel="100")

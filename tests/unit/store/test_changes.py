@@ -10,8 +10,8 @@ import pytest
 
 from maestro.domain.jobs.batches import BatchAction, ReplayBatch
 from maestro.domain.jobs.job import JobStatus
-from maestro.store.changes import ChangeWatcher, StoreState
-from maestro.store.claims import CLAIM_LAPSES
+from maestro.store.cache import ChangeWatcher, StoreState
+from maestro.store.jobs.claims import CLAIM_LAPSES
 from tests.support.job_rows import JobRows
 
 SOON = 0.01

@@ -11,7 +11,7 @@ from maestro.domain.agents.agent import Agent, AgentChannel
 from maestro.domain.clients.edits import NewClient
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef
 from maestro.domain.precedence import ClaimOrder, Priority
-from maestro.store.claims import CLAIM_LAPSES
+from maestro.store.jobs.claims import CLAIM_LAPSES
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 

@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.jobs.job import Ending, Job, JobKind, JobStatus
 from maestro.domain.jobs.replay import restarted
 from maestro.domain.messages import Address, LaneKey
-from maestro.store.delegations import STOPPED, WITHHELD
+from maestro.store.jobs.delegations import STOPPED, WITHHELD
 from maestro.store.store import Store
 from tests.support.fresh_store import fresh_store
 from tests.support.job_rows import Clock

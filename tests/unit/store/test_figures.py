@@ -13,13 +13,13 @@ from sqlalchemy import Engine, event
 from maestro.domain.deliveries import DeliveryState
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.llm.calls import CallState
-from maestro.store import figures
-from maestro.store.figures import Figures
+from maestro.store.overviews import figures
+from maestro.store.overviews.figures import MonitoringFigures
 from tests.support.job_rows import JobRows
 
 Statement = tuple[str, Any]
 
-LOOKS: dict[str, Callable[[Figures], object]] = {
+LOOKS: dict[str, Callable[[MonitoringFigures], object]] = {
     "marks": lambda figures: figures.marks(),
     "open jobs": lambda figures: figures.open_jobs(),
     "ended jobs": lambda figures: figures.ended_jobs(3, [1, 2]),
@@ -36,7 +36,7 @@ def rows(tmp_path: Path) -> JobRows:
     return JobRows.at(tmp_path)
 
 
-def statements(rows: JobRows, look: Callable[[Figures], object]) -> list[Statement]:
+def statements(rows: JobRows, look: Callable[[MonitoringFigures], object]) -> list[Statement]:
     """Return what a look asks the database."""
     asked: list[Statement] = []
 
@@ -53,7 +53,9 @@ def statements(rows: JobRows, look: Callable[[Figures], object]) -> list[Stateme
 
 
 @pytest.mark.parametrize("look", LOOKS.values(), ids=list(LOOKS))
-def test_no_look_reads_a_whole_table(rows: JobRows, tmp_path: Path, look: Callable[[Figures], object]) -> None:
+def test_no_look_reads_a_whole_table(
+    rows: JobRows, tmp_path: Path, look: Callable[[MonitoringFigures], object]
+) -> None:
     asked = statements(rows, look)
     assert asked
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:

@@ -7,7 +7,7 @@ import pytest
 
 from maestro.domain.jobs.flow import DeliverOutcome
 from maestro.domain.jobs.job import StepRef, StepState
-from maestro.store.steps import Past, TemporalAttempt, acting_for
+from maestro.store.jobs.steps import StepHistory, TemporalAttempt, acting_for
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
@@ -93,7 +93,7 @@ def test_steps_that_end_in_it_are_one_statement_and_their_times_are_times(rows: 
 def test_the_past_of_a_step_does_not_grow_with_what_comes_after_it(rows: JobRows) -> None:
     ref = StepRef(job_id=rows.add(), step="model-1")
     with rows.store.begin() as tx:
-        past: Past = tx.steps.past(ref)
+        past: StepHistory = tx.steps.past(ref)
         tx.steps.begin(ref, "call_model", 1, past)
         assert (past.crashes(1), tx.steps.past(ref).crashes(1)) == (0, 1)
 

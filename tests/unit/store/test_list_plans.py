@@ -17,7 +17,7 @@ from maestro.domain.jobs.filters import JobFilter
 from maestro.domain.jobs.job import JobKind, JobStatus
 from maestro.domain.llm.usage import Period, UsageBy, UsageOf, UsageWish
 from maestro.domain.llm.usage_latency import LatencyQuery
-from maestro.store import browse
+from maestro.store.overviews import jobs as browse
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import MORNING, JobRows
 

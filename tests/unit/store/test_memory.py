@@ -12,8 +12,7 @@ from maestro.domain.errors import Conflict, NotFound
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import MAX_FACT_CHARS, MAX_STATES, MAX_VALUE_CHARS, FactCategory, MemoryFact
 from maestro.domain.memory.views import FactChange, FactFilter, NewFact, StateChange
-from maestro.store.fulltext import INDEX
-from maestro.store.memory import MOST_STICKY, Memory
+from maestro.store.memory.memory import INDEX, MOST_STICKY, Memory
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 

@@ -13,8 +13,8 @@ from maestro.domain.errors import OlderDatabase
 from maestro.domain.memory.facts import Fact
 from maestro.domain.memory.memory import FactCategory
 from maestro.domain.people.owners import PersonId
-from maestro.store.engine import open_writer
-from maestro.store.schema import MIGRATIONS, check, revisions
+from maestro.store.engine.database import open_writer
+from maestro.store.engine.schema import MIGRATIONS, check, revisions
 from maestro.store.store import Store
 
 GRACE = PersonId("discord", "1234")

@@ -14,7 +14,7 @@ from maestro.domain.llm.models import estimate
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
 from maestro.domain.texts import storable
-from maestro.store.conversations import Conversations
+from maestro.store.conversations.conversations import Conversations
 from maestro.store.transaction import Transaction
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows

@@ -16,27 +16,29 @@ from sqlmodel import col, select, update
 from maestro.domain.agents.agent import Agent
 from maestro.domain.errors import NotFound, StoreBusy, StoreUnreadable
 from maestro.domain.jobs.job import OPEN, Job, JobStatus, JobStep, StepRef, StepState
-from maestro.store.prepared import Prepared, one_of
-from maestro.store.repository import Repository
-from maestro.store.schema import upgrade
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.schema import upgrade
+from maestro.store.engine.statements import PreparedStatement, one_of
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 
-BY_STATUS = Prepared(
+BY_STATUS = PreparedStatement(
     select(Job.id, Job.status, Job.stop_requested, Job.created_at)
     .where(col(Job.status) == JobStatus.PENDING, col(Job.created_at) <= bindparam("until"))
     .order_by(col(Job.turn))
 )
-OPEN_ONES = Prepared(select(Job).where(one_of(col(Job.status), OPEN)).order_by(col(Job.turn)))
-RENAMED = Prepared(update(Job).where(col(Job.id) == bindparam("job_id")).values(reason=bindparam("its_reason")))
-BEGUN = Prepared(insert(JobStep))
+OPEN_ONES = PreparedStatement(select(Job).where(one_of(col(Job.status), OPEN)).order_by(col(Job.turn)))
+RENAMED = PreparedStatement(
+    update(Job).where(col(Job.id) == bindparam("job_id")).values(reason=bindparam("its_reason"))
+)
+BEGUN = PreparedStatement(insert(JobStep))
 
 STATEMENTS = [
     statement
     for repository in Repository.__subclasses__()
     for member in vars(repository).values()
     for statement in (member if isinstance(member, tuple) else (member,))
-    if isinstance(statement, Prepared)
+    if isinstance(statement, PreparedStatement)
 ]
 
 
@@ -87,7 +89,7 @@ def test_a_parameter_without_a_value_is_no_null(rows: JobRows) -> None:
 
 def test_a_list_cannot_be_a_parameter(rows: JobRows) -> None:
     with rows.store.view() as tx, pytest.raises(TypeError, match="in_list"):
-        repository(tx)._rows(Prepared(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
+        repository(tx)._rows(PreparedStatement(select(Job.id).where(col(Job.id).in_(["a", "b"]))))
 
 
 def test_what_the_driver_refuses_is_a_store_that_did_not_answer(rows: JobRows) -> None:
@@ -112,7 +114,7 @@ def test_a_rule_of_the_tables_is_kept_without_quoting_what_was_written(rows: Job
         (job,) = repository(tx)._read_all(OPEN_ONES, Job)
     again = {**job.model_dump(), "reason": "a word of a person"}
     with pytest.raises(sqlite3.IntegrityError) as refused, rows.store.begin() as tx:
-        repository(tx)._insert(Prepared(insert(Job)), **again)
+        repository(tx)._insert(PreparedStatement(insert(Job)), **again)
     assert "a word of a person" not in str(refused.value)
 
 

@@ -9,7 +9,7 @@ import pytest
 from maestro.domain.context.quotes import Quote
 from maestro.domain.deliveries import Delivery, Purpose
 from maestro.domain.messages import Address, Attachment, InboxRow, IncomingMessage, Receipt
-from maestro.store.quotes import Quotes
+from maestro.store.conversations.quotes import QuotedMessages
 from tests.support.job_rows import JobRows
 
 HERE = Address(platform="discord", channel="square", thread="t-1")
@@ -90,7 +90,7 @@ def test_a_reply_to_nothing_that_is_here_quotes_nothing(rows: JobRows) -> None:
 def test_it_costs_one_look_into_an_index(rows: JobRows, tmp_path: Path) -> None:
     plans = []
     with closing(sqlite3.connect(tmp_path / "maestro.db")) as database:
-        for prepared in (Quotes._OURS, Quotes._THEIRS):
+        for prepared in (QuotedMessages._OURS, QuotedMessages._THEIRS):
             values = {"platform": "p", "account": "a", "channel": "c", "known_as": "m"}
             ready = prepared._ready
             arguments = list(ready.fixed)

@@ -9,7 +9,7 @@ from maestro.domain.conversations.conversation import Said
 from maestro.domain.conversations.views import ConversationFilter
 from maestro.domain.llm.prompts import Role
 from maestro.domain.messages import Address
-from maestro.store import conversation_lists
+from maestro.store.conversations import lists
 from tests.support.conversations import talk_with
 from tests.support.job_rows import JobRows
 
@@ -17,7 +17,7 @@ from tests.support.job_rows import JobRows
 @pytest.fixture
 def rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobRows]:
     """Ten messages of two conversations, of which a look reads four."""
-    monkeypatch.setattr(conversation_lists, "SEARCHED", 4)
+    monkeypatch.setattr(lists, "SEARCHED", 4)
     rows = JobRows.at(tmp_path)
     for number in range(1, 11):
         job_id = rows.add()

@@ -15,8 +15,8 @@ from maestro.domain.llm.budgets import BudgetScope, Limit
 from maestro.domain.llm.calls import CallEstimate
 from maestro.domain.llm.prompts import PROMPT_TURNS, CallKey, ComposedTurn, LLMRequest, LLMResponse, PromptMessage, Role
 from maestro.domain.messages import Address, LaneKey, Receipt
-from maestro.store.prompts import packed_request
-from maestro.store.steps import Past, acting_for
+from maestro.store.jobs.steps import StepHistory, acting_for
+from maestro.store.llm.prompts import packed_request
 from maestro.store.transaction import Transaction
 from tests.support.job_rows import JobRows
 from tests.support.statements import statements
@@ -111,7 +111,9 @@ def test_a_prompt_is_kept_in_two_statements_and_read_in_two(rows: JobRows, key: 
 def test_a_request_is_kept_in_three_statements(rows: JobRows, key: CallKey) -> None:
     with rows.store.begin() as tx:
         tx.prompts.pack(request(key).messages)
-        attempt = tx.steps.begin(ModelStep(job_id=key.job_id, step="model-1", number=1), "call_model", 1, Past(()))
+        attempt = tx.steps.begin(
+            ModelStep(job_id=key.job_id, step="model-1", number=1), "call_model", 1, StepHistory(())
+        )
     with acting_for(attempt):
         assert count(rows, lambda tx: send(tx, key)) == 3, "what is asked before, the request, the call"
 

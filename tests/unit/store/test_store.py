@@ -16,12 +16,12 @@ from maestro.domain.deliveries import Purpose
 from maestro.domain.errors import NewerDatabase, NotFound, OlderDatabase, StepTaken, StoreUnreadable
 from maestro.domain.jobs.job import Ending, Job, JobStatus, StepRef, StepState
 from maestro.domain.values import Value
-from maestro.store.engine import open_readers
-from maestro.store.fulltext import SHADOWS
-from maestro.store.repository import with_values
-from maestro.store.schema import check
+from maestro.store.engine.database import open_readers
+from maestro.store.engine.repository import with_values
+from maestro.store.engine.schema import check
+from maestro.store.engine.tables import metadata
+from maestro.store.memory.memory import SHADOWS
 from maestro.store.store import Store
-from maestro.store.tables import metadata
 from tests.support.fresh_store import fresh_store
 
 LAPSES = timedelta(seconds=10)

@@ -24,8 +24,8 @@ from maestro.domain.llm.usage import (
     by_day,
     by_key,
 )
+from maestro.store.llm.usage_sums import FINE
 from maestro.store.store import Store
-from maestro.store.usage_sums import FINE
 from tests.support.job_rows import MORNING, JobRows
 from tests.support.usage_rows import answered, cut_off, failed, use
 from tests.unit.store.test_migrations import move

@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from maestro.domain.errors import StoreBusy, StoreFull
-from maestro.store.engine import RESERVE_BYTES
+from maestro.store.engine.database import RESERVE_BYTES
 from maestro.store.store import NO_ROOM, Store, utc_now
 from tests.support.fresh_store import fresh_store
 from tests.support.locking import locked, lose_connection
@@ -107,7 +107,7 @@ def test_a_connection_that_another_thread_has_just_got_is_not_replaced(
     with ThreadPoolExecutor(3) as threads:
         holding = threads.submit(hold)
         begun.wait()
-        monkeypatch.setattr("maestro.store.engine.current_thread", slowly)
+        monkeypatch.setattr("maestro.store.engine.database.current_thread", slowly)
         first, second = in_line(store, 1, 30, threads), in_line(store, 2, BUSY_SECONDS, threads)
         over.set()
         holding.result()

@@ -17,8 +17,8 @@ from maestro.domain.jobs.job import Edits, Ending, Job, JobKind, JobStatus
 from maestro.domain.jobs.replay import ReplayMode
 from maestro.domain.messages import Address
 from maestro.operations.batches import BatchOperations
-from maestro.store.audit import coming_from
 from maestro.store.store import Store
+from maestro.store.users.audit import coming_from
 from temporal import replays
 from temporal.replays import BatchWork, TemporalJobControl
 from tests.support.api_client import no_temporal

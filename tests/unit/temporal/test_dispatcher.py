@@ -12,8 +12,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from maestro.domain.jobs.job import JobStatus
 from maestro.domain.messages import Accepted, Address, IncomingMessage
 from maestro.intake import Intake, IntakeRules
-from maestro.store.changes import StoreState
-from maestro.store.claims import Claimed
+from maestro.store.cache import StoreState
+from maestro.store.jobs.claims import ClaimedJob
 from temporal.dispatcher import Dispatcher, DispatcherView, Queues, RunSettings
 from tests.support.doors import EVERYBODY
 from tests.support.job_rows import JobRows
@@ -55,7 +55,7 @@ class CountingDispatcher(Dispatcher):
         self.looks += 1
         return look
 
-    def _claim(self) -> Sequence[Claimed]:
+    def _claim(self) -> Sequence[ClaimedJob]:
         self.claims += 1
         return super()._claim()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from maestro.domain.deliveries import JobFile
-from maestro.store.files import Files
+from maestro.store.files import MediaFolder
 from maestro.tools import files as send_file
 from maestro.tools.base import Arguments, ToolCaller, ToolFailure
 from maestro.tools.files import SendFile
@@ -24,8 +24,8 @@ def rows(tmp_path: Path) -> JobRows:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Files:
-    return Files(tmp_path / "media")
+def files(tmp_path: Path) -> MediaFolder:
+    return MediaFolder(tmp_path / "media")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def caller(rows: JobRows, tmp_path: Path) -> ToolCaller:
     return ToolCaller(rows.add(), 1, 1, folder)
 
 
-def send(rows: JobRows, files: Files, caller: ToolCaller, **arguments: object) -> str:
+def send(rows: JobRows, files: MediaFolder, caller: ToolCaller, **arguments: object) -> str:
     """Call the tool as its step does."""
     tool = SendFile(files)
     ready: Arguments = tool.prepared(arguments, caller)
@@ -61,7 +61,7 @@ def kept(rows: JobRows, caller: ToolCaller) -> Sequence[JobFile]:
     ],
 )
 def test_a_file_is_kept_as_it_is_now(
-    rows: JobRows, files: Files, caller: ToolCaller, name: str, content: bytes, kind: str
+    rows: JobRows, files: MediaFolder, caller: ToolCaller, name: str, content: bytes, kind: str
 ) -> None:
     (caller.folder / name).write_bytes(content)
     told = send(rows, files, caller, path=name, caption=" the plan ")
@@ -73,7 +73,7 @@ def test_a_file_is_kept_as_it_is_now(
 
 
 def test_files_go_out_in_the_order_in_which_they_were_asked_for(
-    rows: JobRows, files: Files, caller: ToolCaller
+    rows: JobRows, files: MediaFolder, caller: ToolCaller
 ) -> None:
     """The calls of one round are made side by side."""
     for name, turn in (("last.txt", (2, 0)), ("second.txt", (1, 1)), ("first.txt", (1, 0))):
@@ -83,7 +83,7 @@ def test_files_go_out_in_the_order_in_which_they_were_asked_for(
 
 
 def test_the_same_file_is_sent_once_and_another_version_of_it_too(
-    rows: JobRows, files: Files, caller: ToolCaller
+    rows: JobRows, files: MediaFolder, caller: ToolCaller
 ) -> None:
     for content in (b"one", b"one", b"two"):
         (caller.folder / "a.txt").write_bytes(content)
@@ -99,7 +99,7 @@ def test_the_same_file_is_sent_once_and_another_version_of_it_too(
 
 
 def test_no_more_files_and_bytes_than_go_out_at_once(
-    rows: JobRows, files: Files, caller: ToolCaller, monkeypatch: pytest.MonkeyPatch
+    rows: JobRows, files: MediaFolder, caller: ToolCaller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(send_file, "MOST_BYTES", 25)
     for number in range(3):
@@ -124,7 +124,7 @@ def test_no_more_files_and_bytes_than_go_out_at_once(
 
 
 @pytest.mark.parametrize("path", ["../secret.txt", "/etc/passwd", "out/secret.txt", "away", "loop", "\0", "x" * 5000])
-def test_no_path_leads_out_of_the_folder(rows: JobRows, files: Files, caller: ToolCaller, path: str) -> None:
+def test_no_path_leads_out_of_the_folder(rows: JobRows, files: MediaFolder, caller: ToolCaller, path: str) -> None:
     (caller.folder / "out").symlink_to("..")
     (caller.folder / "away").symlink_to("../secret.txt")
     (caller.folder / "loop").symlink_to("loop")
@@ -134,7 +134,7 @@ def test_no_path_leads_out_of_the_folder(rows: JobRows, files: Files, caller: To
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "empty", "missing"])
-def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: Files, caller: ToolCaller, what: str) -> None:
+def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: MediaFolder, caller: ToolCaller, what: str) -> None:
     (caller.folder / "folder").mkdir()
     os.mkfifo(caller.folder / "pipe")
     (caller.folder / "empty").touch()
@@ -143,7 +143,7 @@ def test_what_is_no_file_to_be_sent_is_told(rows: JobRows, files: Files, caller:
     assert kept(rows, caller) == []
 
 
-def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: Files, caller: ToolCaller) -> None:
+def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: MediaFolder, caller: ToolCaller) -> None:
     for name in ("a\nb.txt", "x" * 200 + ".tar", "ümläut – plan.txt", ".\u200b.", "a\u202etxt.exe", ".env"):
         (caller.folder / name).write_bytes(name.encode())
         send(rows, files, caller, path=name)
@@ -160,6 +160,6 @@ def test_a_strange_name_is_shown_as_platforms_take_it(rows: JobRows, files: File
 @pytest.mark.parametrize(
     "arguments", ["{}", '{"path": ""}', '{"path": "a", "caption": ""}', f'{{"path": "a", "caption": "{"x" * 1001}"}}']
 )
-def test_arguments_that_say_nothing_or_too_much_are_refused(files: Files, arguments: str) -> None:
+def test_arguments_that_say_nothing_or_too_much_are_refused(files: MediaFolder, arguments: str) -> None:
     with pytest.raises(ToolFailure):
         parse(SendFile(files).spec, arguments)

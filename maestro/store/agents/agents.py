@@ -1,0 +1,314 @@
+"""Agents, the channels bound to them, and what routing decides by."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import and_, bindparam, delete, func, or_, text
+from sqlalchemy import select as columns
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus
+from maestro.domain.agents.routing import Candidate, RoutingRules, Snapshot, dashboard_agent, marked
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.channels import ChannelCursor, DisabledChannel, MovedChannel
+from maestro.domain.context.layers import Colleague, Member, Staff
+from maestro.domain.conversations.conversation import Conversation, conversation_key
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.job import Job
+from maestro.domain.messages import Address, Addressing, InboxRow, IncomingMessage, lane_of
+from maestro.store.cache import cached_by_version
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, insert, one_of
+from maestro.store.jobs.claims import HOLDS_LANE
+
+MOST_KNOWN = 10_000
+"""Channels and threads of one account that are looked at after an outage, those seen last."""
+
+
+class Agents(Repository):
+    """All agents."""
+
+    _OF_CHANNEL = select(AgentChannel).where(
+        AgentChannel.platform == bindparam("platform"),
+        AgentChannel.account == bindparam("account"),
+        AgentChannel.channel == bindparam("channel"),
+    )
+    _BINDING = PreparedStatement(_OF_CHANNEL)
+    _BY_ID = PreparedStatement(select(Agent).where(col(Agent.id) == bindparam("agent_id")))
+
+    def all(self) -> Sequence[Agent]:
+        """Return every agent by slug."""
+        return self._session.exec(select(Agent).order_by(Agent.slug)).all()
+
+    def slugs(self) -> Sequence[str]:
+        """Return the slug of every agent, in their order, without reading the rest."""
+        return self._session.exec(select(Agent.slug).order_by(Agent.slug)).all()
+
+    def active(self) -> Sequence[Agent]:
+        """Return the agents that may answer, oldest first."""
+        return self._session.exec(select(Agent).where(Agent.status == AgentStatus.ACTIVE).order_by(col(Agent.id))).all()
+
+    def get(self, agent_id: int | None) -> Agent:
+        """Return an agent that must exist."""
+        agent = self._session.get(Agent, agent_id)
+        if agent is None:
+            raise NotFound(f"agent {agent_id} does not exist")
+        return agent
+
+    @cached_by_version("agents")
+    def read(self, agent_id: int | None) -> Agent:
+        """Return an agent that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        agent = self._read(self._BY_ID, Agent, agent_id=agent_id)
+        if agent is None:
+            raise NotFound(f"agent {agent_id} does not exist")
+        return agent
+
+    def by_slug(self, slug: str) -> Agent | None:
+        """Return the agent of this name, if there is one."""
+        return self._session.exec(select(Agent).where(Agent.slug == slug)).first()
+
+    def put(self, agent: Agent) -> Agent:
+        """Add or change an agent."""
+        agent.updated_at = self._now
+        self._session.add(agent)
+        self._session.flush()
+        return agent
+
+    def binding(self, address: Address) -> AgentChannel | None:
+        """Return how the channel is bound, if it is."""
+        return self._session.exec(self._OF_CHANNEL, params=_channel(address)).first()
+
+    def read_binding(self, address: Address) -> AgentChannel | None:
+        """Return how the channel is bound, if it is, as a value: cheaper than ``binding``, and cannot be changed."""
+        return self._binding(address.platform, address.account, address.channel)
+
+    @cached_by_version("agent_channels")
+    def _binding(self, platform: str, account: str, channel: str) -> AgentChannel | None:
+        return self._read(self._BINDING, AgentChannel, platform=platform, account=account, channel=channel)
+
+    def bindings(self) -> Sequence[AgentChannel]:
+        """Return every binding."""
+        return self._session.exec(select(AgentChannel)).all()
+
+    def unbind(self, binding: AgentChannel) -> None:
+        """Free the channel."""
+        self._session.delete(binding)
+        self._session.flush()
+
+    def bind(self, binding: AgentChannel) -> None:
+        """Add or change a binding."""
+        self._session.add(binding)
+        self._session.flush()
+
+
+def _channel(address: Address) -> dict[str, str]:
+    return {"platform": address.platform, "account": address.account, "channel": address.channel}
+
+
+class Colleagues(Repository):
+    """Who works here."""
+
+    _ACTIVE = PreparedStatement(
+        columns(*(getattr(Agent, name) for name in ("id", "slug", "name", "description", "allow_users")))
+        # The status is written out, and not a parameter, so that an index of just these rows can be used.
+        .where(text("agents.status = 'active'"))
+        .order_by(col(Agent.slug))
+    )
+
+    @cached_by_version("agents")
+    def staff(self) -> Staff:
+        """Return the active agents."""
+        return Staff(
+            [
+                Member(agent_id, Colleague(*told), frozenset(people.split()) if people is not None else None)
+                for agent_id, *told, people in self._rows(self._ACTIVE)
+            ]
+        )
+
+
+class RoutingSnapshots(Repository):
+    """Reads the snapshots of ``domain.routing``."""
+
+    # An index holds all that is read here: an agent's row may be long.
+    _CANDIDATE = (col(Agent.id), col(Agent.slug), col(Agent.name), col(Agent.role))
+    _OF_ACCOUNT = select(BotInstance.agent_id).where(
+        col(BotInstance.platform) == bindparam("platform"), col(BotInstance.account) == bindparam("account")
+    )
+    _OWN = select(_OF_ACCOUNT.scalar_subquery().label("agent_id")).subquery()
+    _IS_ACTIVE = col(Agent.status) == AgentStatus.ACTIVE
+    _ACTIVE = PreparedStatement(
+        columns(_OWN.c.agent_id, *_CANDIDATE).select_from(_OWN.outerjoin(Agent, _IS_ACTIVE)).order_by(col(Agent.id))
+    )
+    _UNMENTIONED = PreparedStatement(
+        columns(_OWN.c.agent_id, *_CANDIDATE)
+        .select_from(
+            _OWN.outerjoin(
+                Agent,
+                and_(
+                    _IS_ACTIVE,
+                    or_(
+                        col(Agent.role) == CONDUCTOR,
+                        col(Agent.slug) == bindparam("fallback"),
+                        col(Agent.id) == bindparam("dashboard"),
+                        col(Agent.id) == bindparam("bound"),
+                        col(Agent.id) == _OWN.c.agent_id,
+                    ),
+                ),
+            )
+        )
+        .order_by(col(Agent.id))
+    )
+
+    _TALKED = PreparedStatement(select(Conversation.id).where(col(Conversation.key) == bindparam("its_key")).limit(1))
+    _ABOUT_TO = PreparedStatement(
+        select(Job.id).where(Job.lane == bindparam("its_lane"), one_of(col(Job.status), HOLDS_LANE)).limit(1)
+    )
+
+    def snapshot(self, message: IncomingMessage, binding: AgentChannel | None, rules: RoutingRules) -> Snapshot:
+        """Return what decides who answers this message; ``binding`` is that of its channel."""
+        bound = binding.agent_id if binding is not None else None
+        is_marked = marked(message.content)
+        address = message.address
+        others = () if is_marked else (rules.fallback, dashboard_agent(address), bound)
+        own, agents = self._agents_of(address.platform, address.account, *others)
+        group = own and not message.is_direct
+        tied = (own or bound) and not (group and is_marked)  # in a group, the first mention is meant
+        these = [agent for agent in agents if agent.id in (own, bound)]
+        if tied and these:
+            agents = these
+        takes_part = bool(group) and self._takes_part(own or 0, message, binding)
+        return Snapshot(agents, own, bound, takes_part, rules)
+
+    def _takes_part(self, agent: int, message: IncomingMessage, binding: AgentChannel | None) -> bool:
+        """Say whether an agent talks in a thread already, or is about to."""
+        if not message.address.thread or message.addressing is not Addressing.NOBODY:
+            return False
+        alone = message.user_id if binding is not None and binding.key_by_user else None
+        key = conversation_key(agent, message.address, alone)
+        if self._row(self._TALKED, its_key=key) is not None:
+            return True
+        return binding is None and self._row(self._ABOUT_TO, its_lane=lane_of(message.address, None)) is not None
+
+    @cached_by_version("agents", "bot_instances")
+    def _agents_of(
+        self, platform: str, account: str, *others: int | str | None
+    ) -> tuple[int | None, Sequence[Candidate]]:
+        """Return the id of the agent of an account, and who may be meant.
+
+        The ``others`` are the fallback, the agent whose dashboard this is, and the one the channel is bound to; where
+        they are left out any active agent may be meant.
+        """
+        place = {"platform": platform, "account": account}
+        if not others:
+            rows = self._rows(self._ACTIVE, **place)
+        else:
+            fallback, dashboard, bound = others
+            rows = self._rows(self._UNMENTIONED, **place, fallback=fallback, dashboard=dashboard, bound=bound)
+        return rows[0][0], [Candidate(*agent) for _, *agent in rows if agent[0] is not None]
+
+
+class Channels(Repository):
+    """The cursors of every account of ours, and the channels that a platform closed to it."""
+
+    _ADD = insert(ChannelCursor)
+    _NEW = _ADD.excluded
+    _SEEN = PreparedStatement(
+        _ADD.on_conflict_do_update(
+            index_elements=["platform", "account", "channel", "thread"], set_={"seen_at": _NEW.seen_at}
+        )
+    )
+    _LATER = or_(
+        func.length(_NEW.mark) > func.length(col(ChannelCursor.mark)),
+        and_(func.length(_NEW.mark) == func.length(col(ChannelCursor.mark)), _NEW.mark > col(ChannelCursor.mark)),
+    )
+    """Ids of platforms are numbers, or times of one length."""
+    _ADVANCE = PreparedStatement(
+        _ADD.on_conflict_do_update(
+            index_elements=["platform", "account", "channel", "thread"],
+            set_={"mark": _NEW.mark, "seen_at": _NEW.seen_at},
+            where=_LATER,
+        )
+    )
+    _MARK = PreparedStatement(
+        select(ChannelCursor.mark).where(
+            *(col(getattr(ChannelCursor, name)) == bindparam(name) for name in ("platform", "account", "channel")),
+            ChannelCursor.thread == bindparam("thread"),
+        )
+    )
+    _MOVED_TO = PreparedStatement(
+        select(MovedChannel.moved_to).where(
+            *(col(getattr(MovedChannel, name)) == bindparam(name) for name in ("platform", "account", "channel"))
+        )
+    )
+    _REASON = PreparedStatement(
+        select(DisabledChannel.reason).where(
+            DisabledChannel.platform == bindparam("platform"),
+            DisabledChannel.account == bindparam("account"),
+            DisabledChannel.channel == bindparam("channel"),
+        )
+    )
+
+    _LAST_HEARD = PreparedStatement(
+        select(func.max(col(InboxRow.sent_at))).where(
+            InboxRow.platform == bindparam("platform"),
+            InboxRow.account == bindparam("account"),
+            InboxRow.channel == bindparam("channel"),
+        )
+    )
+
+    def last_heard(self, place: Address) -> datetime | None:
+        """Return when the newest message of a channel was written, None for one without any.
+
+        It need not be the one that came last: platforms post again what we did not take.
+        """
+        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
+        heard: datetime | None = self._value(self._LAST_HEARD, **at)
+        return heard
+
+    def moved_to(self, place: Address) -> str:
+        """Return the id under which the platform goes on with a channel, its own where it was never moved."""
+        moved: str | None = self._value(self._MOVED_TO, **place.model_dump())
+        return moved if moved is not None else place.channel
+
+    def cursor(self, place: Address) -> str | None:
+        """Return up to which message of the platform a channel is in the inbox, None for one never seen."""
+        mark: str | None = self._value(self._MARK, **place.model_dump())
+        return mark
+
+    def advance(self, place: Address, mark: str) -> None:
+        """Keep that everything up to this message is in the inbox; an earlier mark changes nothing."""
+        self._change(self._ADVANCE, **place.model_dump(), mark=mark, direct=False, seen_at=self._now)
+
+    def remember(self, place: Address, *, direct: bool) -> None:
+        """Keep that there is such a channel and that something was seen there now."""
+        self._change(self._SEEN, **place.model_dump(), mark="", direct=direct, seen_at=self._now)
+
+    def known(self, platform: str, account: str) -> Sequence[ChannelCursor]:
+        """Return the channels and threads that an account saw, the last one first."""
+        own = select(ChannelCursor).where(ChannelCursor.platform == platform, ChannelCursor.account == account)
+        return self._session.exec(own.order_by(col(ChannelCursor.seen_at).desc()).limit(MOST_KNOWN)).all()
+
+    def disable(self, place: Address, reason: str) -> None:
+        """Send nothing more to a channel, until it is enabled."""
+        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
+        self._session.merge(DisabledChannel(**at, reason=reason, disabled_at=self._now))
+        self._session.flush()
+
+    def enable(self, place: Address) -> bool:
+        """Let a channel be sent to again; false when it could be."""
+        closed = delete(DisabledChannel).where(
+            col(DisabledChannel.platform) == place.platform,
+            col(DisabledChannel.account) == place.account,
+            col(DisabledChannel.channel) == place.channel,
+        )
+        return self._run(closed).rowcount > 0
+
+    def why_disabled(self, place: Address) -> str | None:
+        """Return why nothing is sent to a channel, None where that is not so."""
+        at = {"platform": place.platform, "account": place.account, "channel": place.channel}
+        reason: str | None = self._value(self._REASON, **at)
+        return reason
+
+    def disabled(self) -> Sequence[DisabledChannel]:
+        """Return the channels to which nothing is sent, the last one first."""
+        return self._session.exec(select(DisabledChannel).order_by(col(DisabledChannel.disabled_at).desc())).all()

@@ -1,0 +1,336 @@
+"""Agents and their channels as operators edit them: each edit is a version and an audit entry, in one transaction."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Integer, Table, delete
+from sqlmodel import SQLModel, col, func, select
+
+from maestro.domain.agents.agent import CONDUCTOR, Agent, AgentChannel, AgentStatus, AgentVersion
+from maestro.domain.agents.edits import (
+    AgentChange,
+    AgentFields,
+    BindingChange,
+    BindingFields,
+    NewAgent,
+    NewBinding,
+    changed,
+    only_conductor,
+)
+from maestro.domain.agents.tokens import AgentToken
+from maestro.domain.agents.versions import diff, fields_at, fields_of, put_fields, snapshot
+from maestro.domain.agents.views import AgentDetail, Binding, BindingPage, agent_detail, binding_view
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.conducting.teaching import with_prompt
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.messages import Address
+from maestro.store.agents.agents import Agents
+from maestro.store.agents.tokens import AgentTokens
+from maestro.store.engine.repository import Repository
+from maestro.store.jobs.jobs import Jobs
+from maestro.store.users.audit import Audit
+from maestro.store.users.clients import PayingClients
+
+MODEL_FIELDS = frozenset({"dailyBudgetUsd", "client", "model", "fallbacks"})
+"""What decides whether a model can be asked: a change wakes the jobs that wait for one."""
+
+EARLIER = "an earlier release"
+"""Who made what an agent is before its first edit, where nobody wrote down who."""
+
+
+class AgentVersions(Repository):
+    """The history of every agent."""
+
+    def add(self, agent: Agent, snapshot: str, actor: str, reason: str = "") -> AgentVersion:
+        """Keep what an agent is now, under the number it bears."""
+        version = AgentVersion(
+            agent_id=agent.id or 0,
+            version=agent.version,
+            at=self._now,
+            actor=actor,
+            reason=reason,
+            snapshot=snapshot,
+        )
+        self._session.add(version)
+        self._session.flush()
+        return version
+
+    def of(self, agent: Agent, before: int | None = None, limit: int | None = None) -> Sequence[AgentVersion]:
+        """Return the versions of an agent, newest first; ``before`` leaves out that number and later ones."""
+        wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id)
+        if before is not None:
+            wanted = wanted.where(AgentVersion.version < before)
+        return self._session.exec(wanted.order_by(col(AgentVersion.version).desc()).limit(limit)).all()
+
+    def pair(self, agent: Agent, number: int, against: int | None) -> tuple[AgentVersion, AgentVersion | None]:
+        """Return a version and the one to compare it with: ``against``, or the one before; raises ``NotFound``."""
+        version = self.get(agent, number)
+        if against is not None:
+            return version, self.get(agent, against)
+        return version, next(iter(self.of(agent, before=number, limit=1)), None)
+
+    def fields_then(self, agent: Agent, moment: datetime) -> AgentFields | None:
+        """Return what people could edit of an agent at a moment, None where it was never edited."""
+        mine = select(AgentVersion).where(AgentVersion.agent_id == agent.id).limit(1)
+        earlier = mine.where(AgentVersion.at <= moment).order_by(col(AgentVersion.version).desc())
+        found = (
+            self._session.exec(earlier).first() or self._session.exec(mine.order_by(col(AgentVersion.version))).first()
+        )
+        return fields_at(found) if found is not None else None
+
+    def get(self, agent: Agent, number: int) -> AgentVersion:
+        """Return one version of an agent; raises ``NotFound``."""
+        wanted = select(AgentVersion).where(AgentVersion.agent_id == agent.id, AgentVersion.version == number)
+        # A number may be larger than the store has any.
+        found = self._session.exec(wanted).first() if 1 <= number <= agent.version else None
+        if found is None:
+            raise NotFound(f"agent {agent.slug} has no version {number}; the newest is {agent.version}")
+        return found
+
+
+class Bindings(Agents):
+    """All agents, and how channels become theirs; ``actor`` is who the audit log says it was."""
+
+    def named(self, slug: str) -> Agent:
+        """Return the agent of this slug; raises ``NotFound``."""
+        agent = self.by_slug(slug)
+        if agent is None:
+            raise NotFound(f"there is no agent {slug!r}")
+        return agent
+
+    def channels_of(self, agent: Agent) -> Sequence[AgentChannel]:
+        """Return the channels of an agent, the oldest first."""
+        wanted = select(AgentChannel).where(AgentChannel.agent_id == agent.id).order_by(col(AgentChannel.id))
+        return self._session.exec(wanted).all()
+
+    def channel(self, binding_id: int) -> AgentChannel:
+        """Return a binding; raises ``NotFound``."""
+        found = self._session.get(AgentChannel, binding_id)
+        if found is None:
+            raise NotFound(f"there is no binding {binding_id}")
+        return found
+
+    def bind_channel(self, agent: Agent, new: NewBinding, actor: str) -> AgentChannel:
+        """Give a channel to an agent.
+
+        Raises ``Conflict`` when the channel belongs to an agent already or the agent is archived, and
+        ``InvalidEdit`` for an unknown client.
+        """
+        _require_present(agent)
+        taken = self.binding(Address(platform=new.platform, account=new.account, channel=new.channel))
+        if taken is not None:
+            raise Conflict(
+                f"{place(taken)} belongs to the agent {self.get(taken.agent_id).slug} already; free it first, or "
+                "change that binding"
+            )
+        binding = AgentChannel(agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel)
+        self._put_binding(binding, new)
+        Audit(self._link, self._now).add(actor, "channel.bind", place(binding), agent.slug)
+        return binding
+
+    def change_binding(self, binding: AgentChannel, change: BindingChange, actor: str) -> AgentChannel:
+        """Change a binding; raises ``Conflict`` for one of the configuration, ``NotFound`` for no such agent."""
+        _require_ours(binding)
+        if change.agent:
+            agent = self.named(change.agent)
+            _require_present(agent)
+            binding.agent_id = agent.id or 0
+        self._put_binding(binding, self.binding_fields(binding).model_copy(update=change.fields))
+        Audit(self._link, self._now).add(actor, "channel.change", place(binding), ", ".join(sorted(change.given)))
+        return binding
+
+    def unbind_channel(self, binding: AgentChannel, actor: str) -> None:
+        """Free a channel; raises ``Conflict`` for one that the configuration binds."""
+        _require_ours(binding)
+        agent = self.get(binding.agent_id)
+        self.unbind(binding)
+        Audit(self._link, self._now).add(actor, "channel.unbind", place(binding), agent.slug)
+
+    def view(self, binding: AgentChannel) -> Binding:
+        """Show a binding."""
+        return binding_view(binding, self.binding_fields(binding), self.get(binding.agent_id).slug)
+
+    def bound(self, agent: str | None, after: int, limit: int) -> BindingPage:
+        """Show up to ``limit`` bound channels after that id, of one agent if its slug is given."""
+        wanted = select(AgentChannel).where(col(AgentChannel.id) > after).order_by(col(AgentChannel.id))
+        if agent is not None:
+            wanted = wanted.where(AgentChannel.agent_id == self.named(agent).id)
+        found = self._session.exec(wanted.limit(limit + 1)).all()
+        items = tuple(map(self.view, found[:limit]))
+        return BindingPage(items=items, next=str(items[-1].id) if len(found) > limit else None)
+
+    def binding_fields(self, binding: AgentChannel) -> BindingFields:
+        """Return what people can edit of a binding."""
+        return BindingFields.model_construct(
+            permission=binding.permission,
+            key_by_user=binding.key_by_user,
+            busy=binding.busy,
+            allow_bots=binding.allow_bots,
+            client=PayingClients(self._link, self._now).name_of(binding.client_id),
+        )
+
+    def enter_binding(self, agent: Agent, new: NewBinding) -> AgentChannel:
+        """Bind a channel as the configuration says, whoever had it before."""
+        address = Address(platform=new.platform, account=new.account, channel=new.channel)
+        binding = self.binding(address) or AgentChannel(
+            agent_id=agent.id or 0, platform=new.platform, account=new.account, channel=new.channel
+        )
+        binding.agent_id, binding.configured = agent.id or 0, True
+        self._put_binding(binding, new)
+        return binding
+
+    def enter_instance(self, platform: str, account: str, agent: Agent | None) -> None:
+        """Let an agent answer all that comes in at one of our accounts, as the configuration says; None: nobody."""
+        instance = self._session.get(BotInstance, (platform, account))
+        if agent is not None:
+            instance = instance or BotInstance(platform=platform, account=account)
+            instance.agent_id, instance.configured = agent.id, True
+            self._session.add(instance)
+        elif instance is not None and instance.configured:
+            self._session.delete(instance)
+        self._session.flush()
+
+    def _put_binding(self, binding: AgentChannel, fields: BindingFields) -> None:
+        binding.permission = fields.permission
+        binding.key_by_user = fields.key_by_user
+        binding.busy = fields.busy
+        binding.allow_bots = fields.allow_bots
+        binding.client_id = PayingClients(self._link, self._now).id_of(fields.client)
+        self.bind(binding)
+
+    def _free_channels(self, agent: Agent) -> None:
+        self._session.exec(delete(AgentChannel).where(col(AgentChannel.agent_id) == agent.id))
+
+
+def place(binding: AgentChannel) -> str:
+    """Name the channel of a binding."""
+    return f"{binding.platform}/{binding.account}/{binding.channel}"
+
+
+def _require_present(agent: Agent) -> None:
+    if agent.status is AgentStatus.ARCHIVED:
+        raise Conflict(f"agent {agent.slug} is archived; restore it first")
+
+
+def _require_ours(binding: AgentChannel) -> None:
+    if binding.configured:
+        raise Conflict(
+            f"{place(binding)} is bound by the configuration; change it under channels there, and restart Maestro"
+        )
+
+
+class AgentEdits(Bindings):
+    """All agents, and how they are changed; ``actor`` is who the history and the audit log say it was."""
+
+    def create(self, new: NewAgent, actor: str, reason: str = "") -> Agent:
+        """Make an agent; raises ``Conflict`` when the slug is taken, ``InvalidEdit`` for an unknown client."""
+        taken = self.by_slug(new.slug)
+        if taken is not None and taken.status is AgentStatus.ARCHIVED:
+            raise Conflict(f"the slug {new.slug} is that of an archived agent; restore it, or choose another slug")
+        if taken is not None:
+            raise Conflict(f"there is an agent {new.slug} already; change it, or choose another slug")
+        agent = Agent(slug=new.slug, name=new.slug, created_at=self._now, updated_at=self._now)
+        put_fields(agent, with_prompt(new), self._clients.id_of(new.client))
+        self.put(agent)
+        self._record(agent, actor, reason)
+        self._audit.add(actor, "agent.create", agent.slug, reason)
+        return agent
+
+    def change(self, agent: Agent, change: AgentChange, actor: str, reason: str = "") -> Agent:
+        """Change an agent; what changes nothing makes no version.
+
+        Raises ``Conflict`` when somebody else was faster, or when it is the last conductor that would go, and
+        ``InvalidEdit`` for an unknown client. Channels of an agent that is archived are free.
+        """
+        if change.version is not None and change.version != agent.version:
+            raise Conflict(
+                f"agent {agent.slug} was changed meanwhile: it is at version {agent.version}, and this change was made "
+                f"for version {change.version}. Read it again, and change that."
+            )
+        self.begin_history(agent)
+        before = self.fields(agent)
+        after = changed(before, change)
+        after = after.model_copy(update={"name": after.name or agent.slug})
+        different = diff(before, after)
+        if not different:
+            return agent
+        self._keep_a_conductor(agent, after, change.force)
+        put_fields(agent, after, self._clients.id_of(after.client))
+        agent.version += 1
+        self.put(agent)
+        if agent.status is AgentStatus.ARCHIVED:
+            self._free_channels(agent)
+        self._record(agent, actor, reason)
+        self._audit.add(actor, "agent.change", agent.slug, ", ".join(one.field for one in different))
+        if MODEL_FIELDS.intersection(one.field for one in different):
+            Jobs(self._link, self._now).wake_for_models()
+        return agent
+
+    def roll_back(self, agent: Agent, number: int, actor: str, reason: str = "", *, force: bool = False) -> Agent:
+        """Make a new version that is as an old one was; raises ``NotFound``, and what ``change`` raises."""
+        old = fields_at(AgentVersions(self._link, self._now).get(agent, number))
+        change = AgentChange.model_construct(**dict(old), force=force)
+        return self.change(agent, change, actor, reason or f"as in version {number}")
+
+    def purge(self, agent: Agent, actor: str, *, force: bool = False) -> None:
+        """Take an agent away for good, with its versions and bindings; ``force`` lets the last conductor go.
+
+        Raises ``Conflict`` while anything speaks of it, and for one that the configuration names.
+        """
+        if agent.configured:
+            raise Conflict(f"agent {agent.slug} is of the configuration; take it out of agents there first")
+        used = self._spoken_of_in(agent)
+        if used:
+            raise Conflict(f"agent {agent.slug} cannot be removed for good: {used} speak of it. Archive it instead.")
+        self.change(agent, AgentChange(status=AgentStatus.ARCHIVED, force=force), actor)
+        self._session.exec(delete(AgentVersion).where(col(AgentVersion.agent_id) == agent.id))
+        AgentTokens(self._link, self._now).forget(agent)
+        self._session.delete(agent)
+        self._session.flush()
+        self._audit.add(actor, "agent.purge", agent.slug)
+
+    def detail(self, agent: Agent) -> AgentDetail:
+        """Show everything about an agent."""
+        return agent_detail(agent, self.fields(agent), tuple(map(self.view, self.channels_of(agent))))
+
+    def fields(self, agent: Agent) -> AgentFields:
+        """Return what people can edit of an agent."""
+        return fields_of(agent, self._clients.name_of(agent.client_id))
+
+    def begin_history(self, agent: Agent) -> None:
+        """Keep what an agent is now if nothing was kept of it yet: it was made before versions were."""
+        if not AgentVersions(self._link, self._now).of(agent, limit=1):
+            self._record(agent, EARLIER, "")
+
+    def _record(self, agent: Agent, actor: str, reason: str) -> None:
+        AgentVersions(self._link, self._now).add(agent, snapshot(self.fields(agent)), actor, reason)
+
+    def _spoken_of_in(self, agent: Agent) -> str:
+        """Return the tables, by name, that have rows about an agent besides those that go with it."""
+        own = {AgentVersion.__tablename__, AgentChannel.__tablename__, AgentToken.__tablename__}
+        tables = [table for name, table in SQLModel.metadata.tables.items() if name not in own and _has_agents(table)]
+        of_agent = ((table.name, select(table.c.agent_id).where(table.c.agent_id == agent.id)) for table in tables)
+        return ", ".join(sorted(name for name, rows in of_agent if self._session.exec(rows.limit(1)).first()))
+
+    def _keep_a_conductor(self, agent: Agent, after: AgentFields, force: bool) -> None:
+        others = select(func.count()).where(
+            Agent.role == CONDUCTOR, Agent.status == AgentStatus.ACTIVE, col(Agent.id) != agent.id
+        )
+        if not force and only_conductor(agent, after, self._session.exec(others).one()):
+            raise Conflict(
+                f"{agent.slug} is the only active conductor, and direct messages would go to nobody. Make another "
+                "conductor first, or force it."
+            )
+
+    @property
+    def _clients(self) -> PayingClients:
+        return PayingClients(self._link, self._now)
+
+    @property
+    def _audit(self) -> Audit:
+        return Audit(self._link, self._now)
+
+
+def _has_agents(table: Table) -> bool:
+    """Say whether the rows of a table are of agents by their number; those of the chat are by their slug."""
+    return "agent_id" in table.c and isinstance(table.c.agent_id.type, Integer)

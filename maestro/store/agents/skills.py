@@ -1,0 +1,103 @@
+"""Skills as they were read from their files."""
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import delete
+from sqlmodel import col, select
+
+from maestro.domain.errors import NotFound
+from maestro.domain.skills.library import FoundFile, Known, Library
+from maestro.domain.skills.skill import Repertoire, Skill, SkillProblem, SkillRow
+from maestro.store.cache import cached_by_version
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement
+
+_TEXTS = ("name", "description", "category", "version", "author", "body", "digest")
+_LISTS = ("keywords", "patterns", "required_tools")
+
+
+class Skills(Repository):
+    """All skills, known by their slugs, and what is wrong with their files."""
+
+    _ALL = select(SkillRow).order_by(col(SkillRow.slug))
+    _ENABLED = PreparedStatement(select(SkillRow).where(col(SkillRow.enabled)).order_by(col(SkillRow.slug)))
+    _KNOWN = select(SkillRow.slug, SkillRow.source).order_by(col(SkillRow.slug))
+    _PROBLEMS = select(SkillProblem).order_by(col(SkillProblem.id))
+
+    def enabled(self) -> Sequence[Skill]:
+        """Return the skills that messages may be given, by slug."""
+        return [Skill.of(row) for row in self._read_all(self._ENABLED, SkillRow)]
+
+    @cached_by_version("skills")
+    def repertoire(self) -> Repertoire:
+        """Return the skills that messages may be given, ready to be tried on one."""
+        return Repertoire(self.enabled())
+
+    def all(self) -> Sequence[SkillRow]:
+        """Return every skill, by slug."""
+        return self._session.exec(self._ALL).all()
+
+    def known(self) -> Sequence[Known]:
+        """Return where each skill was read from."""
+        return [Known(slug, source) for slug, source in self._run(self._KNOWN)]
+
+    def problems(self) -> Sequence[SkillProblem]:
+        """Return what is wrong with files now, by file."""
+        return self._session.exec(self._PROBLEMS).all()
+
+    def by_slug(self, slug: str) -> SkillRow | None:
+        """Return the skill of this slug, if there is one."""
+        return self._session.get(SkillRow, slug)
+
+    def get(self, slug: str) -> SkillRow:
+        """Return the skill of this slug; raises ``NotFound``."""
+        row = self.by_slug(slug)
+        if row is None:
+            raise NotFound(f"there is no skill {slug!r}; `maestro skills list` shows those there are")
+        return row
+
+    def enter(self, library: Library) -> None:
+        """Make the store say what the files say; what is neither taken from them nor kept is removed."""
+        self._run(delete(SkillRow).where(col(SkillRow.slug).not_in([*library.taken, *library.kept])))
+        for file in library.taken.values():
+            self.put(file)
+        self._run(delete(SkillProblem))
+        self._session.add_all(SkillProblem(source=source, problem=problem) for source, problem in library.problems)
+        self._session.flush()
+
+    def note(self, source: str, problems: Sequence[str]) -> None:
+        """Note what is wrong with a file now."""
+        self._run(delete(SkillProblem).where(col(SkillProblem.source) == source))
+        self._session.add_all(SkillProblem(source=source, problem=problem) for problem in problems)
+        self._session.flush()
+
+    def put(self, file: FoundFile) -> SkillRow:
+        """Enter the skill of a file; whether it is enabled stays as it was, and a new one is."""
+        assert file.skill is not None
+        skill = file.skill
+        said = {
+            **{name: getattr(skill, name) for name in _TEXTS},
+            **{name: json.dumps(getattr(skill, name), ensure_ascii=False) for name in _LISTS},
+            "source": file.source,
+            "shipped": file.shipped,
+        }
+        row = self.by_slug(skill.slug) or SkillRow(slug=skill.slug, updated_at=self._now, **said)
+        if row not in self._session or any(getattr(row, name) != value for name, value in said.items()):
+            row.sqlmodel_update({**said, "updated_at": self._now})
+            self._session.add(row)
+            self._session.flush()
+        return row
+
+    def enable(self, slug: str, enabled: bool) -> SkillRow:
+        """Let a skill be given, or not; raises ``NotFound``."""
+        row = self.get(slug)
+        row.enabled, row.updated_at = enabled, self._now
+        self._session.add(row)
+        self._session.flush()
+        return row
+
+    def remove(self, slug: str) -> None:
+        """Remove a skill; raises ``NotFound``."""
+        self._session.delete(self.get(slug))
+        self._session.flush()

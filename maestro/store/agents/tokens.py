@@ -1,0 +1,109 @@
+"""The bearer tokens of agents outside; what is kept of a token cannot be used as one."""
+
+import secrets
+from collections.abc import Sequence
+
+from sqlalchemy import bindparam, delete, func, update
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.agents.tokens import (
+    ENDING_CHARS,
+    MOST_TOKENS,
+    PREFIX,
+    RANDOM_BYTES,
+    USE_NOTED_EVERY,
+    AgentToken,
+    Holder,
+    MadeToken,
+    digest_of,
+    made_token,
+)
+from maestro.domain.errors import Conflict, NotFound
+from maestro.store.engine.repository import Repository
+from maestro.store.users.audit import Audit
+
+
+class AgentTokens(Repository):
+    """All tokens, those that were revoked too."""
+
+    _HELD = (
+        select(AgentToken, Agent)
+        .join(Agent, col(Agent.id) == AgentToken.agent_id)
+        .where(col(AgentToken.revoked_at).is_(None))
+    )
+    _HOLDER = _HELD.where(AgentToken.digest == bindparam("its_digest"))
+    _USED = (
+        update(AgentToken)
+        .where(
+            col(AgentToken.id) == bindparam("token_id"),
+            col(AgentToken.last_used_at).is_(None) | (col(AgentToken.last_used_at) <= bindparam("before")),
+        )
+        .values(last_used_at=bindparam("at"))
+    )
+
+    def make(self, agent: Agent, name: str, actor: str) -> MadeToken:
+        """Give an agent another token; raises ``Conflict`` for an archived agent and for one with too many."""
+        if agent.status is AgentStatus.ARCHIVED:
+            raise Conflict(f"agent {agent.slug} is archived, and its tokens do not count; restore it first")
+        if self._count(agent) >= MOST_TOKENS:
+            raise Conflict(f"agent {agent.slug} has {MOST_TOKENS} tokens; revoke those that are not used any more")
+        token = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+        kept = AgentToken(
+            agent_id=agent.id or 0,
+            name=name,
+            digest=digest_of(token),
+            ending=token[-ENDING_CHARS:],
+            created_by=actor,
+            created_at=self._now,
+        )
+        self._session.add(kept)
+        self._session.flush()
+        self._note(actor, "token.create", agent, kept)
+        return made_token(kept, token)
+
+    def of(self, agent: Agent, before: int | None, limit: int) -> Sequence[AgentToken]:
+        """Return up to ``limit`` tokens of an agent that are older than ``before``, newest first."""
+        page = select(AgentToken).where(AgentToken.agent_id == agent.id)
+        if before is not None:
+            page = page.where(col(AgentToken.id) < before)
+        return self._session.exec(page.order_by(col(AgentToken.id).desc()).limit(limit)).all()
+
+    def held(self, before: int | None, limit: int) -> Sequence[Holder]:
+        """Return up to ``limit`` tokens that are not revoked and older than ``before``, newest first, with whose."""
+        page = self._HELD if before is None else self._HELD.where(col(AgentToken.id) < before)
+        newest = page.order_by(col(AgentToken.id).desc()).limit(limit)
+        return [Holder(*row) for row in self._session.exec(newest)]
+
+    def revoke(self, agent: Agent, token_id: int, actor: str) -> AgentToken:
+        """Let a token hold no more; one that was revoked stays as it is. Raises ``NotFound``."""
+        kept = self._session.get(AgentToken, token_id)
+        if kept is None or kept.agent_id != agent.id:
+            raise NotFound(f"agent {agent.slug} has no token {token_id}")
+        if kept.revoked_at is None:
+            kept.revoked_at = self._now
+            self._session.add(kept)
+            self._session.flush()
+            self._note(actor, "token.revoke", agent, kept)
+        return kept
+
+    def holder(self, token: str) -> Holder | None:
+        """Return who shows this token; nobody's if it is unknown or revoked, whatever became of the agent."""
+        found = self._session.exec(self._HOLDER, params={"its_digest": digest_of(token)}).first()
+        return Holder(*found) if found is not None else None
+
+    def used(self, token: AgentToken) -> None:
+        """Note that a token is used now, unless that was noted a moment ago."""
+        self._run(self._USED, token_id=token.id, at=self._now, before=self._now - USE_NOTED_EVERY)
+
+    def forget(self, agent: Agent) -> None:
+        """Delete the tokens of an agent that is removed for good."""
+        self._session.exec(delete(AgentToken).where(col(AgentToken.agent_id) == agent.id))
+
+    def _count(self, agent: Agent) -> int:
+        held = select(func.count()).where(AgentToken.agent_id == agent.id, col(AgentToken.revoked_at).is_(None))
+        return self._session.exec(held).one()
+
+    def _note(self, actor: str, action: str, agent: Agent, token: AgentToken) -> None:
+        named = f"{token.id} {token.name}".strip()
+        Audit(self._link, self._now).add(actor, action, agent.slug, f"{named}, ends in {token.ending}")

@@ -1,0 +1,212 @@
+"""Runs of heartbeats and crons: what Temporal follows (ADR 17), counts, and runs that operators begin."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice, takewhile
+
+from sqlalchemy import bindparam, update
+from sqlmodel import col, select
+from ulid import ULID
+
+from maestro.domain.agents.agent import Agent, AgentStatus, payer_of
+from maestro.domain.errors import Conflict, InvalidEdit
+from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.schedules.edits import BackfillWish
+from maestro.domain.schedules.firing import job_of, no_run, overdue, runs_once
+from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned
+from maestro.domain.schedules.texts import read_zone, recall_schedule
+from maestro.domain.schedules.times import times
+from maestro.domain.schedules.views import BackfilledTime, BackfillView
+from maestro.store.agents.agents import Agents
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.jobs.jobs import Jobs
+from maestro.store.users.audit import Audit
+
+SCHEDULE_TABLES: tuple[type[Planned], ...] = (Heartbeat, Cron)
+
+KINDS: dict[str, type[Planned]] = {str(kind.kind): kind for kind in (Heartbeat, Cron)}
+
+MOST_TIMES = 100
+"""Times that are made up for at once."""
+
+_SMALLEST = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class FollowedSchedule:
+    """What became of telling Temporal of a schedule: the digest of what it holds, or why it refused."""
+
+    planned: Planned
+    digest: str
+    error: str = ""
+
+
+class ScheduleFollowing(Repository):
+    """What is told of what is planned, and what came of it."""
+
+    def all(self) -> Sequence[tuple[Planned, Agent]]:
+        """Return everything that is planned, and whose it is."""
+        wanted = (select(kind, Agent).join(Agent, col(kind.agent_id) == col(Agent.id)) for kind in SCHEDULE_TABLES)
+        return [(planned, agent) for one in wanted for planned, agent in self._session.exec(one)]
+
+    def note(self, outcomes: Sequence[FollowedSchedule]) -> None:
+        """Note what Temporal holds now; of a row that was changed meanwhile it will be told again."""
+        for one in outcomes:
+            kind = type(one.planned)
+            values = {"followed": one.digest, "follow_error": one.error}
+            self._run(update(kind).where(col(kind.id) == one.planned.id).values(values))
+
+
+class ScheduleRuns(Repository):
+    """Schedules by their ``ref``, and their jobs."""
+
+    _OF_JOB = PreparedStatement(select(Job.schedule, Job.turn).where(col(Job.id) == bindparam("job_id")))
+    _OPEN_JOB = PreparedStatement(
+        select(Job.id)
+        .where(col(Job.schedule) == bindparam("ref"), one_of(col(Job.status), OPEN))
+        .order_by(col(Job.turn))
+        .limit(1)
+    )
+    _NEWEST = (
+        select(col(Job.id))
+        .where(col(Job.schedule) == bindparam("ref"))
+        .order_by(col(Job.turn).desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    _TREE = select(col(Job.id), col(Job.status)).where(col(Job.parent_id) == _NEWEST).cte("led_to", recursive=True)
+    _LED_TO = _TREE.union_all(select(col(Job.id), col(Job.status)).where(col(Job.parent_id) == _TREE.c.id))
+    _OPEN_BELOW = PreparedStatement(select(_LED_TO.c.id).where(one_of(_LED_TO.c.status, OPEN)).limit(1))
+    _LATER = PreparedStatement(
+        select(Job.id)
+        .where(
+            col(Job.schedule) == bindparam("ref"),
+            col(Job.turn) > bindparam("turn"),
+            one_of(col(Job.status), (*OPEN, JobStatus.FAILED)),
+        )
+        .limit(1)
+    )
+
+    def find(self, ref: str | None) -> Planned | None:
+        """Return a schedule by its name outside, such as cron-3; None when there is none any more."""
+        kind, _, number = (ref or "").rpartition("-")
+        return self._session.get(KINDS[kind], int(number)) if kind in KINDS and number.isdecimal() else None
+
+    def is_instructed(self, job: Job) -> bool:
+        """Say whether a job's task is just what its schedule says, with nothing in it that was fetched."""
+        planned = self.find(job.schedule) if job.parent_id is None else None
+        return planned is not None and job.task == planned.prompt
+
+    def open_job(self, ref: str) -> str | None:
+        """Return a job of the schedule that is not over, whoever began it: with one, the next does not begin.
+
+        The tasks that its last one gave to other agents count: else they would pile up behind runs that are soon over.
+        """
+        found: str | None = self._value(self._OPEN_JOB, ref=ref) or self._value(self._OPEN_BELOW, ref=ref)
+        return found
+
+    def began(self, job: Job) -> None:
+        """Note that a run begins; what was to run once has had its run, unless this one is beside the schedule."""
+        planned = self.find(job.schedule)
+        if planned is not None:
+            planned.runs += 1
+            planned.last_job_id = job.id
+            if job.slot is not None and runs_once(planned):
+                planned.ended_at = self._now
+
+    def closed(self, job_id: str, status: JobStatus) -> None:
+        """Count the failures in a row of the schedule that a job was a run of, if it was of one.
+
+        A script that asked a model has not succeeded before that job has.
+        """
+        ref, turn = self._row(self._OF_JOB, job_id=job_id) or (None, None)
+        planned = self.find(ref)
+        if planned is not None and status is JobStatus.FAILED:
+            planned.failures += 1
+        elif planned is not None and status is JobStatus.COMPLETED and not self._row(self._LATER, ref=ref, turn=turn):
+            planned.failures = 0
+
+
+class ScheduleStarts(Repository):
+    """Begins runs beside the schedule, of paused ones too; ``actor`` is who the audit log says it was."""
+
+    def run_now(self, planned: Planned, actor: str) -> str:
+        """Begin a run and return its job's id; raises ``Conflict`` while another is open, or if nobody would work."""
+        agent = self._ready(planned)
+        job_id = f"{planned.kind}-{ULID()}"
+        self._begin(planned, agent, job_id, None)
+        Audit(self._link, self._now).add(actor, f"{planned.kind}.trigger", planned.ref, job_id)
+        return job_id
+
+    def backfill(self, planned: Planned, wish: BackfillWish, prefix: str, actor: str) -> BackfillView:
+        """Begin a run for each time of the schedule that passed without one, or tell of them.
+
+        They run one after the other. ``prefix`` begins the ids of the runs that Temporal begins, and so those of these:
+        a time that had its run has no other. Raises ``InvalidEdit`` for times to come and for more than
+        ``MOST_TIMES``, and ``Conflict`` as ``run_now`` does.
+        """
+        wish.check(self._now)
+        found = self._times(planned, wish, prefix)
+        missed = [one for one in found if not one.ran]
+        if missed and not wish.preview:
+            agent = self._ready(planned)
+            for one in missed:
+                self._begin(planned, agent, one.job_id, one.time)
+            Audit(self._link, self._now).add(actor, f"{planned.kind}.backfill", planned.ref, f"{len(missed)} runs")
+        return BackfillView(preview=wish.preview, count=len(missed), times=found)
+
+    def begin_late(self, ref: str, prefix: str) -> bool:
+        """Begin what was to run once and was not, though its moment is over; say whether there was any of it.
+
+        Temporal does not begin what it hears of only later. Should it do so all the same, both make the same job.
+        """
+        planned = ScheduleRuns(self._link, self._now).find(ref)
+        moment = overdue(planned, self._now) if planned is not None else None
+        agent = self._session.get(Agent, planned.agent_id) if planned is not None else None
+        if planned is None or agent is None or moment is None:
+            return False
+        job_id = _job_id(prefix, moment)
+        open_job = ScheduleRuns(self._link, self._now).open_job(ref)
+        if no_run(planned, agent, open_job) or Jobs(self._link, self._now).find(job_id) is not None:
+            return False
+        self._begin(planned, agent, job_id, moment)
+        return True
+
+    def _times(self, planned: Planned, wish: BackfillWish, prefix: str) -> tuple[BackfilledTime, ...]:
+        """Return the times of the schedule in a stretch; which of them had a run is known by the ids of these."""
+        schedule = recall_schedule(planned.schedule, planned.zone, planned.anchored_at)
+        every = times(schedule, read_zone(planned.zone), planned.anchored_at, wish.start - _SMALLEST)
+        passed = list(islice(takewhile(lambda time: time <= wish.end, every), MOST_TIMES + 1))
+        if len(passed) > MOST_TIMES:
+            raise InvalidEdit(f"these are more than {MOST_TIMES} times; choose from and to nearer to each other")
+        ids = [_job_id(prefix, time) for time in passed]
+        known = set(self._session.exec(select(Job.id).where(col(Job.id).in_(ids))))
+        return tuple(
+            BackfilledTime(time=time, job_id=job_id, ran=job_id in known)
+            for time, job_id in zip(passed, ids, strict=True)
+        )
+
+    def _ready(self, planned: Planned) -> Agent:
+        """Return who works on the run; raises ``Conflict`` if nobody would, or another run is open."""
+        agent = self._session.get(Agent, planned.agent_id)
+        assert agent is not None  # the foreign key sees to it
+        if agent.status is not AgentStatus.ACTIVE:
+            raise Conflict(f"the agent {agent.slug} is {agent.status}; make it active first")
+        present = ScheduleRuns(self._link, self._now).open_job(planned.ref)
+        if present is not None:
+            raise Conflict(f"job {present} of {planned.ref} is not over; wait for its end, or cancel it")
+        return agent
+
+    def _begin(self, planned: Planned, agent: Agent, job_id: str, slot: datetime | None) -> None:
+        binding = Agents(self._link, self._now).binding(planned.address)
+        job = job_of(planned, payer_of(agent, binding), job_id, slot)
+        if slot is not None:
+            job.lane = f"schedule:{planned.ref}"
+        ScheduleRuns(self._link, self._now).began(Jobs(self._link, self._now).add(job))
+
+
+def _job_id(prefix: str, time: datetime) -> str:
+    """Return the id that Temporal gives to the run of a time."""
+    return f"{prefix}-{time.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

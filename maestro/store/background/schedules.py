@@ -1,0 +1,194 @@
+"""Heartbeats and crons: lists, and the edits of operators."""
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, not_, or_
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.jobs.job import Job
+from maestro.domain.schedules.changes import changes
+from maestro.domain.schedules.edits import NewSchedule, ScheduleChange, check_work
+from maestro.domain.schedules.schedule import Cron, Heartbeat, Planned, free_name
+from maestro.domain.schedules.texts import SHORTEST, check_jitter, read_schedule
+from maestro.domain.schedules.views import Plan, ScheduleFilter, ScheduleState, ScheduleView, schedule_view
+from maestro.store.engine.repository import Repository
+from maestro.store.users.audit import Audit
+
+KINDS: tuple[type[Planned], ...] = (Heartbeat, Cron)
+
+
+class Schedules(Repository):
+    """What is to run when, by its ``ref``, such as cron-3."""
+
+    def get(self, ref: str) -> Planned:
+        """Return a schedule; raises ``NotFound``."""
+        found = self._find(ref)
+        if found is None:
+            raise NotFound(f"there is no schedule {ref!r}; `maestro schedules list` shows which there are")
+        return found
+
+    def all(self) -> Sequence[Planned]:
+        """Return everything that is planned, heartbeats first, the oldest first."""
+        return [planned for kind in KINDS for planned in self._session.exec(select(kind).order_by(col(kind.id)))]
+
+    def of(self, agent: Agent) -> Sequence[Planned]:
+        """Return everything that is planned for an agent, heartbeats first, the oldest first."""
+        wanted = (select(kind).where(kind.agent_id == agent.id).order_by(col(kind.id)) for kind in KINDS)
+        return [planned for one in wanted for planned in self._session.exec(one)]
+
+    def page(self, wanted: ScheduleFilter, after: str | None, limit: int) -> Sequence[ScheduleView]:
+        """Return up to ``limit`` schedules, heartbeats first, the oldest first, those that follow the ref ``after``."""
+        kinds = [kind for kind in KINDS if wanted.kind in (None, str(kind.kind))]
+        found: list[ScheduleView] = []
+        for kind in kinds:
+            page = _joined(kind).where(*_conditions(kind, wanted), *_behind(kind, after)).order_by(col(kind.id))
+            rows = self._session.exec(page.limit(limit - len(found)))
+            found += [schedule_view(Plan(*row), self._now) for row in rows]
+        return found
+
+    def view(self, planned: Planned) -> ScheduleView:
+        """Show a schedule."""
+        kind = type(planned)
+        row = self._session.exec(_joined(kind).where(col(kind.id) == planned.id)).one()
+        return schedule_view(Plan(*row), self._now)
+
+    def _find(self, ref: str) -> Planned | None:
+        kind, number = _parts(ref)
+        return self._session.get(kind, number) if kind is not None else None
+
+
+def _parts(ref: str) -> tuple[type[Planned] | None, int]:
+    """Return the kind and the number that a ref names; no kind when it names none."""
+    word, _, number = ref.rpartition("-")
+    kind = next((kind for kind in KINDS if str(kind.kind) == word), None)
+    fits = number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS
+    return (kind, int(number)) if kind is not None and fits else (None, 0)
+
+
+def _behind(kind: type[Planned], after: str | None) -> Iterator[ColumnElement[bool]]:
+    """Yield the condition for what follows a ref; what is no ref has nothing before it."""
+    last, number = _parts(after or "")
+    if last is kind:
+        yield col(kind.id) > number
+    elif last is not None and KINDS.index(kind) < KINDS.index(last):
+        yield col(kind.id) < 0
+
+
+def _joined(kind: type[Planned]) -> Any:
+    return (
+        select(kind, Agent, Job)
+        .join(Agent, col(Agent.id) == kind.agent_id)
+        .outerjoin(Job, col(Job.id) == kind.last_job_id)
+    )
+
+
+def _conditions(kind: type[Planned], wanted: ScheduleFilter) -> Iterator[ColumnElement[bool]]:
+    if wanted.agent is not None:
+        yield col(Agent.slug) == wanted.agent
+    if wanted.state is not None:
+        yield _is_so(kind, wanted.state)
+
+
+def _is_so(kind: type[Planned], state: ScheduleState) -> ColumnElement[bool]:
+    """Return the condition that ``state_of`` decides by."""
+    ended = col(kind.ended_at).is_not(None)
+    paused = or_(not_(col(kind.enabled)), col(kind.paused_reason) != "")
+    works = col(Agent.status) == AgentStatus.ACTIVE
+    match state:
+        case ScheduleState.ENDED:
+            return ended
+        case ScheduleState.PAUSED:
+            return and_(not_(ended), paused)
+        case ScheduleState.AGENT_PAUSED:
+            return and_(not_(ended), not_(paused), not_(works))
+        case _:
+            return and_(not_(ended), not_(paused), works)
+
+
+_MOST_DIGITS = 18
+
+
+class ScheduleEdits(Schedules):
+    """Schedules that are made, changed and removed; ``actor`` is who the audit log says it was.
+
+    Nothing here tells Temporal, which follows the rows (ADR 17). ``shortest`` is the shortest interval that may be
+    written now.
+    """
+
+    def add(self, kind: type[Planned], new: NewSchedule, actor: str, shortest: timedelta = SHORTEST) -> Planned:
+        """Plan something.
+
+        Raises ``InvalidEdit`` for a schedule that is none (docs/decisions.md: schedules) and for what has nothing to
+        do, ``NotFound`` for an unknown agent, and ``Conflict`` for an archived one, for a name that it has something
+        planned under already, and for what it has planned already when there is no name to tell the two apart: an
+        answer that is given again plans nothing twice.
+        """
+        columns = new.columns()
+        check_jitter(read_schedule(new.schedule, new.timezone, self._now, shortest), new.jitter_seconds)
+        check_work(kind.kind, new.prompt, str(columns.get("script", "")))
+        agent = self._agent(new.agent)
+        planned = kind(
+            agent_id=agent.id or 0,
+            anchored_at=self._now,
+            created_by=actor,
+            created_at=self._now,
+            updated_at=self._now,
+            **columns,
+        )
+        self._refuse_twin(planned, agent)
+        planned.name = self._name(planned, agent)
+        self._session.add(planned)
+        self._session.flush()
+        self._audit(actor, "create", planned, f"{agent.slug}/{planned.name}: {planned.schedule} ({planned.zone})")
+        return planned
+
+    def change(self, planned: Planned, change: ScheduleChange, actor: str, shortest: timedelta = SHORTEST) -> Planned:
+        """Change what is planned, as ``changes`` says; raises as ``add`` does."""
+        found = changes(planned, change, self._now, shortest)
+        agent = self._agent(change.agent) if change.agent is not None else None
+        if agent is not None and agent.id != planned.agent_id:
+            found["agent_id"] = agent.id
+        for name, value in found.items():
+            setattr(planned, name, value)
+        if found.keys() & {"name", "agent_id"}:
+            owner = self._session.get(Agent, planned.agent_id)
+            assert owner is not None  # the foreign key sees to it
+            planned.name = self._name(planned, owner)
+        if found:
+            planned.updated_at = self._now
+            self._session.flush()
+            self._audit(actor, "change", planned, ", ".join(sorted(found)))
+        return planned
+
+    def remove(self, planned: Planned, actor: str) -> None:
+        """Remove a schedule; its jobs stay, and one that runs goes on."""
+        self._session.delete(planned)
+        self._session.flush()
+        self._audit(actor, "remove", planned, planned.name)
+
+    def _audit(self, actor: str, action: str, planned: Planned, detail: str) -> None:
+        Audit(self._link, self._now).add(actor, f"{planned.kind}.{action}", planned.ref, detail)
+
+    def _refuse_twin(self, new: Planned, agent: Agent) -> None:
+        twin = next((one.name for one in self.of(agent) if one.is_like(new)), None)
+        if not new.name and twin is not None:
+            raise Conflict(f"the agent {agent.slug} has just that planned already, as {twin!r}; give this one a name")
+
+    def _name(self, planned: Planned, agent: Agent) -> str:
+        """Return what it is to be called, which nothing else of the agent is."""
+        present = {one.name for one in self.of(agent) if one.ref != planned.ref}
+        if planned.name in present:
+            raise Conflict(f"the agent {agent.slug} has a schedule {planned.name!r} already; choose another name")
+        return planned.name or free_name(planned.unnamed, present)
+
+    def _agent(self, slug: str) -> Agent:
+        agent = self._session.exec(select(Agent).where(Agent.slug == slug)).first()
+        if agent is None:
+            raise NotFound(f"there is no agent {slug!r}")
+        if agent.status is AgentStatus.ARCHIVED:
+            raise Conflict(f"agent {slug} is archived; restore it first")
+        return agent

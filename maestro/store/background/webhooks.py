@@ -1,0 +1,193 @@
+"""Webhooks, and the deliveries that were taken."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, func, tuple_, update
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.jobs.job import BACKGROUND, Job, JobStatus
+from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.webhooks.edits import NewWebhook, WebhookChange
+from maestro.domain.webhooks.signatures import Signed
+from maestro.domain.webhooks.views import WebhookView, webhook_view
+from maestro.domain.webhooks.webhook import Webhook, WebhookDelivery
+from maestro.store.engine.repository import Repository
+from maestro.store.users.audit import Audit
+
+MOST_FORGOTTEN = 500
+"""Deliveries that are forgotten at a time: whoever sends one should not wait for thousands."""
+
+
+@dataclass(frozen=True)
+class WebhookRate:
+    """How many deliveries came to a webhook of late, and when the first of them did, if any."""
+
+    count: int
+    first: datetime | None
+
+
+class WebhookEndpoints(Repository):
+    """All webhooks; ``actor`` is who the audit log says it was."""
+
+    def get(self, path: str) -> Webhook:
+        """Return the webhook at a path; raises ``NotFound``."""
+        found = self._at(path)
+        if found is None:
+            raise NotFound(f"there is no webhook {path!r}; `maestro webhooks list` shows which there are")
+        return found
+
+    def open_at(self, path: str) -> Webhook | None:
+        """Return the webhook at a path if it takes deliveries."""
+        found = self._at(path)
+        return found if found is not None and found.enabled else None
+
+    def all(self) -> Sequence[Webhook]:
+        """Return every webhook, by path."""
+        return self._session.exec(select(Webhook).order_by(Webhook.path)).all()
+
+    def page(self, after: str | None, limit: int) -> Sequence[WebhookView]:
+        """Return up to ``limit`` webhooks by path, those that follow ``after``."""
+        page = select(Webhook, Agent).join(Agent, col(Agent.id) == Webhook.agent_id).order_by(Webhook.path)
+        if after is not None:
+            page = page.where(Webhook.path > after)
+        return [webhook_view(webhook, agent) for webhook, agent in self._session.exec(page.limit(limit))]
+
+    def view(self, webhook: Webhook) -> WebhookView:
+        """Show a webhook."""
+        agent = self._session.get(Agent, webhook.agent_id)
+        assert agent is not None  # the foreign key sees to it
+        return webhook_view(webhook, agent)
+
+    def create(self, new: NewWebhook, kept: KeptKey, actor: str) -> Webhook:
+        """Make a webhook; raises ``Conflict`` for a path that is taken, and as ``change`` does for the agent."""
+        if self._at(new.path) is not None:
+            raise Conflict(f"there is a webhook {new.path!r} already; change it, or choose another path")
+        webhook = Webhook(
+            **new.model_dump(by_alias=False, exclude={"agent", "secret"}),
+            agent_id=self._agent(new.agent).id or 0,
+            secret=kept.secret,
+            last4=kept.last4,
+            created_by=actor,
+            created_at=self._now,
+            updated_at=self._now,
+        )
+        webhook.name = new.name or new.path
+        self._put(webhook)
+        self._note(actor, "webhook.create", webhook, new.agent)
+        return webhook
+
+    def change(self, webhook: Webhook, change: WebhookChange, actor: str) -> Webhook:
+        """Change a webhook; raises ``NotFound`` for an unknown agent and ``Conflict`` for one that is archived."""
+        wanted = change.fields()
+        if "agent" in wanted:
+            wanted["agent_id"] = self._agent(str(wanted.pop("agent"))).id
+        if wanted.get("name") == "":
+            wanted["name"] = webhook.path
+        different = sorted(name for name, value in wanted.items() if getattr(webhook, name) != value)
+        for name in different:
+            setattr(webhook, name, wanted[name])
+        if different:
+            self._put(webhook)
+            self._note(actor, "webhook.change", webhook, ", ".join(different))
+        return webhook
+
+    def rotate(self, webhook: Webhook, kept: KeptKey, actor: str) -> None:
+        """Let another secret hold from now on."""
+        webhook.secret, webhook.last4 = kept.secret, kept.last4
+        self._put(webhook)
+        self._note(actor, "webhook.rotate", webhook, f"ends in {kept.last4}" if kept.last4 else kept.secret)
+
+    def remove(self, webhook: Webhook, actor: str) -> None:
+        """Remove a webhook; its jobs stay."""
+        self._run(delete(WebhookDelivery).where(col(WebhookDelivery.webhook_id) == webhook.id))
+        self._session.delete(webhook)
+        self._session.flush()
+        self._note(actor, "webhook.remove", webhook)
+
+    def refused(self, webhook: Webhook, reason: str, address: str) -> None:
+        """Count a delivery whose signature does not fit."""
+        self._run(
+            update(Webhook).where(col(Webhook.id) == webhook.id).values(refused_count=col(Webhook.refused_count) + 1)
+        )
+        self._note("unknown", "webhook.refused", webhook, f"{address}: {reason}")
+
+    # Deliveries
+
+    def job_of(self, webhook: Webhook, delivery_id: str) -> str | None:
+        """Return the job that a delivery made, None when it has not come yet."""
+        found = self._session.get(WebhookDelivery, (webhook.id or 0, delivery_id))
+        return found.job_id if found is not None else None
+
+    def has_taken(self, webhook: Webhook, digest: str) -> bool:
+        """Say whether a delivery with this signature was taken."""
+        same = select(WebhookDelivery.job_id).where(
+            WebhookDelivery.webhook_id == webhook.id, WebhookDelivery.digest == digest
+        )
+        return self._session.exec(same).first() is not None
+
+    def rush(self, webhook: Webhook, length: timedelta) -> WebhookRate:
+        """Return what came within this length of time until now."""
+        since = self._now - length
+        counted = select(func.count(), func.min(WebhookDelivery.received_at)).where(
+            WebhookDelivery.webhook_id == webhook.id,
+            WebhookDelivery.received_at > since,
+            WebhookDelivery.received_at <= self._now,  # the clock was set back
+        )
+        return WebhookRate(*self._session.exec(counted).one())
+
+    def take(self, webhook: Webhook, delivery: Signed, job_id: str) -> None:
+        """Keep that a delivery made a job."""
+        self._session.add(
+            WebhookDelivery(
+                webhook_id=webhook.id or 0,
+                delivery_id=delivery.delivery_id,
+                digest=delivery.digest,
+                job_id=job_id,
+                received_at=self._now,
+            )
+        )
+        self._session.flush()
+        self._run(
+            update(Webhook)
+            .where(col(Webhook.id) == webhook.id)
+            .values(trigger_count=col(Webhook.trigger_count) + 1, last_triggered=self._now)
+        )
+
+    def waiting(self) -> int:
+        """Count the jobs that no person began and that wait for their turn."""
+        waiting = select(func.count()).where(Job.status == JobStatus.PENDING, col(Job.kind).in_(BACKGROUND))
+        return self._session.exec(waiting).one()
+
+    def forget(self, before: datetime) -> None:
+        """Forget deliveries that came before a moment, the oldest first."""
+        key = tuple_(col(WebhookDelivery.webhook_id), col(WebhookDelivery.delivery_id))
+        oldest = (
+            select(WebhookDelivery.webhook_id, WebhookDelivery.delivery_id)
+            .where(WebhookDelivery.received_at < before)
+            .order_by(col(WebhookDelivery.received_at))
+            .limit(MOST_FORGOTTEN)
+        )
+        self._run(delete(WebhookDelivery).where(key.in_(oldest)))
+
+    def _at(self, path: str) -> Webhook | None:
+        return self._session.exec(select(Webhook).where(Webhook.path == path)).first()
+
+    def _agent(self, slug: str) -> Agent:
+        agent = self._session.exec(select(Agent).where(Agent.slug == slug)).first()
+        if agent is None:
+            raise NotFound(f"there is no agent {slug!r}")
+        if agent.status is AgentStatus.ARCHIVED:
+            raise Conflict(f"agent {slug} is archived; restore it first")
+        return agent
+
+    def _put(self, webhook: Webhook) -> None:
+        webhook.updated_at = self._now
+        self._session.add(webhook)
+        self._session.flush()
+
+    def _note(self, actor: str, action: str, webhook: Webhook, detail: str = "") -> None:
+        Audit(self._link, self._now).add(actor, action, webhook.path, detail)

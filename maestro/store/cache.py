@@ -1,0 +1,310 @@
+"""The cache of rows by their versions, and the watcher that reports changes of the store to all loops of a process."""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+import structlog
+from sqlalchemy import bindparam, func, or_, text
+from sqlalchemy import select as columns
+from sqlmodel import col, select
+
+from maestro.domain.editions import Edition
+from maestro.domain.editions import Editions as Stamps
+from maestro.domain.errors import StoreBusy
+from maestro.domain.jobs.batches import ReplayBatch
+from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.live import SettingsVersion
+from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
+
+Key = TypeVar("Key")
+Made = TypeVar("Made")
+Query = TypeVar("Query", bound=Callable[..., Any])
+
+MAX_CACHED = 1_000
+"""Things on one shelf."""
+
+log = structlog.get_logger(__name__)
+
+
+class CachedRows(Generic[Key, Made]):
+    """Keeps, by key, what was made of rows, for as long as their edition is the same; when it is full it is emptied.
+
+    The database draws a new edition in the transaction that changes the rows, in whatever process. Who reads an edition
+    and then the rows, in one transaction, reads what belongs together: so what was made under an edition is what would
+    be made now.
+
+    Threads may share a shelf. An edition and its things are one value, which is only ever replaced as a whole: what a
+    slow thread still makes of an older edition is put beside things of that edition, or nowhere.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[object, dict[Key, Made]] = (None, {})
+
+    def get(self, edition: object, key: Key, make: Callable[[], Made]) -> Made:
+        """Return the thing under this key, made now if there is none of this edition."""
+        kept, things = self._kept
+        if key in things and kept == edition:
+            return things[key]
+        if kept != edition or len(things) >= MAX_CACHED:
+            things = {}
+            self._kept = (edition, things)
+        made = things[key] = make()
+        return made
+
+
+class RowVersions(Repository):
+    """The editions of each kind of rows; of accounts, only what decides which of them is asked first."""
+
+    _ALL = PreparedStatement(select(Edition.name, Edition.stamp))
+
+    @property
+    def are_kept(self) -> bool:
+        """Whether what this transaction makes of rows may be kept: it has certainly changed none of a kind that is."""
+        return self._link.reads_kept
+
+    @read_once
+    def now(self) -> Stamps:
+        """Return all of them, as they are when the transaction first asks.
+
+        What is made of the rows after that, and before this transaction changes them, may be kept under the stamp.
+        """
+        found = dict(self._rows(self._ALL))
+        return Stamps(*map(found.get, Stamps._fields))
+
+
+def cached_by_version(*tables: str) -> Callable[[Query], Query]:
+    """Have a query that returns values keep what it found for the transactions to come, until one changes these tables.
+
+    A transaction that may itself have changed rows of a kind that is kept reads them anew (``Link.reads_kept``).
+    """
+
+    def keep(method: Query) -> Query:
+        @wraps(method)
+        def reading(self: Repository, *arguments: Any) -> Any:
+            if not self._link.reads_kept:
+                return method(self, *arguments)
+            stamps = RowVersions(self._link, self._now).now()
+            shelf = self._link.shelves.setdefault(method.__qualname__, CachedRows())
+            edition = tuple(getattr(stamps, table) for table in tables)
+            return shelf.get(edition, arguments, lambda: method(self, *arguments))
+
+        return cast("Query", reading)
+
+    return keep
+
+
+class StoreState(NamedTuple):
+    """What the loops of a process wait for, as one look found it.
+
+    ``settings`` is the newest version of the live settings; ``agents``, ``bot_instances`` and ``schedules`` are
+    editions. Then whether a batch is open, a pending job unclaimed, a waiting one due, and a running one asked to stop.
+    ``unwanted`` are those of the watched jobs that were asked to stop, or ended. ``next_at`` is when a job is due or a
+    claim lapses. ``number`` counts the looks.
+    """
+
+    settings: int
+    agents: int | None
+    bot_instances: int | None
+    schedules: int | None
+    batches: bool
+    unclaimed: bool
+    due: bool
+    stopping: bool
+    unwanted: frozenset[str]
+    next_at: datetime | None
+    number: int
+
+
+class StoreStates(Repository):
+    """The one statement of such a look."""
+
+    _PENDING = (col(Job.status) == JobStatus.PENDING,)
+    # Statuses are written out, and not parameters, so that the indexes of just these rows are used.
+    _WAITING = (text("queue.status = 'waiting'"),)
+    _WATCHED = func.json_each(bindparam("watched")).table_valued("value")
+    _UNWANTED = columns(func.json_group_array(col(Job.id))).where(
+        col(Job.id).in_(columns(_WATCHED.c.value)),
+        or_(col(Job.stop_requested), ~one_of(col(Job.status), OPEN)),
+    )
+    _STATE = PreparedStatement(
+        columns(
+            columns(func.coalesce(func.max(col(SettingsVersion.version)), 0)).scalar_subquery().label("settings"),
+            columns(col(Edition.stamp)).where(col(Edition.name) == "agents").scalar_subquery().label("agents"),
+            columns(col(Edition.stamp)).where(col(Edition.name) == "bot_instances").scalar_subquery().label("bots"),
+            columns(col(Edition.stamp)).where(col(Edition.name) == "schedules").scalar_subquery().label("schedules"),
+            columns(col(ReplayBatch.id)).where(col(ReplayBatch.ended_at).is_(None)).exists().label("batches"),
+            columns(col(Job.id)).where(*Claims.UNCLAIMED).exists().label("unclaimed"),
+            columns(col(Job.id))
+            .where(*_WAITING, or_(col(Job.wake_at) <= bindparam("now"), col(Job.waits_since) > bindparam("now")))
+            .exists()
+            .label("due"),
+            columns(col(Job.id))
+            .where(col(Job.status) == JobStatus.RUNNING, col(Job.stop_requested))
+            .exists()
+            .label("stopping"),
+            _UNWANTED.scalar_subquery().label("unwanted"),
+            columns(func.min(col(Job.wake_at)))
+            .where(*_WAITING, col(Job.wake_at) > bindparam("now"))
+            .scalar_subquery()
+            .label("wakes_at"),
+            columns(func.min(col(Job.claimed_at)))
+            .where(*_PENDING, col(Job.claimed_at).between(bindparam("abandoned_before"), bindparam("now")))
+            .scalar_subquery()
+            .label("claimed_at"),
+        )
+    )
+
+    def now(self, watched: Collection[str]) -> StoreState:
+        """Return how the store is; ``watched`` are the ids of the jobs that running work belongs to."""
+        row = self._row(
+            self._STATE,
+            watched=json.dumps(list(watched)),
+            now=self._now,
+            abandoned_before=self._now - CLAIM_LAPSES,
+        )
+        assert row is not None
+        *facts, unwanted, wakes_at, claimed_at = row
+        times = [wakes_at, claimed_at and claimed_at + CLAIM_LAPSES]
+        next_at = min((one for one in times if one is not None), default=None)
+        return StoreState._make((*facts, frozenset(json.loads(unwanted)), next_at, 0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeSubscription:
+    """What a loop waits for: an event that is set whenever ``holds`` is true of the newest state."""
+
+    holds: Callable[[StoreState], bool]
+    seconds: Callable[[], float]
+    changed: asyncio.Event
+
+
+class ChangeWatcher:
+    """Looks at the store for all loops of a process: not at all while nobody changes it, and seldom under load.
+
+    SQLite says in microseconds whether anything was committed. A look follows half an interval after the first sign of
+    that, so that the commits of one message are seen together; it follows at once when it is asked for.
+    """
+
+    def __init__(
+        self, mark: Callable[[], str], read: Callable[[Collection[str]], StoreState], clock: Callable[[], datetime]
+    ) -> None:
+        """``mark`` differs after each change, and ``read``, which touches the store, returns its state."""
+        self._mark_now = mark
+        self._read = read
+        self._clock = clock
+        self._subscriptions: list[ChangeSubscription] = []
+        self._watches = itertools.count()
+        self._jobs: dict[str, int] = {}
+        """The jobs that are watched, and the number of each watch: a job may be resumed after it was stopped."""
+        self._jobs_seen: Mapping[str, int] = {}
+        self._mark: str | None = None
+        self._noticed = False
+        self._looked_at = datetime.min.replace(tzinfo=UTC)
+        self._looking: asyncio.Task[None] | None = None
+        self._called = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.state: StoreState | None = None
+
+    @contextmanager
+    def subscribed(
+        self, holds: Callable[[StoreState], bool], seconds: Callable[[], float], changed: asyncio.Event | None = None
+    ) -> Iterator[asyncio.Event]:
+        """Give an event that is set, again and again, while ``holds`` is true of the newest state.
+
+        ``seconds`` is how late at most a change is seen.
+        """
+        one = ChangeSubscription(holds, seconds, changed or asyncio.Event())
+        self._subscriptions.append(one)
+        if self._looking is None or self._looking.done():
+            self._loop, self._called = asyncio.get_running_loop(), asyncio.Event()
+            self._called.set()
+            self._looking = asyncio.create_task(self._run())
+        try:
+            yield one.changed
+        finally:
+            self._subscriptions.remove(one)
+            if not self._subscriptions:
+                self._looking.cancel()
+
+    def watch(self, job_id: str) -> None:
+        """Say of this job from the next look on whether it is unwanted."""
+        if job_id not in self._jobs:
+            self._jobs[job_id] = next(self._watches)
+
+    def forget(self, job_id: str) -> None:
+        """Say nothing more of this job."""
+        self._jobs.pop(job_id, None)
+        if self.state is not None:
+            self.state = self.state._replace(unwanted=self.state.unwanted - {job_id})
+
+    def look_soon(self) -> None:
+        """Look without waiting for the next interval, if the store was changed; any thread may call this."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._called.set)
+
+    async def look(self, *, at_once: bool = True) -> None:
+        """Look if the store was changed or something is due, and set the events of those who wait for what is there.
+
+        Unless ``at_once``, the first sign of a change is only noticed, and the next call looks.
+        """
+        try:
+            await self._renew(at_once=at_once)
+        except StoreBusy as error:
+            log.warning("store.look_postponed", reason=str(error))
+            return
+        if self.state is not None:
+            for one in tuple(self._subscriptions):
+                if one.holds(self.state):
+                    one.changed.set()
+
+    async def _renew(self, *, at_once: bool) -> None:
+        mark, now = self._mark_now(), self._clock()
+        known = self._jobs.items() <= self._jobs_seen.items()  # one may be unwanted since before the last look
+        if mark == self._mark and known and not self._is_due(now):
+            self._noticed = False
+            return
+        if not (at_once or self._noticed or self.state is None):
+            self._noticed = True
+            return
+        jobs, number = dict(self._jobs), self.state.number + 1 if self.state is not None else 1
+        state = await asyncio.to_thread(self._read, jobs)
+        still = {job_id for job_id, watch in jobs.items() if self._jobs.get(job_id) == watch}
+        self.state = state._replace(number=number, unwanted=state.unwanted & still)
+        self._mark, self._jobs_seen, self._looked_at, self._noticed = mark, jobs, now, False
+
+    def _is_due(self, now: datetime) -> bool:
+        """Say whether a time has come that the last look knew of; a clock that was set back is looked after."""
+        next_at = self.state.next_at if self.state is not None else None
+        return now < self._looked_at or (next_at is not None and next_at <= now)
+
+    async def _run(self) -> None:
+        while True:
+            called = self._called.is_set()
+            self._called.clear()
+            try:
+                await self.look(at_once=called)
+            # Whatever is wrong with one look, the loops must hear of the change that puts it right.
+            except Exception:
+                log.exception("store.look_failed")
+            interval = min((one.seconds() for one in self._subscriptions), default=1.0) / 2
+            if called:  # however often it is called, it looks but once in a while
+                await asyncio.sleep(interval)
+                continue
+            await self._rest(interval)
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._called.wait()
+        except TimeoutError:
+            return

@@ -1,0 +1,370 @@
+"""Conversations and messages, with counters that equal the sum of the rows, and their compactions."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Subquery,
+    and_,
+    bindparam,
+    case,
+    delete,
+    false,
+    func,
+    insert,
+    inspect,
+    true,
+    union_all,
+    update,
+)
+from sqlalchemy import select as columns
+from sqlmodel import col, select
+
+from maestro.domain.context.history import plain_chars
+from maestro.domain.conversations.conversation import (
+    ArchivedMessage,
+    Compaction,
+    Conversation,
+    ConversationStatus,
+    Line,
+    Message,
+    Said,
+    conversation_key,
+)
+from maestro.domain.conversations.removal import RemovedConversation
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm.prompts import Role
+from maestro.domain.messages import Address, InboxRow
+from maestro.store.cache import cached_by_version
+from maestro.store.conversations.inbox import Inbox
+from maestro.store.conversations.removals import Removals
+from maestro.store.engine.repository import Repository, read_once, with_values
+from maestro.store.engine.statements import PreparedStatement
+
+COLUMNS = tuple(Said.model_fields)
+
+
+class Compactions(Repository):
+    """All compactions."""
+
+    _LATEST = PreparedStatement(
+        select(Compaction)
+        .where(Compaction.conversation_id == bindparam("of_conversation"))
+        .order_by(col(Compaction.id).desc())
+        .limit(bindparam("at_most"))
+    )
+
+    @cached_by_version("compactions")
+    def latest(self, conversation_id: int, limit: int) -> Sequence[Compaction]:
+        """Return the newest ones first, as values."""
+        return self._read_all(self._LATEST, Compaction, of_conversation=conversation_id, at_most=limit)
+
+    def archive(self, conversation_id: int, ids: Sequence[int]) -> None:
+        """Move messages out of their conversation: people still find them, models do not.
+
+        See docs/decisions.md: retention.
+        """
+        its_own = col(Message.id).in_(ids), col(Message.conversation_id) == conversation_id
+        going = select(*(getattr(Message, name) for name in COLUMNS)).where(*its_own)
+        self._session.exec(insert(ArchivedMessage).from_select(COLUMNS, going))
+        self._session.exec(delete(Message).where(*its_own))
+        self._recount(conversation_id)
+
+    def add(self, compaction: Compaction) -> Compaction:
+        """Keep what a compaction left behind."""
+        self._session.add(compaction)
+        self._session.flush()
+        return compaction
+
+    def _recount(self, conversation_id: int) -> None:
+        """Set a conversation's counters to the sums of what it still holds."""
+        count, tokens = self._session.exec(
+            select(func.count(), func.coalesce(func.sum(Message.token_estimate), 0)).where(
+                Message.conversation_id == conversation_id
+            )
+        ).one()
+        self._session.exec(
+            update(Conversation)
+            .where(col(Conversation.id) == conversation_id)
+            .values(message_count=count, total_tokens_estimate=tokens)
+        )
+
+
+class ConversationMatch(NamedTuple):
+    """A conversation, if there is one, and the ``/new`` that closed it, by its id in the inbox."""
+
+    conversation: Conversation | None
+    closed_by: int | None
+
+
+def _at(next_new: Subquery) -> Select[Any]:
+    """Return what reads the conversation of a key that was open until the next ``/new``, and that ``/new``."""
+    closed_by = next_new.c.next_new
+    status = case((closed_by.is_(None), ConversationStatus.ACTIVE), else_=ConversationStatus.CLOSED)
+    its_own = and_(
+        col(Conversation.key) == bindparam("of_key"),
+        col(Conversation.status) == status,
+        col(Conversation.closed_by_inbox_id).is_not_distinct_from(closed_by),
+    )
+    return columns(closed_by, *inspect(Conversation).columns).select_from(next_new.outerjoin(Conversation, its_own))
+
+
+def _message_columns(table: type[Said]) -> list[ColumnElement[Any]]:
+    return [inspect(table).columns[name] for name in Said.model_fields]
+
+
+class Conversations(Repository):
+    """All conversations."""
+
+    _BY_ID = PreparedStatement(select(Conversation).where(col(Conversation.id) == bindparam("of_id")))
+    _BEGUN = PreparedStatement(insert(Conversation))
+    _SAID = PreparedStatement(insert(Message))
+    _COUNT = PreparedStatement(
+        update(Conversation)
+        .where(col(Conversation.id) == bindparam("of_id"))
+        .values(
+            total_tokens_estimate=col(Conversation.total_tokens_estimate) + bindparam("tokens"),
+            message_count=col(Conversation.message_count) + 1,
+            last_message_at=bindparam("at"),
+        )
+    )
+    _COLUMNS = tuple(column.key for column in inspect(Conversation).columns)
+    _AT, _AT_OF_USER = (PreparedStatement(_at(next_new.subquery())) for next_new in (Inbox.NEXT_NEW, Inbox.NEXT_NEW_OF))
+    _RECORDED = PreparedStatement(
+        union_all(
+            columns(*_message_columns(Message), false()).where(col(Message.inbox_id) == bindparam("of_inbox")),
+            columns(*_message_columns(ArchivedMessage), true()).where(
+                col(ArchivedMessage.inbox_id) == bindparam("of_inbox")
+            ),
+        )
+    )
+    _UNARCHIVED = PreparedStatement(delete(ArchivedMessage).where(col(ArchivedMessage.id) == bindparam("of_id")))
+    _MESSAGE = PreparedStatement(select(Message).where(Message.id == bindparam("of_id")))
+    _ARCHIVED = PreparedStatement(select(ArchivedMessage).where(ArchivedMessage.id == bindparam("of_id")))
+    _ANSWER = PreparedStatement(
+        select(Message).where(Message.job_id == bindparam("of_job"), Message.role == Role.ASSISTANT)
+    )
+    # Columns and no rows: a prompt takes hundreds of them.
+    _LINE = columns(*(getattr(Message, name) for name in Line._fields if name != "plain_chars"))
+    _UP_TO = (
+        col(Message.conversation_id) == bindparam("of_conversation"),
+        col(Message.id) <= bindparam("up_to"),
+        col(Message.superseded).is_(False),
+    )
+    _NEWEST = PreparedStatement(_LINE.where(*_UP_TO).order_by(col(Message.id).desc()).limit(bindparam("at_most")))
+    _OUTLINE = PreparedStatement(
+        columns(*(getattr(Message, name) for name in ("id", "role", "token_estimate", "inbox_id", "plain_chars")))
+        .where(*_UP_TO)
+        .order_by(col(Message.id).desc())
+        .limit(bindparam("at_most"))
+    )
+    _LISTED = PreparedStatement(
+        _LINE.where(col(Message.id).in_(select(func.json_each(bindparam("ids")).table_valued("value").c.value)))
+    )
+    _LAST_IDS = tuple(PreparedStatement(select(func.max(one))) for one in (Conversation.id, RemovedConversation.id))
+
+    def get(self, conversation_id: int | None) -> Conversation:
+        """Return a conversation that must exist, with its counters as they are now."""
+        conversation = self._session.get(Conversation, conversation_id, populate_existing=True)
+        if conversation is None:
+            raise NotFound(f"conversation {conversation_id} does not exist")
+        return conversation
+
+    @read_once
+    def read(self, conversation_id: int | None) -> Conversation:
+        """Return a conversation that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        conversation = self._read(self._BY_ID, Conversation, of_id=conversation_id)
+        if conversation is None:
+            raise NotFound(f"conversation {conversation_id} does not exist")
+        return conversation
+
+    def find(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> ConversationMatch:
+        """Return the conversation of an agent that a message in the inbox belongs to, as a value, and what closed it.
+
+        A new conversation begins for what comes after a ``/new``: what had waited longer than that belongs before it.
+        """
+        address = row.address
+        alone = row.user_id if keyed_by_user else None
+        which = self._AT if alone is None else self._AT_OF_USER
+        of = {**address.model_dump(), "after": row.id, "user_id": alone}
+        closed_by, *cells = self._row(which, of_key=conversation_key(agent_id, address, alone), **of) or (None, None)
+        if cells[0] is None:
+            return ConversationMatch(None, closed_by)
+        conversation: Conversation = Conversation.__new__(Conversation)
+        conversation.__dict__.update(zip(self._COLUMNS, cells, strict=True))
+        return ConversationMatch(conversation, closed_by)
+
+    def of_message(self, agent_id: int, row: InboxRow, *, keyed_by_user: bool) -> Conversation:
+        """Return the conversation of an agent that a message in the inbox belongs to, as a value; maybe a new one."""
+        found, closed_by = self.find(agent_id, row, keyed_by_user=keyed_by_user)
+        if found is not None:
+            self._known()[("read", (found.id,))] = found
+            return found
+        user = (row.user_id, row.user_name)
+        return self.begin(agent_id, row.address, user, keyed_by_user=keyed_by_user, closed_by=closed_by)
+
+    def begin(
+        self, agent_id: int, address: Address, user: tuple[str, str], *, keyed_by_user: bool, closed_by: int | None
+    ) -> Conversation:
+        """Begin a conversation of an agent in a channel with this user (id and name) and return it as a value.
+
+        ``closed_by`` is the ``/new``, by its id in the inbox, that has ended it already.
+        """
+        user_id, user_name = user
+        key = conversation_key(agent_id, address, user_id if keyed_by_user else None)
+        number = self._insert(
+            self._BEGUN,
+            id=self._next_id(),
+            key=key,
+            agent_id=agent_id,
+            user_id=user_id,
+            user_name=user_name,
+            status=_status(closed_by),
+            closed_by_inbox_id=closed_by,
+            total_tokens_estimate=0,
+            message_count=0,
+            started_at=self._now,
+            last_message_at=self._now,
+            **address.model_dump(),
+        )
+        return self.read(number)
+
+    def close_all(self, address: Address, user_id: str | None, inbox_id: int) -> int:
+        """Close what is open in a channel, or only this user's, for this ``/new``; return how many there were."""
+        statement = (
+            update(Conversation)
+            .where(
+                col(Conversation.platform) == address.platform,
+                col(Conversation.account) == address.account,
+                col(Conversation.channel) == address.channel,
+                col(Conversation.thread) == address.thread,
+                col(Conversation.status) == ConversationStatus.ACTIVE,
+            )
+            .values(status=ConversationStatus.CLOSED, closed_by_inbox_id=inbox_id)
+        )
+        if user_id is not None:
+            statement = statement.where(col(Conversation.user_id) == user_id)
+        return self._session.exec(statement).rowcount
+
+    def close(self, conversation_id: int) -> None:
+        """Close a conversation without a ``/new``; raises ``NotFound``, and ``Conflict`` for one that is closed.
+
+        An answer that is being written still goes into it. What waits unread begins the next one.
+        """
+        conversation = Removals(self._link, self._now).conversation(conversation_id)
+        if conversation.status is ConversationStatus.CLOSED:
+            raise Conflict(f"conversation {conversation_id} has ended already")
+        conversation.status = ConversationStatus.CLOSED
+        self._session.flush()
+
+    @read_once
+    def recorded(self, inbox_id: int | None) -> Said | None:
+        """Return the user's message that this inbox row became, in the conversation or in the archive, as a value."""
+        row = self._row(self._RECORDED, of_inbox=inbox_id) if inbox_id is not None else None
+        if row is None:
+            return None
+        model = ArchivedMessage if row[-1] else Message
+        said: Said = model.__new__(model)
+        said.__dict__.update(zip(Said.model_fields, row, strict=False))
+        return said
+
+    def recall(self, inbox_id: int | None) -> Said | None:
+        """Return the user's message that this inbox row became, taken back from the archive if it was moved there.
+
+        A job that is replayed long after answers a message that a compaction may have taken away meanwhile.
+        """
+        said = self.recorded(inbox_id)
+        if not isinstance(said, ArchivedMessage):
+            return said
+        self._change(self._UNARCHIVED, of_id=said.id)
+        return self.add(said)
+
+    def written_by(self, user_id: str, message_ids: Collection[int]) -> Mapping[int, int]:
+        """Return those of these messages of a conversation that a user wrote, each with its row in the inbox."""
+        found = select(Message.id, InboxRow.id).join(InboxRow, col(InboxRow.id) == Message.inbox_id)
+        return dict(self._run(found.where(col(Message.id).in_(message_ids), InboxRow.user_id == user_id)).all())
+
+    def answer_of_job(self, job_id: str) -> Message | None:
+        """Return the assistant's message of this job, as a value."""
+        return self._read(self._ANSWER, Message, of_job=job_id)
+
+    @read_once
+    def message(self, message_id: int | None) -> Said:
+        """Return a message that must exist, in the conversation or in the archive, as a value."""
+        present = self._read(self._MESSAGE, Message, of_id=message_id)
+        message = present or self._read(self._ARCHIVED, ArchivedMessage, of_id=message_id)
+        if message is None:
+            raise NotFound(f"message {message_id} does not exist")
+        return message
+
+    def all_of(self, conversation_id: int) -> Sequence[Message]:
+        """Return everything a conversation still holds, oldest first."""
+        return self._session.exec(
+            select(Message).where(Message.conversation_id == conversation_id).order_by(col(Message.id))
+        ).all()
+
+    def add(self, said: Said, *, is_plain: bool = True) -> Said:
+        """Record a message, count it, and return it with its id.
+
+        One that is not plain is read whole for the next prompts, also where its text is shown as it is stored.
+        """
+        columns = {name: getattr(said, name) for name in Said.model_fields}
+        chars = plain_chars(said) if is_plain else None
+        known = self._known().get(("read", (said.conversation_id,)))
+        columns["id"] = self._insert(self._SAID, **columns, plain_chars=chars)
+        self._change(self._COUNT, of_id=said.conversation_id, tokens=said.token_estimate, at=self._now)
+        if known is not None:
+            tokens, messages = known.total_tokens_estimate + said.token_estimate, known.message_count + 1
+            counted = with_values(
+                known, total_tokens_estimate=tokens, message_count=messages, last_message_at=self._now
+            )
+            self._known()[("read", (said.conversation_id,))] = counted
+        added = Said.model_construct(**columns)
+        self._known()[("message", (added.id,))] = added
+        if added.inbox_id is not None:
+            self._known()[("recorded", (added.inbox_id,))] = added
+        return added
+
+    def supersede(self, job_ids: Sequence[str]) -> None:
+        """Take the answers of these jobs out of the conversation's future: a restart answers in their place."""
+        self._session.exec(
+            update(Message)
+            .where(col(Message.job_id).in_(job_ids), col(Message.role) == Role.ASSISTANT)
+            .values(superseded=True)
+        )
+
+    def newest(self, conversation_id: int, up_to: int, limit: int) -> list[Line]:
+        """Return the messages up to and including one, newest first, without superseded answers."""
+        found = self._rows(self._NEWEST, of_conversation=conversation_id, up_to=up_to, at_most=limit)
+        return [Line(*row) for row in found]
+
+    def outline(self, conversation_id: int, last: Said, limit: int, asked: Collection[int]) -> list[Line]:
+        """Return the same, with the text only of what is asked, by its rows in the inbox, and of what is not plain.
+
+        The other messages are not even read: an index knows what a prompt has to know of them.
+        """
+        found = self._rows(self._OUTLINE, of_conversation=conversation_id, up_to=last.id, at_most=limit)
+        whole = {last.id: _line(last)}
+        missing = [number for number, _, _, inbox_id, chars in found if chars is None or inbox_id in asked]
+        if missing != [last.id]:
+            whole.update((row[0], Line(*row)) for row in self._rows(self._LISTED, ids=json.dumps(missing)))
+        return [
+            whole.get(number) or Line(number, role, "", tokens, inbox_id, "", None, False, chars)
+            for number, role, tokens, inbox_id, chars in found
+        ]
+
+    def _next_id(self) -> int:
+        """Return a number that no conversation ever had: what is left of a deleted one must not become another's."""
+        return 1 + max(self._value(newest) or 0 for newest in self._LAST_IDS)
+
+
+def _line(said: Said) -> Line:
+    content, tokens, inbox_id = said.content, said.token_estimate, said.inbox_id
+    return Line(said.id or 0, said.role, content, tokens, inbox_id, said.job_id, said.agent_id, said.has_files)
+
+
+def _status(closed_by: int | None) -> ConversationStatus:
+    return ConversationStatus.ACTIVE if closed_by is None else ConversationStatus.CLOSED

@@ -1,0 +1,313 @@
+"""Received messages, the files that came with them, and counts of the messages that were ignored."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, inspect, literal, or_, text, update
+from sqlmodel import SQLModel, col, select
+
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.channels import DisabledChannel
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.llm.budgets import Client
+from maestro.domain.media import MediaFile
+from maestro.domain.messages import Address, InboxRow, IncomingMessage, Pace, lane_of
+from maestro.domain.people.ignored import IgnoredLines
+from maestro.domain.people.pairing import KnownPerson
+from maestro.domain.people.people import Owner
+from maestro.domain.people.permissions import Person
+from maestro.domain.questions.question import Question
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, insert
+from maestro.store.jobs.claims import CLAIM_LAPSES, Claims
+
+
+class MediaFiles(Repository):
+    """What was fetched of every attachment."""
+
+    def put(self, file: MediaFile) -> None:
+        """Keep what became of one attachment, in the place of what was known of it before."""
+        self._session.exec(
+            delete(MediaFile).where(col(MediaFile.inbox_id) == file.inbox_id, col(MediaFile.seq) == file.seq)
+        )
+        self._session.add(file)
+        self._session.flush()
+
+    def of(self, inbox_ids: Sequence[int]) -> Mapping[int, tuple[MediaFile, ...]]:
+        """Return the files of each of these messages in order; one that was never fetched counts as unavailable."""
+        if not inbox_ids:
+            return {}
+        rows = self._session.exec(
+            select(InboxRow).where(col(InboxRow.id).in_(inbox_ids), InboxRow.attachments != "[]")
+        ).all()
+        if not rows:
+            return {}
+        ids = [row.id for row in rows]
+        fetched = self._session.exec(select(MediaFile).where(col(MediaFile.inbox_id).in_(ids))).all()
+        known = {(file.inbox_id, file.seq): file for file in fetched}
+        return {
+            row.id: tuple(
+                known.get((row.id, seq)) or MediaFile(inbox_id=row.id, seq=seq, filename=attachment.filename)
+                for seq, attachment in enumerate(row.files())
+            )
+            for row in rows
+            if row.id is not None
+        }
+
+    def unheard(self, inbox_ids: Sequence[int]) -> Sequence[MediaFile]:
+        """Return the voices of these messages that nobody has listened to yet, in order."""
+        kept = self._session.exec(
+            select(MediaFile)
+            .where(col(MediaFile.inbox_id).in_(inbox_ids))
+            .order_by(col(MediaFile.inbox_id), col(MediaFile.seq))
+        ).all()
+        return [file for file in kept if file.unheard]
+
+    def heard(self, file_id: int | None, transcript: str) -> None:
+        """Keep what was said in a file, empty when nobody could tell."""
+        self._session.exec(update(MediaFile).where(col(MediaFile.id) == file_id).values(transcript=transcript))
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeState:
+    """What the store holds about a message that comes in.
+
+    ``job_id`` is the job of this very message where it came before. ``disabled`` says that nothing is sent to its
+    channel. Its sender is ``listed`` among the owners, was ``let_in``, or is ``over_limit``. A question is ``asking``
+    for an answer, or a job has ``taken`` a place, in one of its lanes: that of everybody or that of its sender alone.
+    All jobs are counted: ``pending`` and ``running``; one is ``unclaimed``, or ``due`` after a wait. ``client_id`` and
+    ``weight`` are those of the client who pays for the channel, whose ``binding`` is here as well.
+    """
+
+    binding: AgentChannel | None
+    job_id: str | None
+    disabled: bool
+    listed: bool
+    let_in: bool
+    over_limit: bool
+    asking: bool
+    taken: bool
+    pending: int
+    running: int
+    unclaimed: bool
+    due: bool
+    client_id: int | None
+    weight: float | None
+
+
+def _same(table: type[SQLModel], *names: str) -> ColumnElement[bool]:
+    """Return the condition that these columns hold the values of the parameters with their names."""
+    return and_(*(inspect(table).columns[name] == bindparam(name) for name in names))
+
+
+class Inbox(Repository):
+    """The inbox: unique by platform, account, channel and message id, for ever."""
+
+    _VERY = PreparedStatement(
+        select(InboxRow).where(
+            InboxRow.platform == bindparam("platform"),
+            InboxRow.account == bindparam("account"),
+            InboxRow.channel == bindparam("channel"),
+            InboxRow.message_id == bindparam("its_id"),
+        )
+    )
+
+    _OF_PERSON = (
+        select(InboxRow.id)
+        .where(
+            InboxRow.platform == bindparam("platform"),
+            InboxRow.user_id == bindparam("user_id"),
+            InboxRow.pace == bindparam("its_pace"),
+            col(InboxRow.received_at) > bindparam("since"),
+            # A later time is one of a clock that was set back since.
+            col(InboxRow.received_at) <= bindparam("now"),
+        )
+        .limit(1)
+        .offset(bindparam("but"))
+    )
+    _LATELY = PreparedStatement(_OF_PERSON)
+    _LATELY_HERE = PreparedStatement(
+        _OF_PERSON.where(InboxRow.account == bindparam("account"), InboxRow.channel == bindparam("channel"))
+    )
+
+    NEXT_NEW = select(func.min(InboxRow.id).label("next_new")).where(
+        *(col(getattr(InboxRow, name)) == bindparam(name) for name in ("platform", "account", "channel", "thread")),
+        col(InboxRow.id) > bindparam("after"),
+        # Written out, and not as a parameter, so that the index of just these rows is used.
+        text("inbox.control = '/new'"),
+    )
+    """The first ``/new`` that came in ``after`` a row in the same place."""
+    NEXT_NEW_OF = NEXT_NEW.where(InboxRow.user_id == bindparam("user_id"))
+    """The same of one user."""
+    _NEXT_NEW, _NEXT_NEW_OF = PreparedStatement(NEXT_NEW), PreparedStatement(NEXT_NEW_OF)
+
+    _SENDER = ("platform", "user_id")
+    _CHANNEL = ("platform", "account", "channel")
+    # Statuses are written out, and not parameters, so that the indexes of just these rows are used.
+    _ASKING = select(Question.id).where(
+        text("questions.status = 'open'"),
+        or_(col(Question.lane) == bindparam("lane"), col(Question.lane) == bindparam("own_lane")),
+        col(Question.expires_at) > bindparam("now"),
+    )
+    _TAKEN = select(Job.id).where(
+        text("queue.status IN ('pending', 'running')"),
+        or_(col(Job.lane) == bindparam("lane"), col(Job.lane) == bindparam("own_lane")),
+    )
+    _DUE = select(Job.id).where(
+        text("queue.status = 'waiting'"),
+        or_(col(Job.wake_at) <= bindparam("now"), col(Job.waits_since) > bindparam("now")),
+    )
+    _COUNT = select(func.count()).select_from(Job)
+    _FACTS = (
+        select(InboxRow.job_id)
+        .where(_same(InboxRow, *_CHANNEL), col(InboxRow.message_id) == bindparam("its_id"))
+        .scalar_subquery(),
+        select(DisabledChannel.channel).where(_same(DisabledChannel, *_CHANNEL)).exists(),
+        select(Owner.user_id).where(_same(Owner, *_SENDER)).exists(),
+        select(KnownPerson.user_id).where(_same(KnownPerson, *_SENDER)).exists(),
+        _OF_PERSON.exists(),
+        _ASKING.exists(),
+        _TAKEN.exists(),
+        _COUNT.where(col(Job.status) == JobStatus.PENDING).scalar_subquery(),
+        _COUNT.where(col(Job.status) == JobStatus.RUNNING).scalar_subquery(),
+        select(Job.id).where(*Claims.UNCLAIMED).exists(),
+        _DUE.exists(),
+        col(Client.id),
+        col(Client.weight),
+    )
+    _BINDING = tuple(inspect(AgentChannel).columns)
+    # One row, to which what there is of each table is joined.
+    _STATE = PreparedStatement(
+        select(*(fact.label(f"fact_{number}") for number, fact in enumerate(_FACTS)))
+        .add_columns(*(column.label(f"binding_{column.key}") for column in _BINDING))
+        .select_from(select(literal(1).label("one")).subquery())
+        .outerjoin(AgentChannel, _same(AgentChannel, *_CHANNEL))
+        .outerjoin(BotInstance, _same(BotInstance, "platform", "account"))
+        .outerjoin(Agent, col(Agent.id) == func.coalesce(BotInstance.agent_id, AgentChannel.agent_id))
+        .outerjoin(Client, col(Client.id) == func.coalesce(AgentChannel.client_id, Agent.client_id))
+    )
+
+    _KEPT = PreparedStatement(insert(InboxRow))
+    _BY_ID = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("inbox_id")))
+
+    def state(self, message: IncomingMessage, most_within: int, within: timedelta) -> IntakeState:
+        """Return what there is about a message before it is taken in.
+
+        Its sender is over the limit after ``most_within`` other messages in the time until now.
+        """
+        address = message.address
+        row = self._row(
+            self._STATE,
+            **self._lately(message, within),
+            account=address.account,
+            channel=address.channel,
+            its_id=message.id,
+            its_pace=Pace.WITHIN,
+            but=max(most_within, 1) - 1,
+            lane=lane_of(address, None),
+            own_lane=lane_of(address, message.user_id),
+            abandoned_before=self._now - CLAIM_LAPSES,
+        )
+        assert row is not None
+        facts, cells = row[: len(self._FACTS)], row[len(self._FACTS) :]
+        if cells[0] is None:
+            return IntakeState(None, *facts)
+        binding: AgentChannel = AgentChannel.__new__(AgentChannel)
+        binding.__dict__.update(zip((column.key for column in self._BINDING), cells, strict=True))
+        return IntakeState(binding, *facts)
+
+    def find(self, message: IncomingMessage) -> InboxRow | None:
+        """Return the row of this very message if it came before, as a value."""
+        place = message.address
+        very = {"platform": place.platform, "account": place.account, "channel": place.channel}
+        return self._read(self._VERY, InboxRow, **very, its_id=message.id)
+
+    def add(self, message: IncomingMessage, job_id: str, control: str = "", pace: Pace = Pace.WITHIN) -> InboxRow:
+        """Keep the message and return its row, as a value; its id is its place in the order of arrival."""
+        its_own = {"id": None, "job_id": job_id, "received_at": self._now, "control": control, "pace": pace}
+        columns = {**InboxRow.columns(message), **its_own}
+        row: InboxRow = InboxRow.__new__(InboxRow)
+        row.__dict__.update(columns, id=self._insert(self._KEPT, **columns))
+        return row
+
+    def rewrite(self, inbox_id: int, content: str) -> None:
+        """Let another text stand for that of a message."""
+        self._run(update(InboxRow).where(col(InboxRow.id) == inbox_id).values(content=content))
+
+    def wrote(self, message: IncomingMessage, count: int, within: timedelta) -> bool:
+        """Say whether the sender of a message wrote so many others in the time until now, those over the limit aside.
+
+        A bot's are counted in this channel alone.
+        """
+        bot = message.from_bot
+        where = {"account": message.address.account, "channel": message.address.channel} if bot else {}
+        values = {**self._lately(message, within), **where, "its_pace": Pace.WITHIN, "but": count - 1}
+        return self._row(self._LATELY_HERE if bot else self._LATELY, **values) is not None
+
+    def was_told(self, message: IncomingMessage, within: timedelta) -> bool:
+        """Say whether the sender was told in the time until now that they write too fast."""
+        values = self._lately(message, within)
+        return self._row(self._LATELY, **values, its_pace=Pace.TOLD, but=0) is not None
+
+    def get(self, inbox_id: int | None) -> InboxRow:
+        """Return a row that must exist."""
+        row = self._session.get(InboxRow, inbox_id)
+        if row is None:
+            raise NotFound(f"inbox row {inbox_id} does not exist")
+        return row
+
+    def read(self, inbox_id: int | None) -> InboxRow:
+        """Return a row that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        row = self._read(self._BY_ID, InboxRow, inbox_id=inbox_id)
+        if row is None:
+            raise NotFound(f"inbox row {inbox_id} does not exist")
+        return row
+
+    def person(self, inbox_id: int | None) -> Person | None:
+        """Return who sent a message, None for no message."""
+        if inbox_id is None:
+            return None
+        return Person.who_sent(self.read(inbox_id))
+
+    def next_new_conversation(self, row: InboxRow, user_id: str | None) -> int | None:
+        """Return the first ``/new`` that came in after this row in the same place, only from this user if one is given.
+
+        It is the id of the ``/new`` in the inbox, and None while there is none.
+        """
+        here = row.address.model_dump()
+        which = self._NEXT_NEW if user_id is None else self._NEXT_NEW_OF
+        first: int | None = self._value(which, after=row.id, user_id=user_id, **here)
+        return first
+
+    def _lately(self, message: IncomingMessage, within: timedelta) -> dict[str, object]:
+        person = {"platform": message.address.platform, "user_id": message.user_id}
+        return {**person, "since": self._now - within, "now": self._now}
+
+
+class IgnoredMessages(Repository):
+    """A row for each channel and reason."""
+
+    _ADD = insert(IgnoredLines)
+    _COUNT = _ADD.on_conflict_do_update(
+        index_elements=["platform", "account", "channel", "reason"],
+        set_={"count": col(IgnoredLines.count) + _ADD.excluded.count, "last_at": _ADD.excluded.last_at},
+    )
+
+    def add(self, address: Address, reason: str, count: int = 1) -> None:
+        """Count a message, or several at once."""
+        place = {"platform": address.platform, "account": address.account, "channel": address.channel}
+        self._run(self._COUNT, **place, reason=reason, count=count, first_at=self._now, last_at=self._now)
+
+    def page(self, offset: int, limit: int) -> Sequence[IgnoredLines]:
+        """Return the counts, the largest first."""
+        place = (col(IgnoredLines.platform), col(IgnoredLines.account), col(IgnoredLines.channel))
+        page = select(IgnoredLines).order_by(col(IgnoredLines.count).desc(), *place, col(IgnoredLines.reason))
+        return self._session.exec(page.limit(limit).offset(offset)).all()
+
+    def by_reason(self) -> Mapping[str, int]:
+        """Return how many messages were dropped for each reason."""
+        sums = select(IgnoredLines.reason, func.sum(IgnoredLines.count)).group_by(IgnoredLines.reason)
+        return {reason: int(count) for reason, count in self._run(sums)}

@@ -1,0 +1,228 @@
+"""What operators look at: conversations, and what was said in them, compacted or not (docs/decisions.md: retention)."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, func, tuple_
+from sqlmodel import col, or_, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
+from maestro.domain.conversations.stretch import Stretch
+from maestro.domain.conversations.views import ConversationFilter, Listed, Mark, Record, Spoken
+from maestro.domain.jobs.job import OPEN, Job
+from maestro.domain.llm.calls import CallState
+from maestro.domain.llm.prompts import Role
+from maestro.domain.llm.usage import UsageRow
+from maestro.domain.memory.memory import MemoryFact
+from maestro.domain.messages import InboxRow
+from maestro.store.conversations.inbox import MediaFiles
+from maestro.store.conversations.removals import Removals
+from maestro.store.engine.repository import Repository
+
+SEARCHED = 250_000
+"""Messages that one look for a text reads, the newest ones: what it takes must not grow with what is kept."""
+MOST_LEARNED = 200
+"""Facts that are shown among the messages of one page."""
+
+
+class ConversationLists(Repository):
+    """Reads only."""
+
+    def page(self, wanted: ConversationFilter, after: Mark | None, limit: int) -> tuple[Sequence[Listed], Mark | None]:
+        """Return up to ``limit`` conversations after the mark, and the mark for those that follow.
+
+        The one that was spoken in last comes first, so one that is spoken in between two requests moves to the front.
+        """
+        newest_first = col(Conversation.last_message_at).desc(), col(Conversation.id).desc()
+        chosen = select(Conversation, Agent.slug).join(Agent, col(Agent.id) == Conversation.agent_id)
+        statement = chosen.where(*_conditions(wanted)).order_by(*newest_first).limit(limit + 1)
+        if after is not None:
+            here = tuple_(Conversation.last_message_at, Conversation.id)
+            statement = statement.where(here < (after.last_message_at, after.conversation_id))
+        found = [Listed(*row) for row in self._session.exec(statement)]
+        costs = self._costs([one.conversation.id or 0 for one in found[:limit]])
+        shown = [replace(one, cost_usd=costs.get(one.conversation.id or 0)) for one in found[:limit]]
+        return shown, found[limit - 1].mark if len(found) > limit else None
+
+    def platforms(self) -> Sequence[str]:
+        """Return the platforms on which anybody spoke, each found with one look at an index."""
+        found: list[str] = []
+        while True:
+            rest = select(func.min(Conversation.platform))
+            after = rest.where(col(Conversation.platform) > found[-1]) if found else rest
+            first = self._session.exec(after).one()
+            if first is None:
+                return found
+            found.append(first)
+
+    def record(self, conversation_id: int) -> Record:
+        """Return everything about a conversation but what was said in it; raises ``NotFound``."""
+        conversation = Removals(self._link, self._now).conversation(conversation_id)
+        agent = self._session.get_one(Agent, conversation.agent_id)
+        open_jobs = select(Job.id).where(Job.conversation_id == conversation_id, col(Job.status).in_(OPEN))
+        compactions = select(Compaction).where(Compaction.conversation_id == conversation_id)
+        return Record(
+            listed=Listed(conversation, agent.slug, self._costs([conversation_id]).get(conversation_id)),
+            archived=self._count(ArchivedMessage.conversation_id, conversation_id),
+            facts=self._count(MemoryFact.source_conversation_id, conversation_id),
+            open_jobs=self._session.exec(open_jobs.order_by(col(Job.created_at))).all(),
+            compactions=self._session.exec(compactions.order_by(col(Compaction.id))).all(),
+        )
+
+    def said(self, conversation_id: int, after: int, limit: int) -> tuple[Sequence[Spoken], int | None]:
+        """Return up to ``limit`` messages after the one with this id, and the id to go on after.
+
+        They come in the order they were said, those in the archive among the others. Raises ``NotFound``.
+        """
+        Removals(self._link, self._now).conversation(conversation_id)
+        found = self._among(conversation_id, limit + 1, after=after)
+        shown = self._with_files(found[:limit])
+        return shown, found[limit - 1].message.id if len(found) > limit else None
+
+    def stretch(self, conversation_id: int, after: int | None, before: int | None, limit: int) -> Stretch:
+        """Return up to ``limit`` messages that stand together: those after an id, those before one, or the newest."""
+        if after is not None:
+            found = self._among(conversation_id, limit + 1, after=after)
+            older = bool(self._among(conversation_id, 1, before=after + 1))
+            return Stretch(self._with_files(found[:limit]), older, found[limit] if len(found) > limit else None)
+        found = self._among(conversation_id, limit + 1, before=before)
+        following = self._among(conversation_id, 1, after=before - 1) if before is not None else []
+        return Stretch(self._with_files(found[-limit:]), len(found) > limit, next(iter(following), None))
+
+    def last_before(self, conversation_id: int, moment: datetime) -> int:
+        """Return the id of the last message that was said up to a moment, 0 for none."""
+        newest = (
+            select(table.id)
+            .where(table.conversation_id == conversation_id, col(table.created_at) <= moment)
+            .order_by(col(table.id).desc())
+            .limit(1)
+            for table in (Message, ArchivedMessage)
+        )
+        return max(self._session.exec(one).first() or 0 for one in newest)
+
+    def learned(self, conversation_id: int, stretch: Stretch) -> Sequence[MemoryFact]:
+        """Return the facts that the agent learned during a stretch of a conversation and still knows."""
+        facts = select(MemoryFact).where(MemoryFact.source_conversation_id == conversation_id)
+        if stretch.since is not None:
+            facts = facts.where(col(MemoryFact.created_at) >= stretch.since)
+        if stretch.until is not None:
+            facts = facts.where(col(MemoryFact.created_at) < stretch.until)
+        return self._session.exec(facts.order_by(col(MemoryFact.id)).limit(MOST_LEARNED)).all()
+
+    def containing(
+        self, text: str, before: int | None, limit: int, conversation_id: int | None = None
+    ) -> tuple[Sequence[Spoken], int | None]:
+        """Return up to ``limit`` messages that contain a text, newest first, and the id to go on before.
+
+        Without a conversation one look reads the newest ``SEARCHED`` messages, or as many before that id: there may be
+        more to look at when it found fewer than ``limit``, or nothing.
+        """
+        since = 0 if conversation_id is not None else (before or self._next_id()) - SEARCHED
+        found: list[Spoken] = []
+        for table in (Message, ArchivedMessage):
+            conditions = [_contains(table.content, text), col(table.id) >= since]
+            if before is not None:
+                conditions.append(col(table.id) < before)
+            if conversation_id is not None:
+                conditions.append(col(table.conversation_id) == conversation_id)
+            found += self._spoken(table, limit + 1, *conditions, newest_first=True)
+        found.sort(key=_message_id, reverse=True)
+        if len(found) > limit:
+            return found[:limit], found[limit - 1].message.id
+        return found, since if since > self._first_id() else None
+
+    def _next_id(self) -> int:
+        return (
+            max(self._session.exec(select(func.max(table.id))).one() or 0 for table in (Message, ArchivedMessage)) + 1
+        )
+
+    def _first_id(self) -> int:
+        ids = (self._session.exec(select(func.min(table.id))).one() for table in (Message, ArchivedMessage))
+        return min((number for number in ids if number is not None), default=0)
+
+    def _among(
+        self, conversation_id: int, limit: int, *, after: int | None = None, before: int | None = None
+    ) -> list[Spoken]:
+        """Return the first messages after an id, or the last ones before one or at all, in the order they were said."""
+        backwards = after is None
+        parts = []
+        for table in (Message, ArchivedMessage):
+            conditions: list[Any] = [table.conversation_id == conversation_id]
+            conditions += [col(table.id) > after] if after is not None else []
+            conditions += [col(table.id) < before] if before is not None else []
+            parts.append(self._spoken(table, limit, *conditions, newest_first=backwards))
+        found = list(islice(merge(*parts, key=_message_id, reverse=backwards), limit))
+        return found[::-1] if backwards else found
+
+    def _with_files(self, found: Sequence[Spoken]) -> list[Spoken]:
+        with_files = [one.message.inbox_id for one in found if one.message.has_files]
+        files = MediaFiles(self._link, self._now).of([number for number in with_files if number is not None])
+        return [replace(one, files=files.get(one.message.inbox_id or 0, ())) for one in found]
+
+    def _costs(self, ids: Collection[int]) -> Mapping[int, float | None]:
+        """Return what is known of the cost of the calls of each of these conversations; None when nothing is."""
+        known = func.sum(case((col(UsageRow.state) != CallState.INTERRUPTED, col(UsageRow.cost_usd))))
+        of = select(UsageRow.conversation_id, known).where(col(UsageRow.conversation_id).in_(ids))
+        rows = self._session.exec(of.group_by(col(UsageRow.conversation_id)))
+        return {number: cost for number, cost in rows if number is not None}
+
+    def _spoken(
+        self, table: type[Message] | type[ArchivedMessage], limit: int, *where: Any, newest_first: bool = False
+    ) -> list[Spoken]:
+        order = col(table.id).desc() if newest_first else col(table.id)
+        by = func.coalesce(table.agent_id, Conversation.agent_id)
+        rows = self._session.exec(
+            select(table, Agent.slug, func.coalesce(InboxRow.user_name, Conversation.user_name))
+            .join(Conversation, col(Conversation.id) == table.conversation_id)
+            .join(Agent, col(Agent.id) == by)
+            .outerjoin(InboxRow, col(InboxRow.id) == table.inbox_id)
+            .where(*where)
+            .order_by(order)
+            .limit(limit)
+        )
+        return [
+            Spoken(message, user if message.role is Role.USER else agent, archived=table is ArchivedMessage)
+            for message, agent, user in rows
+        ]
+
+    def _count(self, column: Any, conversation_id: int) -> int:
+        return int(self._run(select(func.count()).where(column == conversation_id)).scalar_one())
+
+
+def _message_id(spoken: Spoken) -> int:
+    return spoken.message.id or 0
+
+
+def _contains(column: Any, text: str) -> ColumnElement[bool]:
+    # LIKE, which does not tell capital letters of ASCII from small ones, is three times as fast as lower() and LIKE.
+    return col(column).contains(text, autoescape=True)
+
+
+def _conditions(wanted: ConversationFilter) -> Iterator[ColumnElement[bool]]:
+    if wanted.agent is not None:
+        yield col(Conversation.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
+    for column, value in (
+        (Conversation.platform, wanted.platform),
+        (Conversation.channel, wanted.channel),
+        (Conversation.user_id, wanted.user),
+        (Conversation.status, wanted.status),
+    ):
+        if value is not None:
+            yield col(column) == value
+    if wanted.q:
+        yield _mentions(wanted.q)
+
+
+def _mentions(text: str) -> ColumnElement[bool]:
+    """Say that a conversation is with somebody of this name, or that the text is among its newest messages."""
+    since = select(func.coalesce(func.max(Message.id), 0) - SEARCHED).scalar_subquery()
+    said = (
+        select(table.conversation_id).where(_contains(table.content, text), col(table.id) > since)
+        for table in (Message, ArchivedMessage)
+    )
+    return or_(_contains(Conversation.user_name, text), *(col(Conversation.id).in_(found) for found in said))

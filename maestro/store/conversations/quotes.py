@@ -1,0 +1,67 @@
+"""What people reply to: a message of ours or of somebody else, found by the id that its platform gave it."""
+
+from sqlalchemy import bindparam, func, text
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.context.quotes import Quote
+from maestro.domain.deliveries import Delivery
+from maestro.domain.jobs.job import Job
+from maestro.domain.messages import InboxRow
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement
+
+PLACE = ("platform", "account", "channel")
+MAESTRO, SOMEBODY = "Maestro", "somebody"
+
+
+class QuotedMessages(Repository):
+    """Messages by their platforms' ids, in one channel; of a deleted one nothing is left to be quoted."""
+
+    _OURS = PreparedStatement(
+        select(
+            func.coalesce(func.nullif(Delivery.content, ""), Delivery.filename), Job.agent_id, Job.answer_id, Agent.slug
+        )
+        .join(Job, col(Job.id) == Delivery.job_id)
+        .outerjoin(Agent, col(Agent.id) == Job.agent_id)
+        .where(
+            *(col(getattr(Delivery, name)) == bindparam(name) for name in PLACE),
+            Delivery.platform_message_id == bindparam("known_as"),
+            # Written out, and not as a parameter, so that the index of just these rows is used.
+            text("deliveries.platform_message_id <> ''"),
+        )
+        .order_by(col(Delivery.id).desc())
+        .limit(1)
+    )
+    _THEIRS = PreparedStatement(
+        select(InboxRow).where(
+            *(col(getattr(InboxRow, name)) == bindparam(name) for name in PLACE),
+            InboxRow.message_id == bindparam("known_as"),
+        )
+    )
+
+    def of(self, row: InboxRow, agent_id: int | None) -> Quote | None:
+        """Return what a message replies to, as this agent is told of it; None for a reply to nothing that is here.
+
+        Where each message of a thread names the one that began it, that is no quote.
+        """
+        if not row.reply_to or row.reply_to == row.thread:
+            return None
+        place = {name: getattr(row, name) for name in PLACE}
+        return self._ours(agent_id, place | {"known_as": row.reply_to}) or self._theirs(place, row.reply_to)
+
+    def _ours(self, agent_id: int | None, where: dict[str, object]) -> Quote | None:
+        found = self._rows(self._OURS, **where)
+        if not found:
+            return None
+        words, said_by, answer_id, slug = found[0]
+        author = "" if said_by == agent_id else f"@{slug}" if slug else MAESTRO
+        return Quote(words, author, message_id=answer_id) if words else None
+
+    def _theirs(self, place: dict[str, object], known_as: str) -> Quote | None:
+        found = self._read_all(self._THEIRS, InboxRow, **place, known_as=known_as)
+        if not found:
+            return None
+        row = found[0]
+        words = row.content.strip() or ", ".join(file.filename for file in row.files() if file.filename)
+        return Quote(words, row.user_name or SOMEBODY, inbox_id=row.id) if words else None

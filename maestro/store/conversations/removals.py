@@ -1,0 +1,263 @@
+"""Conversations that are deleted with everything that was said in them (docs/decisions.md: retention)."""
+
+import re
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Select, delete, func, update
+from sqlalchemy.orm import aliased
+from sqlmodel import col, or_, select
+
+from maestro.domain.conversations.conversation import ArchivedMessage, Compaction, Conversation, Message
+from maestro.domain.conversations.removal import DiscardedFile, RemovalPlan, RemovedConversation
+from maestro.domain.deliveries import Delivery, JobFile
+from maestro.domain.drafts import Draft
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
+from maestro.domain.media import MediaFile
+from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.messages import InboxRow
+from maestro.domain.people.people import UploadedFile
+from maestro.domain.questions.question import Question
+from maestro.domain.tags.actions import Action
+from maestro.domain.tools import ToolPicture, ToolRun
+from maestro.store.engine.repository import Repository
+
+AT_ONCE = 500
+"""How many rows a statement names."""
+FOLDERS = ("workspaces/{id}", "sessions/{id}", "sessions/{id}-facts", "sessions/{id}-summary")
+"""What a conversation has in the data folder beside its files."""
+
+Row = TypeVar("Row")
+
+_DIGEST = re.compile(r'"([0-9a-f]{64})"')
+
+
+class Removals(Repository):
+    """Takes away what people and models said, and leaves what the books need: jobs, usage, who was asked when."""
+
+    _also_changes = ("Jobs",)
+
+    def plan(self, conversation_id: int) -> RemovalPlan:
+        """Find out what only this conversation refers to; reads through all prompts, so nobody should wait for it.
+
+        Raises ``NotFound``, and ``Conflict`` while a job of it is open.
+        """
+        self.conversation(conversation_id)
+        jobs = self._jobs(conversation_id)
+        own = self._parts(jobs)
+        marks = (self._newest(Prompt.id), self._newest(LLMCall.id))
+        kept = self._elsewhere(own, jobs, _everything())
+        return RemovalPlan(conversation_id, frozenset(jobs), frozenset(own - kept), marks, self._now)
+
+    def carry_out(self, plan: RemovalPlan, actor: str, *, facts: bool) -> None:
+        """Delete the conversation; with ``facts`` also what was learned in it.
+
+        Files are only written down for removal, because they cannot be brought back. Raises ``Conflict`` when
+        something was said since the plan was made, and what ``plan`` raises.
+        """
+        conversation = self.conversation(plan.conversation_id)
+        jobs = self._jobs(plan.conversation_id)
+        if frozenset(jobs) != plan.jobs:
+            raise Conflict(f"something was said in conversation {plan.conversation_id} meanwhile. Delete it again.")
+        since = self._elsewhere(plan.parts, jobs, _since(plan))
+        self._forget(conversation, facts=facts)
+        inbox = self._inbox_rows(jobs, plan.conversation_id)
+        self._empty_inbox(inbox)
+        self._empty_jobs(jobs)
+        for ids in _batches(sorted(plan.parts - since)):
+            self._run(delete(PromptPart).where(col(PromptPart.digest).in_(ids)))
+        for table in (Message, ArchivedMessage, Compaction):
+            self._run(delete(table).where(col(table.conversation_id) == plan.conversation_id))
+        self._run(delete(Conversation).where(col(Conversation.id) == plan.conversation_id))
+        self._session.add(RemovedConversation(id=plan.conversation_id, at=self._now, actor=actor))
+        self._discard([folder.format(id=plan.conversation_id) for folder in FOLDERS])
+        self._session.flush()
+
+    def conversation(self, conversation_id: int) -> Conversation:
+        """Return a conversation; raises ``NotFound``, which says so when it was deleted."""
+        found = self._session.get(Conversation, conversation_id)
+        if found is None:
+            gone = self._session.get(RemovedConversation, conversation_id)
+            when = f"was deleted by {gone.actor} on {gone.at:%Y-%m-%d}" if gone is not None else "does not exist"
+            raise NotFound(f"conversation {conversation_id} {when}")
+        return found
+
+    def discarded(self) -> Sequence[str]:
+        """Return the paths, in the data folder, of what is to be removed from it."""
+        return self._session.exec(select(DiscardedFile.path).order_by(DiscardedFile.path)).all()
+
+    def wanted_again(self, digest: str) -> bool:
+        """Say whether somebody sent the very same file meanwhile."""
+        places = (select(table.digest) for table in (MediaFile, UploadedFile, JobFile, ToolPicture))
+        return any(self._session.exec(place.where(place.selected_columns[0] == digest)).first() for place in places)
+
+    def done_with(self, path: str) -> None:
+        """Note that a path is gone, or wanted again."""
+        self._run(delete(DiscardedFile).where(col(DiscardedFile.path) == path))
+
+    def _jobs(self, conversation_id: int) -> set[str]:
+        """Return the ended jobs that have to do with a conversation: theirs too whose part others took, and tasks."""
+        own = select(Job.id).where(Job.conversation_id == conversation_id).cte("its_jobs", recursive=True)
+        beside = aliased(Job)
+        found = own.union(
+            select(Job.id).join(own, col(Job.merged_into) == own.c.id),
+            select(Job.id).join(own, col(Job.parent_id) == own.c.id),
+            select(Job.id).join(beside, col(beside.inbox_id) == Job.inbox_id).join(own, own.c.id == beside.id),
+        )
+        rows = self._run(
+            select(Job.id, Job.status).join(found, found.c.id == Job.id).where(_is_of(conversation_id))
+        ).all()
+        working = next((job_id for job_id, status in rows if not status.ended), None)
+        if working is not None:
+            raise Conflict(f"job {working} of conversation {conversation_id} is still open. Cancel it first, or wait.")
+        return {job_id for job_id, _ in rows}
+
+    def _newest(self, column: Any) -> int:
+        return int(self._run(select(func.coalesce(func.max(column), 0))).scalar_one())
+
+    def _parts(self, jobs: Collection[str]) -> set[str]:
+        """Return the digests of every kept text that these jobs refer to."""
+        found: set[str] = set()
+        for ids in _batches(sorted(jobs)):
+            for _, texts in self._references(_everything(ids)):
+                found |= texts
+        return found
+
+    def _elsewhere(self, wanted: Collection[str], jobs: Collection[str], where: Iterable[Select[Any]]) -> set[str]:
+        """Return which of these texts other jobs refer to."""
+        left, found = set(wanted), set[str]()
+        for job_id, texts in self._references(where):
+            if job_id not in jobs and not left.isdisjoint(texts):
+                found |= left & texts
+                left -= texts
+        return found
+
+    def _references(self, where: Iterable[Select[Any]]) -> Iterator[tuple[str, set[str]]]:
+        """Yield jobs with digests that their rows name: of prompts, of requests and what is in them, of tool calls."""
+        for statement in where:
+            for job_id, text in self._session.connection().execute(statement, execution_options={"yield_per": 1000}):
+                known = zlib.decompress(text).decode() if isinstance(text, bytes) else text
+                yield job_id, {known} if len(known) == 64 else set(_DIGEST.findall(known))
+
+    def _inbox_rows(self, jobs: Collection[str], conversation_id: int) -> set[int]:
+        """Return the messages that came in for these jobs: what they answer, and what answered their questions."""
+        rows: set[int | None] = set()
+        for ids in _batches(sorted(jobs)):
+            rows |= set(self._session.exec(select(Job.inbox_id).where(col(Job.id).in_(ids))))
+            rows |= set(self._session.exec(select(Question.inbox_id).where(col(Question.job_id).in_(ids))))
+        for table in (Message, ArchivedMessage):
+            said = select(table.inbox_id).where(table.conversation_id == conversation_id)
+            rows |= set(self._session.exec(said))
+        return {row for row in rows if row is not None}
+
+    def _empty_inbox(self, inbox: Collection[int]) -> None:
+        """Take away what was said and sent, and write down the files that nobody else sent."""
+        digests: set[str] = set()
+        for ids in _batches(sorted(inbox)):
+            digests |= set(self._session.exec(select(MediaFile.digest).where(col(MediaFile.inbox_id).in_(ids))))
+            rows = self._session.exec(
+                select(InboxRow).where(col(InboxRow.id).in_(ids), InboxRow.attachments != "[]")
+            ).all()
+            self._run(delete(MediaFile).where(col(MediaFile.inbox_id).in_(ids)))
+            digests |= self._uploads([file.id for row in rows for file in row.files()])
+            self._run(update(InboxRow).where(col(InboxRow.id).in_(ids)).values(content="", attachments="[]"))
+        self._discard([media_path(digest) for digest in digests if digest and not self.wanted_again(digest)])
+
+    def _uploads(self, ids: Sequence[str]) -> set[str]:
+        """Take away uploads, unless somebody sent the same file in another conversation; return their digests."""
+        rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
+        sent = select(MediaFile.digest).where(col(MediaFile.digest).in_([row.digest for row in rows]))
+        elsewhere = set(self._session.exec(sent))
+        for row in rows:
+            if row.digest not in elsewhere:
+                self._session.delete(row)
+        self._session.flush()
+        return {row.digest for row in rows}
+
+    def _empty_jobs(self, jobs: Collection[str]) -> None:
+        """Leave of each job what it took and how it ended, and nothing that anybody said."""
+        emptied: tuple[tuple[Any, dict[str, Any]], ...] = (
+            (LLMCall, {"content": "", "tool_calls": "", "request": ""}),
+            (Delivery, {"content": "", "filename": "", "digest": "", "buttons": ""}),
+            (ToolRun, {"arguments": "", "result": "", "error": ""}),
+            (Question, {"text": "", "context": "", "answer": "", "choices": ""}),
+            (Action, {"detail": ""}),
+        )
+        digests: set[str] = set()
+        for ids in _batches(sorted(jobs)):
+            for table, values in emptied:
+                self._run(update(table).where(table.job_id.in_(ids)).values(**values))
+            for files in (JobFile, ToolPicture):
+                digests |= set(self._session.exec(select(files.digest).where(col(files.job_id).in_(ids))))
+            for gone in (Draft, JobFile, ToolPicture, Prompt):
+                self._run(delete(gone).where(col(gone.job_id).in_(ids)))
+            self._run(
+                update(Job)
+                .where(col(Job.id).in_(ids))
+                .values(erased=True, conversation_id=None, answer_id=None, task="", notice="")
+            )
+        self._discard([media_path(digest) for digest in digests if not self.wanted_again(digest)])
+
+    def _forget(self, conversation: Conversation, *, facts: bool) -> None:
+        """Take away what was learned, or only where it was learned."""
+        learned = col(MemoryFact.source_conversation_id) == conversation.id
+        if not facts:
+            self._run(update(MemoryFact).where(learned).values(source_conversation_id=None))
+            return
+        self._run(delete(MemoryFact).where(learned))
+        same_place = select(func.count()).select_from(Conversation).where(Conversation.key == conversation.key)
+        if self._run(same_place).scalar_one() == 1:
+            self._run(delete(MemoryState).where(col(MemoryState.place) == conversation.key))
+
+    def _discard(self, paths: Sequence[str]) -> None:
+        for path in sorted(set(paths)):
+            self._session.merge(DiscardedFile(path=path, at=self._now))
+
+
+def media_path(digest: str) -> str:
+    """Return where a file of this digest is in the data folder."""
+    return f"media/{digest[:2]}/{digest}"
+
+
+def _batches(rows: Iterable[Row]) -> Iterator[tuple[Row, ...]]:
+    left = iter(rows)
+    while batch := tuple(islice(left, AT_ONCE)):
+        yield batch
+
+
+def _is_of(conversation_id: int) -> Any:
+    """Say of a job that it belongs to no other conversation."""
+    return or_(col(Job.conversation_id).is_(None), col(Job.conversation_id) == conversation_id)
+
+
+def _everything(jobs: Collection[str] | None = None) -> list[Select[Any]]:
+    """Return queries for what jobs refer to, all of them or these: pairs of a job and a text with digests."""
+    sent = select(LLMCall.job_id, PromptPart.body).join(PromptPart, col(PromptPart.digest) == LLMCall.request)
+    queries: list[Any] = [
+        select(Prompt.job_id, Prompt.turns),
+        select(LLMCall.job_id, LLMCall.request),
+        sent,
+        select(ToolRun.job_id, ToolRun.arguments),
+        select(ToolRun.job_id, ToolRun.result),
+    ]
+    if jobs is not None:
+        return [query.where(query.selected_columns[0].in_(jobs)) for query in queries]
+    return queries
+
+
+def _since(plan: RemovalPlan) -> list[Select[Any]]:
+    """Return queries for what was referred to since a plan was made."""
+    prompts, digests, requests, arguments, results = _everything()
+    prompt, call = plan.marks
+    changed = or_(col(ToolRun.finished_at).is_(None), col(ToolRun.finished_at) >= plan.at)
+    return [
+        prompts.where(col(Prompt.id) > prompt),
+        digests.where(col(LLMCall.id) > call),
+        requests.where(col(LLMCall.id) > call),
+        arguments.where(changed),
+        results.where(changed),
+    ]

@@ -1,0 +1,290 @@
+"""What goes out: chunks and files as rows, the outbound lane of each channel, and answers while they are written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import bindparam, case, delete, func, update
+from sqlalchemy import select as columns
+from sqlalchemy.orm import aliased
+from sqlmodel import col, or_, select
+
+from maestro.domain.bots.channels import DisabledChannel
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.deliveries import IN_DOUBT, Delivery, DeliveryState, JobFile, OutboundLane, Purpose, key_of
+from maestro.domain.drafts import Draft
+from maestro.domain.jobs.job import Job, JobKind
+from maestro.domain.messages import Address, InboxRow, Receipt, Standing
+from maestro.store.engine.repository import Repository, with_values
+from maestro.store.engine.statements import PreparedStatement, insert, one_of
+from maestro.store.jobs.related import AT_THE_END
+from maestro.store.jobs.steps import StepRecords
+
+NOT_THERE = (DeliveryState.ABANDONED, DeliveryState.FAILED)
+"""What a resumed job sends anew."""
+
+OF_ONE_TRY = {"id", "key", "state", "error", "standing", "platform_message_id", "tried_at", "sent_at"}
+"""What is not the same of a chunk that is sent anew."""
+
+ARRIVED_OR_MAY_HAVE = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryStart:
+    """What a delivery begins with.
+
+    ``closed`` is why nothing is sent to the channel, None where it is open. ``chunks``, ``draft`` and ``files`` say
+    whether there are any of the job. ``asked`` is the platform's id of the newest message that the job answers.
+    ``has_lane`` says that the job holds the outbound lane of the channel.
+    """
+
+    purpose: Purpose
+    closed: str | None
+    chunks: bool
+    draft: bool
+    files: bool
+    asked: str
+    has_lane: bool
+
+
+class Deliveries(Repository):
+    """All chunks, and who may send where."""
+
+    _FURTHER = aliased(Delivery)
+    _MORE = (
+        select(_FURTHER.id)
+        .where(
+            col(_FURTHER.job_id) == col(Delivery.job_id),
+            col(_FURTHER.purpose) == col(Delivery.purpose),
+            col(_FURTHER.seq) > col(Delivery.seq),
+            col(_FURTHER.state) != DeliveryState.ABANDONED,
+        )
+        .exists()
+    )
+    """Whether another chunk of the same text was or will be sent."""
+
+    _OF_STEP = (col(Delivery.job_id) == bindparam("of_job"), col(Delivery.purpose) == bindparam("its_purpose"))
+    _CHUNKS = PreparedStatement(select(Delivery).where(*_OF_STEP).order_by(col(Delivery.seq)))
+    _START: tuple[Any, ...] = (
+        select(DisabledChannel.reason)
+        .where(
+            col(DisabledChannel.platform) == bindparam("platform"),
+            col(DisabledChannel.account) == bindparam("account"),
+            col(DisabledChannel.channel) == bindparam("channel"),
+        )
+        .scalar_subquery(),
+        select(Delivery.id).where(*_OF_STEP).exists(),
+        select(Draft.job_id).where(col(Draft.job_id) == bindparam("of_job")).exists(),
+        select(JobFile.id).where(col(JobFile.job_id) == bindparam("of_job")).exists(),
+        # What a job answers in the place of others has its name too.
+        select(InboxRow.message_id)
+        .where(or_(col(InboxRow.id) == bindparam("own"), col(InboxRow.job_id) == bindparam("host")))
+        .order_by(col(InboxRow.id).desc())
+        .limit(1)
+        .scalar_subquery(),
+    )
+    _READ_START = PreparedStatement(columns(*_START))
+    # A change that changes nothing: without one, a lane that is held would return no row. No column of this table may
+    # stand in the subqueries: SQLAlchemy names no tables in what SQLite returns.
+    _BEGIN = PreparedStatement(
+        insert(OutboundLane)
+        .on_conflict_do_update(index_elements=["lane"], set_={"lane": col(OutboundLane.lane)})
+        .returning(*_START, col(OutboundLane.job_id))
+    )
+    _HOLDER = PreparedStatement(select(OutboundLane.job_id).where(col(OutboundLane.lane) == bindparam("of_lane")))
+    _LEAVE = PreparedStatement(delete(OutboundLane).where(col(OutboundLane.job_id) == bindparam("of_job")))
+    _SENDING = PreparedStatement(
+        update(Delivery)
+        .where(col(Delivery.id) == bindparam("of_id"))
+        .values(
+            state=DeliveryState.SENDING,
+            attempts=col(Delivery.attempts) + 1,
+            tried_at=case(
+                (
+                    one_of(col(Delivery.state), IN_DOUBT),
+                    func.coalesce(Delivery.tried_at, bindparam("at", type_=UtcDateTime())),
+                ),
+                else_=bindparam("at", type_=UtcDateTime()),
+            ),
+        )
+    )
+    _FAILED_SINCE = col(Delivery.standing) == Standing.FAILED
+    """Whether the platform said that it could not bring a message to its receiver, before we heard that it took it."""
+    _SENT = PreparedStatement(
+        update(Delivery)
+        .where(col(Delivery.id) == bindparam("of_id"))
+        .values(
+            state=case((_FAILED_SINCE, DeliveryState.FAILED), else_=DeliveryState.SENT),
+            error=case((_FAILED_SINCE, col(Delivery.error)), else_=""),
+            tried_at=None,
+            platform_message_id=bindparam("known_as"),
+            sent_at=bindparam("at"),
+        )
+    )
+    _ABANDON = PreparedStatement(
+        update(Delivery)
+        .where(col(Delivery.job_id) == bindparam("of_job"), one_of(col(Delivery.state), AT_THE_END))
+        .values(state=case(AT_THE_END, value=col(Delivery.state)))
+    )
+
+    def begin(self, job: Job, purpose: Purpose) -> DeliveryStart:
+        """Take the outbound lane of a job's channel if it is free, and return what the job's delivery begins with."""
+        lane = {"lane": job.address.outbound_lane, "job_id": job.id, "taken_at": self._now}
+        ((*start, holder),) = self._returned(self._BEGIN, **lane, **_start_values(job, purpose))
+        return _start(purpose, start, has_lane=holder == job.id)
+
+    def start(self, job: Job, purpose: Purpose) -> DeliveryStart:
+        """Return the same without a claim to the lane."""
+        row = self._row(self._READ_START, **_start_values(job, purpose))
+        assert row is not None
+        return _start(purpose, row)
+
+    def leave_lanes(self, job_id: str) -> None:
+        """Free every outbound lane this job holds."""
+        self._change(self._LEAVE, of_job=job_id)
+
+    def held_by_ended_jobs(self) -> Sequence[str]:
+        """Return the ended jobs that still hold an outbound lane, which should never be."""
+        return self._session.exec(
+            select(OutboundLane.job_id)
+            .join(Job, col(Job.id) == OutboundLane.job_id)
+            .where(col(Job.completed_at).is_not(None))
+        ).all()
+
+    def chunks(self, job_id: str, purpose: Purpose) -> Sequence[Delivery]:
+        """Return the chunks of a job as values, in order."""
+        return self._read_all(self._CHUNKS, Delivery, of_job=job_id, its_purpose=purpose)
+
+    def add(self, chunk: Delivery, *, sending: bool = False) -> Delivery:
+        """Store a chunk before it is sent, under the key that the platform is told, and return it with its id.
+
+        With ``sending`` its row says that the platform is about to be called for the first time; this raises
+        ``StepTaken`` where a newer attempt calls it.
+        """
+        chunk.key = chunk.key or key_of(chunk.job_id, chunk.purpose, chunk.seq)
+        if not sending:
+            return self._add(chunk)
+        StepRecords(self._link, self._now).require_newest()
+        stored = self._add(with_values(chunk, state=DeliveryState.SENDING, attempts=1, tried_at=self._now))
+        return with_values(chunk, id=stored.id)
+
+    def sending(self, delivery_id: int) -> None:
+        """Note that the platform is about to be called; raises ``StepTaken`` where a newer attempt calls it."""
+        StepRecords(self._link, self._now).require_newest()
+        self._change(self._SENDING, of_id=delivery_id, at=self._now)
+
+    def sent(self, delivery_id: int, receipt: Receipt) -> None:
+        """Keep the platform's receipt."""
+        self._change(self._SENT, of_id=delivery_id, known_as=receipt.platform_message_id, at=self._now)
+
+    def failed(self, delivery_id: int, error: str, *, surely_unsent: bool) -> None:
+        """Note why a send failed; a chunk that the platform surely does not have waits as if it had never left.
+
+        What the platform said of the message meanwhile is the better reason, and is kept.
+        """
+        unsent = (
+            {"state": DeliveryState.PENDING, "tried_at": None} if surely_unsent else {"state": DeliveryState.SENDING}
+        )
+        reason = case((self._FAILED_SINCE, col(Delivery.error)), else_=error)
+        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**unsent, error=reason))
+
+    def unconfirmed(self, delivery_id: int) -> None:
+        """Note that nobody can say whether the platform has a chunk, so that it is not sent again."""
+        doubt = update(Delivery).where(col(Delivery.id) == delivery_id).values(state=DeliveryState.UNCONFIRMED)
+        self._run(doubt)
+
+    def unplaced(self, delivery_id: int) -> None:
+        """Let a chunk be a message of its own: the one whose place it should take cannot be changed any more."""
+        new = {"edits": "", "state": DeliveryState.PENDING, "tried_at": None}
+        self._run(update(Delivery).where(col(Delivery.id) == delivery_id).values(**new))
+
+    def repeated(self, delivery_id: int, times: int = 1) -> None:
+        """Note that a chunk is sent again although the platform may have it; -1 takes that back."""
+        again = update(Delivery).where(col(Delivery.id) == delivery_id)
+        self._run(again.values(repeats=col(Delivery.repeats) + times))
+
+    def lane_holder(self, lane: str) -> str | None:
+        """Return the job that sends in this channel now."""
+        holder: str | None = self._value(self._HOLDER, of_lane=lane)
+        return holder
+
+    def abandon(self, job_id: str) -> None:
+        """Mark what an ended job never sent, and what it sent without hearing back."""
+        self._change(self._ABANDON, of_job=job_id)
+
+    def revive(self, job_id: str) -> None:
+        """Let a resumed job send what it had to leave behind, and what its platform could not bring to its receiver.
+
+        Such a chunk gets a new id: others may have been sent in its channel since, and ids there grow with sending. It
+        gets a new key too: what the platform still says of the old message is no word about the new one. One in doubt
+        keeps both.
+        """
+        left = self._session.exec(
+            select(Delivery).where(Delivery.job_id == job_id, col(Delivery.state).in_(NOT_THERE))
+        ).all()
+        for chunk in left:
+            self._session.delete(chunk)
+        self._session.flush()
+        for chunk in left:
+            again = chunk.model_dump(exclude=OF_ONE_TRY)
+            key = key_of(chunk.job_id, chunk.purpose, chunk.seq, instead_of=chunk.id)
+            self.add(Delivery(**again, key=key, state=DeliveryState.PENDING))
+
+    def newest_id(self) -> int:
+        """Return the highest id ever given: no delivery has a higher one, and every later one will."""
+        return self._highest_id(Delivery)
+
+    def begin_ids_after(self, floor: int) -> None:
+        """Give no id up to the floor from now on."""
+        self._begin_ids_after(Delivery, floor)
+
+    def sent_since(self, address: Address, after_id: int, limit: int) -> Sequence[tuple[Delivery, bool]]:
+        """Return what was sent to a channel after the given delivery, oldest first; true where more of it follows."""
+        rows = self._session.exec(
+            select(Delivery, self._MORE)
+            .where(
+                Delivery.platform == address.platform,
+                Delivery.account == address.account,
+                Delivery.channel == address.channel,
+                col(Delivery.state).in_(ARRIVED_OR_MAY_HAVE),
+                col(Delivery.id) > after_id,
+                or_(Delivery.content != "", Delivery.digest != ""),  # neither is there of a deleted conversation
+            )
+            .order_by(col(Delivery.id))
+            .limit(limit)
+        )
+        return [(row, more) for row, more in rows]
+
+    def of(self, job_id: str) -> Sequence[Delivery]:
+        """Return everything a job sent or meant to send."""
+        return self._session.exec(select(Delivery).where(Delivery.job_id == job_id).order_by(col(Delivery.id))).all()
+
+
+def _start_values(job: Job, purpose: Purpose) -> dict[str, object]:
+    own = job.inbox_id
+    host = job.id if own is not None and job.kind is JobKind.MESSAGE else None
+    return {"of_job": job.id, "its_purpose": purpose, "own": own, "host": host, **job.address.model_dump()}
+
+
+def _start(purpose: Purpose, row: Sequence[Any], *, has_lane: bool = False) -> DeliveryStart:
+    closed, chunks, draft, files, asked = row
+    return DeliveryStart(purpose, closed, chunks, draft, files, asked or "", has_lane)
+
+
+class JobFiles(Repository):
+    """All of them, each once in a job."""
+
+    _ADD = PreparedStatement(insert(JobFile).on_conflict_do_nothing())
+    _OF_JOB = PreparedStatement(
+        select(JobFile)
+        .where(col(JobFile.job_id) == bindparam("of_job"))
+        .order_by(col(JobFile.number), col(JobFile.place), col(JobFile.id))
+    )
+
+    def add(self, file: JobFile) -> None:
+        """Keep a file of a job; the same one under the same name once."""
+        self._change(self._ADD, **file.model_dump(exclude={"id"}), id=None)
+
+    def of(self, job_id: str) -> Sequence[JobFile]:
+        """Return the files of a job as values, in the order in which they were asked for."""
+        return self._read_all(self._OF_JOB, JobFile, of_job=job_id)

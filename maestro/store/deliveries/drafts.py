@@ -1,0 +1,157 @@
+"""Answers while they are written: what was said so far, and the message on the platform that shows it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, case, delete, func, tuple_, update
+from sqlmodel import col, select
+
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.deliveries import OutboundLane
+from maestro.domain.drafts import GROWING, PLACED, Draft, DraftState
+from maestro.domain.jobs.job import Job, JobStatus
+from maestro.domain.messages import Address, Receipt
+from maestro.domain.people.people import ConnectorStatus
+from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.statements import PreparedStatement, insert, one_of
+
+Place = tuple[str, str]
+"""A platform and an account."""
+
+
+@dataclass(frozen=True)
+class AddressedDraft:
+    """A draft, where it belongs, and how its job stands; ``free`` says that nobody else sends or is shown there."""
+
+    draft: Draft
+    address: Address
+    status: JobStatus
+    free: bool
+
+
+class Drafts(Repository):
+    """The rows of ``drafts``; there are none where no account shows answers as they grow."""
+
+    _FIND = PreparedStatement(select(Draft).where(col(Draft.job_id) == bindparam("of_job")))
+    _INTERVAL = PreparedStatement(
+        select(ConnectorStatus.edit_interval).where(
+            ConnectorStatus.platform == bindparam("platform"), ConnectorStatus.account == bindparam("account")
+        )
+    )
+    _ADD = insert(Draft)
+    _WRITE = PreparedStatement(
+        _ADD.on_conflict_do_update(
+            index_elements=["job_id"],
+            set_={
+                "number": _ADD.excluded.number,
+                "text": _ADD.excluded.text,
+                "revision": col(Draft.revision) + 1,
+                "updated_at": _ADD.excluded.updated_at,
+            },
+            where=one_of(col(Draft.state), GROWING),
+        )
+    )
+    _IS_RUNNING = PreparedStatement(
+        select(Job.id).where(col(Job.id) == bindparam("of_job"), col(Job.status) == JobStatus.RUNNING)
+    )
+    _OF = update(Draft).where(col(Draft.job_id) == bindparam("of_job"))
+    _SENDING = PreparedStatement(
+        _OF.where(one_of(col(Draft.state), (DraftState.WRITTEN, DraftState.SENDING))).values(
+            state=DraftState.SENDING,
+            tried_at=func.coalesce(Draft.tried_at, bindparam("at", type_=UtcDateTime())),
+        )
+    )
+    _UNSENT = PreparedStatement(
+        _OF.where(col(Draft.state) == DraftState.SENDING).values(state=DraftState.WRITTEN, tried_at=None)
+    )
+    _PLACED = PreparedStatement(
+        _OF.values(
+            state=case((col(Draft.state) == DraftState.SENDING, DraftState.SHOWN), else_=col(Draft.state)),
+            platform_message_id=bindparam("known_as"),
+            tried_at=None,
+        )
+    )
+    _DROP = PreparedStatement(_OF.values(state=DraftState.DROPPED, tried_at=None))
+    _TAKE = PreparedStatement(_OF.values(state=DraftState.TAKEN))
+    _FORGET = PreparedStatement(delete(Draft).where(col(Draft.job_id) == bindparam("of_job")))
+
+    @read_once
+    def find(self, job_id: str) -> Draft | None:
+        """Return the draft of a job as a value, None when there is none."""
+        return self._read(self._FIND, Draft, of_job=job_id)
+
+    def offered(self, place: Place) -> float:
+        """Return how often an account was last said to write an answer that grows anew, in seconds; 0: none grows."""
+        seconds: float | None = self._value(self._INTERVAL, platform=place[0], account=place[1])
+        return seconds or 0.0
+
+    def offer(self, place: Place, seconds: float) -> None:
+        """Keep how often a connector writes an answer that grows anew."""
+        platform, account = place
+        row = self._session.get(ConnectorStatus, place)
+        if row is None:
+            row = ConnectorStatus(platform=platform, account=account, state="starting", changed_at=self._now)
+            self._session.add(row)
+        row.edit_interval = seconds
+        self._session.flush()
+
+    def write(self, job_id: str, number: int, text: str) -> None:
+        """Keep what a call has said so far; nothing once the answer takes its place, or its job does not run."""
+        if self._row(self._IS_RUNNING, of_job=job_id) is not None:
+            draft = Draft(job_id=job_id, number=number, text=text, begun_at=self._now, updated_at=self._now)
+            self._change(self._WRITE, **vars(draft))
+
+    def at(self, places: Collection[Place]) -> Sequence[AddressedDraft]:
+        """Return every draft of these accounts."""
+        lane = col(Job.platform) + "/" + col(Job.account) + "/" + col(Job.channel)
+        rows = self._session.exec(
+            select(Draft, Job, OutboundLane.job_id)
+            .join(Job, col(Job.id) == Draft.job_id)
+            .outerjoin(OutboundLane, col(OutboundLane.lane) == lane)
+            .where(tuple_(col(Job.platform), col(Job.account)).in_(places))
+        ).all()
+        shown = {job.address: job.id for draft, job, _ in rows if _is_shown(draft, job)}
+        return [
+            AddressedDraft(
+                draft, job.address, job.status, holder in (None, job.id) and shown.get(job.address, job.id) == job.id
+            )
+            for draft, job, holder in rows
+        ]
+
+    def another_shown(self, job_id: str, address: Address) -> bool:
+        """Say whether the answer of another job grows there."""
+        place = (col(Job.platform), col(Job.account), col(Job.channel), col(Job.thread))
+        here = (address.platform, address.account, address.channel, address.thread)
+        rows = self._session.exec(
+            select(Draft, Job).join(Job, col(Job.id) == Draft.job_id).where(tuple_(*place) == tuple_(*here))
+        )
+        return any(job.id != job_id and _is_shown(draft, job) for draft, job in rows)
+
+    def sending(self, job_id: str) -> bool:
+        """Note that the platform is about to be asked for a message; false when it is not to be asked any more."""
+        return self._change(self._SENDING, of_job=job_id, at=self._now) > 0
+
+    def unsent(self, job_id: str) -> None:
+        """Note that the platform surely has no message of it."""
+        self._change(self._UNSENT, of_job=job_id)
+
+    def placed(self, job_id: str, receipt: Receipt) -> None:
+        """Keep what the platform knows its message as; a draft that the answer has taken meanwhile stays taken."""
+        self._change(self._PLACED, of_job=job_id, known_as=receipt.platform_message_id)
+
+    def drop(self, job_id: str) -> None:
+        """Show nothing more of it."""
+        self._change(self._DROP, of_job=job_id)
+
+    def take(self, job_id: str) -> None:
+        """Leave its message to the answer."""
+        self._change(self._TAKE, of_job=job_id)
+
+    def forget(self, job_id: str) -> None:
+        """Forget it."""
+        self._change(self._FORGET, of_job=job_id)
+
+
+def _is_shown(draft: Draft, job: Job) -> bool:
+    """Say whether more of a message is to come that a new one would tear apart; nobody waits for one that waits."""
+    return draft.state in PLACED and job.status is JobStatus.RUNNING

@@ -1,0 +1,105 @@
+"""What platforms tell of messages of ours without being asked, by the key that they were sent under."""
+
+from sqlalchemy import update
+from sqlmodel import col, select
+
+from maestro.domain.deliveries import KEY_LENGTH, Delivery, DeliveryState, Purpose
+from maestro.domain.errors import Undelivered
+from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
+from maestro.domain.messages import Address, Receipt, Report, Standing
+from maestro.store.engine.repository import Repository
+
+FURTHER = tuple(Standing)
+"""In this order; what a platform says of a message never goes back."""
+
+CLOSED = (DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+"""Chunks with which nobody is busy: what the platform says of one now is what became of it."""
+
+HELD = "held back as unconfirmed, until an operator had it sent"
+
+
+class DeliveryReports(Repository):
+    """Deliveries as their platforms see them."""
+
+    _also_changes = ("Jobs",)
+
+    def told(self, place: Address, key: str, report: Report) -> bool:
+        """Keep what is said of a message; false for one that is not of this account.
+
+        A status may come before our receipt, and then is one; one of a chunk that was left in doubt settles it. What
+        was taken and never brought fails, and with it the job, if it was closed as answered: an operator can resume
+        it, which sends it again.
+        """
+        row = self._find(place, key)
+        if row is None:
+            return False
+        if FURTHER.index(report.standing) <= FURTHER.index(row.standing):
+            return True
+        undelivered = report.standing is Standing.FAILED and row.standing not in (Standing.DELIVERED, Standing.READ)
+        settled = row.state in CLOSED
+        reached = DeliveryState.FAILED if undelivered else DeliveryState.SENT
+        self._run(
+            update(Delivery)
+            .where(col(Delivery.id) == row.id)
+            .values(
+                standing=report.standing,
+                platform_message_id=report.platform_message_id or row.platform_message_id,
+                error=report.error if undelivered else row.error,
+                state=reached if settled else row.state,
+                sent_at=row.sent_at or (self._now if settled else None),
+                tried_at=None if settled else row.tried_at,
+            )
+        )
+        if undelivered and settled and row.purpose is Purpose.ANSWER:
+            self._reopen(row.job_id, report.error)
+        return True
+
+    def receipt(self, place: Address, key: str) -> Receipt | None:
+        """Return what a message is known as, None as long as the platform has not said so."""
+        row = self._find(place, key)
+        return Receipt(platform_message_id=row.platform_message_id) if row and row.platform_message_id else None
+
+    def pressed(self, place: Address, key: str, number: int) -> str | None:
+        """Return what a button of a message says, None where there is no such button."""
+        row = self._find(place, key)
+        choices = row.choices if row is not None else ()
+        return choices[number].value if 0 <= number < len(choices) else None
+
+    def held(self, job_id: str) -> bool:
+        """Say whether a part of what a job said was held back, because nobody knows whether the platform has it."""
+        held = select(Delivery.id).where(Delivery.job_id == job_id, Delivery.state == DeliveryState.UNCONFIRMED)
+        return self._session.exec(held.limit(1)).first() is not None
+
+    def release(self, job_id: str) -> None:
+        """Let what was held back be sent when the job is resumed, marked as something that may be there twice."""
+        held = (col(Delivery.job_id) == job_id, col(Delivery.state) == DeliveryState.UNCONFIRMED)
+        again = {"state": DeliveryState.FAILED, "repeats": col(Delivery.repeats) + 1, "tried_at": None}
+        self._run(update(Delivery).where(*held).values(**again))
+        self._undo(job_id, HELD)
+
+    def _find(self, place: Address, key: str) -> Delivery | None:
+        """Return the newest delivery under a key, as it is now; None for what can be no key of ours.
+
+        People can have a platform hand back anything as the key of a button.
+        """
+        if not (len(key) <= KEY_LENGTH and key.isascii() and key.isalnum()):
+            return None
+        own = (Delivery.platform == place.platform, Delivery.account == place.account)
+        wanted = select(Delivery).where(Delivery.key == key, *own).order_by(col(Delivery.id).desc()).limit(1)
+        return self._session.exec(wanted, execution_options={"populate_existing": True}).first()
+
+    def _reopen(self, job_id: str, why: str) -> None:
+        """Let a job that was closed as answered be one that failed at its last step."""
+        closed = (
+            update(Job)
+            .where(col(Job.id) == job_id, col(Job.status) == JobStatus.COMPLETED)
+            .values(status=JobStatus.FAILED, error=why)
+        )
+        if self._run(closed).rowcount:
+            self._undo(job_id, why)
+
+    def _undo(self, job_id: str, why: str) -> None:
+        """Let the step that sends an answer be one that failed."""
+        sending = (col(JobStep.job_id) == job_id, col(JobStep.step) == "deliver", col(JobStep.state) == StepState.DONE)
+        failed = {"state": StepState.FAILED, "error": Undelivered.__name__, "detail": why}
+        self._run(update(JobStep).where(*sending).values(**failed))

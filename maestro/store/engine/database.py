@@ -1,0 +1,362 @@
+"""The database: one writing connection per process, many reading ones, and a reserve for a full disk.
+
+See docs/invariants.md: transactions.
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock, Thread, current_thread
+from typing import Any, cast
+
+import structlog
+from sqlalchemy import Connection, Engine, NullPool, QueuePool, create_engine, event
+from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from maestro.domain.errors import StoreBusy, StoreDamaged, StoreFull
+
+BUSY_SECONDS = 30.0
+"""How long a transaction waits for the lock of the database, and a thread for a connection."""
+READERS = 8
+CACHED_STATEMENTS = 512
+"""What a message asks of the store is more than the 128 statements that the driver would keep of itself."""
+OBSERVER_SECONDS = 2.0
+DATABASE_ERRORS = (DatabaseError, sqlite3.DatabaseError, PoolTimeout)
+"""What SQLAlchemy and the driver raise."""
+PRIMARY_CODE = 0xFF
+"""The part of SQLite's extended result codes that is the plain one."""
+
+_NOT_UTF_8 = "Could not decode to UTF-8"
+"""How Python's driver begins an error about a text; it has no code for it."""
+
+RESCUE = (
+    "End Maestro, keep a copy of the file together with its -wal file, and restore a backup, or save what "
+    "`sqlite3 FILE .recover` can."
+)
+
+RESERVE_BYTES = 512 * 1024
+"""Room for some ten commits of an answer; random bytes, as a file system may keep others compressed or not at all."""
+LOOK_SECONDS = 10.0
+"""How often at most it is tried to make the file again."""
+
+log = structlog.get_logger(__name__)
+
+MARK_BUSY_SECONDS = 5.0
+
+
+def open_writer(path: Path, busy_seconds: float = BUSY_SECONDS) -> Engine:
+    """Return the engine for writing; its pool holds a single connection.
+
+    Threads of this process then queue in Python, woken at once, instead of polling SQLite's lock.
+    """
+    # What is deleted is overwritten: whether it is without being asked, each build of SQLite decides for itself.
+    pragmas = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON")
+    return _engine(path, begin="BEGIN IMMEDIATE", pragmas=pragmas, size=1, busy_seconds=busy_seconds)
+
+
+def open_readers(path: Path) -> Engine:
+    """Return the engine for reading; its connections cannot write and never block a writer.
+
+    The journal is the writer's: who sets it while somebody else makes the database is refused at once, however long it
+    would wait.
+    """
+    return _engine(path, begin="BEGIN", pragmas=("query_only=ON",), size=READERS)
+
+
+def open_observer(path: Path) -> Engine:
+    """Return the engine for a look that leaves no trace: it creates no file and changes none.
+
+    After a clean end there is no write-ahead log, and SQLite would make one even to read; so the file is then read as
+    one that nobody changes. With a log, somebody may be writing, and the log belongs to what is read.
+    """
+    settled = not path.with_name(f"{path.name}-wal").exists()
+    address = f"{path.absolute().as_uri()}?{'immutable=1' if settled else 'mode=ro'}"
+
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(address, uri=True, timeout=OBSERVER_SECONDS, check_same_thread=False)
+
+    return create_engine("sqlite://", creator=connect, poolclass=NullPool, hide_parameters=True)
+
+
+def driver_of(connection: Connection) -> sqlite3.Connection:
+    """Return the driver's connection behind one of SQLAlchemy."""
+    return cast("sqlite3.Connection", connection.connection.dbapi_connection)
+
+
+def store_failure(error: Exception, path: Path) -> StoreBusy | None:
+    """Return what a failure of the database means, without the statement that met it.
+
+    None for an error about what was to be written, such as a constraint.
+    """
+    cause = error.orig if isinstance(error, DatabaseError) else error
+    if damaged := damage(path, cause):
+        return StoreDamaged(damaged)
+    if not isinstance(cause, (sqlite3.OperationalError, PoolTimeout)):
+        return None
+    if getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return StoreFull(f"the store did not answer: {cause}. Free some space on its disk.")
+    return StoreBusy(f"the store did not answer: {cause}. Check its disk and who else uses the database.")
+
+
+def damage(path: Path, cause: BaseException | None) -> str:
+    """Say what a person does about damage that the driver found; empty when its error is about something else."""
+    if str(cause).startswith(_NOT_UTF_8):
+        found = "a text in it is not UTF-8"  # the driver's own sentence quotes the text
+    elif (getattr(cause, "sqlite_errorcode", 0) & PRIMARY_CODE) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        found = str(cause)
+    else:
+        return ""
+    return f"the database {path} is damaged: {found}. {RESCUE}"
+
+
+def _engine(path: Path, begin: str, pragmas: tuple[str, ...], size: int, busy_seconds: float = BUSY_SECONDS) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}",
+        poolclass=QueuePool,
+        hide_parameters=True,  # an error would otherwise quote what people wrote
+        pool_size=size,
+        pool_use_lifo=True,  # the connection that was used last has the pages and the statements at hand
+        max_overflow=0,
+        pool_timeout=busy_seconds,
+        connect_args={
+            "check_same_thread": False,
+            "timeout": busy_seconds,
+            "cached_statements": CACHED_STATEMENTS,
+        },
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        # The driver's own transaction handling would begin deferred; ours decides.
+        connection.isolation_level = None
+        for pragma in (f"busy_timeout={round(busy_seconds * 1000)}", *pragmas):
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        driver: Any = connection.connection.driver_connection
+        driver.execute(begin)  # each transaction pays for it, and nobody reads what SQLAlchemy would make of it
+
+    return engine
+
+
+class Reserve:
+    """The reserve of one database, shared by all processes that use it; ``path`` is that of the database.
+
+    Only a process that asked for it makes it, and makes it again after it was given up.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.with_name(f"{path.name}-reserve")
+        self._look_at = 0.0
+        self._wanted = False
+
+    @property
+    def missing(self) -> bool:
+        """Whether it was given up, and there has been no room for it since."""
+        return self._wanted and not self._path.exists()
+
+    def want(self) -> None:
+        """Make it, and keep it from now on."""
+        self._wanted = True
+        self.restore()
+
+    def give_up(self) -> bool:
+        """Give its room back to the disk; false when there was none."""
+        try:
+            self._path.unlink()
+        except FileNotFoundError:
+            return False
+        log.error("store.reserve_given_up", file=str(self._path), free_bytes=RESERVE_BYTES)
+        return True
+
+    def restore(self) -> None:
+        """Make it again where it is missing and there is room for more than just that."""
+        if not self._wanted or time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        if not self.missing:
+            return
+        fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        try:
+            if shutil.disk_usage(self._path.parent).free > 2 * RESERVE_BYTES:
+                _write(fresh, os.urandom(RESERVE_BYTES))
+                fresh.replace(self._path)
+        except OSError as error:
+            log.warning("store.no_reserve", file=str(self._path), reason=error.strerror)
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@dataclass(frozen=True, slots=True)
+class WriteHistory:
+    """How writing went in this process.
+
+    The moments are seconds since 1970 and 0 for never, ``problem`` is why the last failed write failed, and
+    ``replaced`` counts the writing connections that were lost.
+    """
+
+    succeeded_at: float = 0.0
+    failed_at: float = 0.0
+    problem: str = ""
+    failures: int = 0
+    replaced: int = 0
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last write failed."""
+        return self.failed_at > self.succeeded_at
+
+
+class Writer:
+    """The pool of the one writing connection of a process; threads wait in it for each other.
+
+    A thread that is interrupted inside of the pool can lose the connection: nobody holds it, and nobody gets it. It is
+    replaced when a thread has waited in vain for a connection that no living thread holds, and none has given back
+    meanwhile: one that was given back is with the thread that got it, which may not have said so yet.
+    """
+
+    def __init__(self, path: Path, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._lock = Lock()
+        self._holder: Thread | None = None
+        self._given_back = 0
+        self._driver: Any = None
+        self.history = WriteHistory()
+        self.engine = self._opened()
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Give the connection, in a transaction that is committed at the end; raises ``StoreBusy``.
+
+        Only a transaction that changed something counts as a successful write.
+        """
+        try:
+            with self._held() as connection:
+                driver = driver_of(connection)
+                before = driver.total_changes
+                with connection.begin():
+                    yield connection
+                changed = driver.total_changes != before
+        except DATABASE_ERRORS as error:
+            failure = store_failure(error, self._path)
+            if failure is None:
+                raise
+            self._failed(failure)
+            raise failure from None
+        if changed:
+            self._succeeded()
+
+    def probe(self) -> None:
+        """Write the header of the database as it is; raises ``StoreBusy`` when that cannot be done."""
+        with self.begin() as connection:
+            driver_of(connection).execute("PRAGMA user_version=0")
+        self._succeeded()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.engine.dispose()
+
+    def _succeeded(self) -> None:
+        with self._lock:
+            self.history = replace(self.history, succeeded_at=time.time())
+
+    def _failed(self, failure: StoreBusy) -> None:
+        with self._lock:
+            failures = self.history.failures + 1
+            self.history = replace(self.history, failed_at=time.time(), problem=str(failure), failures=failures)
+
+    @contextmanager
+    def _held(self) -> Iterator[Connection]:
+        with self._connected() as connection:
+            self._holder = current_thread()
+            try:
+                yield connection
+            finally:
+                self._given_back += 1  # before there is no holder, or who has waited in vain takes it for lost
+                self._holder = None
+
+    def _connected(self) -> Connection:
+        engine, given_back = self.engine, self._given_back
+        try:
+            return engine.connect()
+        except PoolTimeout:
+            if not self._replaced(engine, given_back):
+                raise
+        return self.engine.connect()
+
+    def _opened(self) -> Engine:
+        engine = open_writer(self._path, self._busy_seconds)
+        event.listen(engine, "connect", self._remember)
+        return engine
+
+    def _remember(self, driver: Any, _record: Any) -> None:
+        self._driver = driver
+
+    def _replaced(self, waited_for: Engine, given_back: int) -> bool:
+        """Replace the engine that a thread waited for; false where its connection is not lost.
+
+        ``given_back`` is how often it had been given back when the thread began to wait.
+        """
+        with self._lock:
+            if self.engine is not waited_for:
+                return True
+            if self._given_back != given_back or (self._holder is not None and self._holder.is_alive()):
+                return False
+            log.error("store.writer_replaced", waited_seconds=self._busy_seconds)
+            with suppress(sqlite3.Error):
+                self._driver.close()  # the transaction that it may be in would keep the next one from writing
+            waited_for.dispose()
+            self.history = replace(self.history, replaced=self.history.replaced + 1)
+            self.engine = self._opened()
+        return True
+
+
+class CommitMark:
+    """A connection that changes nothing, so that each change it hears of is that of another one.
+
+    SQLite keeps a number for each connection that moves with the commits of all others, those of other processes too:
+    to ask for it takes microseconds, where the cheapest look at a table takes a hundred.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._connection: sqlite3.Connection | None = None
+
+    def mark(self) -> str:
+        """Return the number as a word."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._opened()
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return str(version)
+
+    def close(self) -> None:
+        """Close the connection; the next question would open another one."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        address = f"{self._path.absolute().as_uri()}?mode=rw"
+        opened = sqlite3.connect(
+            address, uri=True, timeout=MARK_BUSY_SECONDS, check_same_thread=False, isolation_level=None
+        )
+        opened.execute("PRAGMA query_only=ON")
+        return opened

@@ -1,0 +1,240 @@
+"""What every repository has: its transaction's connection and session, and the transaction's time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from functools import cached_property, wraps
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, CursorResult, Executable
+from sqlmodel import Session, SQLModel
+
+from maestro.domain.editions import Editions
+from maestro.store.engine.database import driver_of
+from maestro.store.engine.statements import PreparedStatement, row_insert
+
+Row = TypeVar("Row", bound=SQLModel)
+Query = TypeVar("Query", bound=Callable[..., Any])
+
+STAMPED = frozenset(Editions._fields)
+"""The tables whose rows are kept from transaction to transaction."""
+
+
+class Link:
+    """The connection of one transaction, and its session, which is made when somebody first asks for it."""
+
+    def __init__(self, connection: Connection, shelves: dict[str, Any] | None = None) -> None:
+        """``shelves`` hold what is kept from transaction to transaction, by the name of the query."""
+        self.connection = connection
+        self.shelves = shelves if shelves is not None else {}
+        self.reads_kept = True
+        """Whether this transaction has certainly changed no row of a kind that is kept."""
+        self.driver = driver_of(connection)
+        self.when_committed: list[Callable[[], None]] = []
+        self._unwritten: dict[tuple[str, str], tuple[dict[str, Any], Callable[[dict[str, Any]], None]]] = {}
+        self.known: dict[str, dict[object, Any]] = {}
+        """What was read in this transaction, by repository, for as long as that changes nothing."""
+
+    def later(self, name: str, key: str, values: Mapping[str, Any], write: Callable[[dict[str, Any]], None]) -> None:
+        """Have these values written before the commit, by one call with all that is noted under repository and key."""
+        noted, _ = self._unwritten.get((name, key), ({}, write))
+        self._unwritten[(name, key)] = ({**noted, **values}, write)
+
+    def write_noted(self, *names: str) -> None:
+        """Write what is noted for these repositories, or for all where none is named."""
+        for place in [place for place in self._unwritten if not names or place[0] in names]:
+            noted, write = self._unwritten.pop(place)
+            write(noted)
+
+    def committed(self) -> None:
+        """Call what was to be called once the transaction is committed."""
+        for call in self.when_committed:
+            call()
+
+    @cached_property
+    def session(self) -> Session:
+        """The objects of this transaction, which may be rows of a kind that is kept."""
+        self.reads_kept = False
+        return Session(self.connection, expire_on_commit=False, autoflush=False)
+
+    def flush(self) -> None:
+        """Write what was noted, and what was added or changed as an object."""
+        self.write_noted()
+        self.flush_objects()
+
+    def flush_objects(self) -> None:
+        """Write what was added or changed as an object."""
+        if "session" in self.__dict__ and (self.session.new or self.session.dirty or self.session.deleted):
+            self.write_noted()
+            self.known.clear()
+            self.session.flush()
+
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Take back what the block wrote when it raises."""
+        self.flush()
+        try:
+            with self._savepoint():
+                yield
+                self.flush()
+        except BaseException:  # whatever it raised, it goes on
+            self.known.clear()
+            self._unwritten.clear()
+            raise
+
+    @contextmanager
+    def _savepoint(self) -> Iterator[None]:
+        """A session that was made in the block is closed when it raises."""
+        if "session" in self.__dict__:
+            self.session.flush()
+            with self.session.begin_nested():
+                self.session.connection()  # begins it now, so that statements run on the driver are within it
+                yield
+                self.session.flush()
+            return
+        with self.connection.begin_nested():
+            try:
+                yield
+                if "session" in self.__dict__:
+                    self.session.commit()  # SQLAlchemy gave the session a savepoint of its own inside of this one
+            except BaseException:  # whatever it raised, it goes on
+                self.close()
+                self.__dict__.pop("session", None)
+                raise
+
+    def close(self) -> None:
+        """Forget the objects."""
+        if "session" in self.__dict__:
+            self.session.close()
+
+
+def read_once(method: Query) -> Query:
+    """Have a query that returns values run once per transaction and arguments, until its repository changes a row."""
+
+    @wraps(method)
+    def reading(self: "Repository", *arguments: Any) -> Any:
+        known, key = self._known(), (method.__name__, arguments)
+        if key not in known:
+            found = method(self, *arguments)
+            self._known()[key] = found
+            return found
+        return known[key]
+
+    return cast("Query", reading)
+
+
+def with_values(row: Row, **values: object) -> Row:
+    """Return a row that was read as a value, with other values in some columns."""
+    changed: Row = type(row).__new__(type(row))
+    changed.__dict__.update(row.__dict__, **values)
+    return changed
+
+
+class Repository:
+    """A set of queries about one noun, inside one transaction.
+
+    What every message asks is ``Prepared``, as a constant of its class, and runs on the driver's connection: decision
+    record 7 says what that saves. What is added or changed as an object is written when the session is flushed, and not
+    before: a statement finds, and changes, only what is written. Objects that are loaded keep the values they were
+    loaded with: who wants a row as it is after a change reads it, or loads it for the first time.
+    """
+
+    _also_changes: Sequence[str] = ()
+    """The repositories of other nouns whose rows statements of this one change."""
+
+    def __init__(self, link: Link, now: datetime) -> None:
+        self._link = link
+        self._now = now
+
+    @property
+    def _session(self) -> Session:
+        return self._link.session
+
+    def _known(self) -> dict[object, Any]:
+        """What was read in this transaction and is still so."""
+        return self._link.known.setdefault(type(self).__name__, {})
+
+    def _read_anew(self, prepared: PreparedStatement | None = None) -> None:
+        """Read anew from here on: a row of this noun has changed, by a prepared statement or another one."""
+        if prepared is None or prepared.table in STAMPED:
+            self._link.reads_kept = False
+        names = (type(self).__name__, *self._also_changes)
+        self._link.write_noted(*names)
+        for name in names:
+            self._link.known.pop(name, None)
+
+    def _rows(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a statement reads, or changed, in its order."""
+        return prepared.rows(prepared.run(self._link.driver, values))
+
+    def _row(self, prepared: PreparedStatement, **values: object) -> tuple[Any, ...] | None:
+        """Return the first row of a statement, None when there is none."""
+        first = prepared.run(self._link.driver, values).fetchone()
+        return prepared.rows((first,))[0] if first is not None else None
+
+    def _value(self, prepared: PreparedStatement, **values: object) -> Any:
+        """Return the first column of the first row of a statement, None when there is none."""
+        row = self._row(prepared, **values)
+        return row[0] if row is not None else None
+
+    def _change(self, prepared: PreparedStatement, **values: object) -> int:
+        """Run a statement that changes rows and return how many it changed."""
+        self._read_anew(prepared)
+        return prepared.run(self._link.driver, values).rowcount
+
+    def _returned(self, prepared: PreparedStatement, **values: object) -> list[tuple[Any, ...]]:
+        """Run a statement that changes rows and return what its ``returning`` says of each."""
+        self._read_anew(prepared)
+        return prepared.rows(prepared.run(self._link.driver, values))
+
+    def _insert(self, prepared: PreparedStatement, **values: object) -> int:
+        """Run a statement that adds a row and return the row's number."""
+        self._read_anew(prepared)
+        return prepared.run(self._link.driver, values).lastrowid or 0
+
+    def _add(self, row: Row) -> Row:
+        """Write a new row without the session and return it, with the id it was given where it came without one.
+
+        It stays outside of the session: a later change of a column needs a statement of its own.
+        """
+        number = self._insert(row_insert(type(row)), **vars(row))
+        if getattr(row, "id", number) is None:
+            row.__dict__["id"] = number
+        return row
+
+    def _read(self, prepared: PreparedStatement, model: type[Row], **values: object) -> Row | None:
+        """Return the first row of a ``select`` of a whole table as a value, None when there is none.
+
+        It is no part of the session, and a tenth of the work of loading it as an object. It cannot be changed: setting
+        a column raises, and so does adding it to the session.
+        """
+        row = self._row(prepared, **values)
+        return prepared.made(model, row) if row is not None else None
+
+    def _read_all(self, prepared: PreparedStatement, model: type[Row], **values: object) -> list[Row]:
+        """Return every row of a ``select`` of a whole table as a value, as ``_read`` does."""
+        return [prepared.made(model, row) for row in self._rows(prepared, **values)]
+
+    def _highest_id(self, table: type[SQLModel]) -> int:
+        """Return the highest id that a table without reuse of ids has ever given, or was told to begin after."""
+        found = self._link.driver.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table.__tablename__,))
+        row = found.fetchone()
+        return int(row[0]) if row else 0
+
+    def _begin_ids_after(self, table: type[SQLModel], floor: int) -> None:
+        """Let a table without reuse of ids give only ids above the floor from now on; it never goes back."""
+        name, driver = table.__tablename__, self._link.driver
+        if self._highest_id(table) >= floor:
+            return
+        changed = driver.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (floor, name)).rowcount
+        if not changed:  # SQLite makes the row with the first one of the table
+            driver.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, floor))
+
+    def _run(self, statement: Executable, **values: object) -> CursorResult[*tuple[Any, ...]]:
+        """Run a statement that is not prepared on the transaction's connection, with the values of its parameters.
+
+        For what changes rows or reads columns: it costs half of what the session takes, because the session would also
+        look through the objects it has loaded.
+        """
+        self._read_anew()
+        return self._link.connection.execute(statement, values)

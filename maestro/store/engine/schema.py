@@ -1,0 +1,113 @@
+"""Brings the tables up to this release, and refuses a database it does not understand."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import DatabaseError
+
+from maestro.domain.errors import NewerDatabase, OlderDatabase, StoreUnreadable
+from maestro.store.engine.database import damage, open_readers, open_writer
+
+MIGRATIONS = Path(__file__).parents[1] / "migrations"
+
+OLDEST_SQLITE = (3, 35)
+"""The first one in which a change can return the rows that it changed."""
+
+
+def upgrade(path: Path) -> None:
+    """Create or migrate the database file.
+
+    Raises ``NewerDatabase`` when a later release wrote it, ``StoreUnreadable`` when it is no readable SQLite file.
+    """
+    with opened(open_writer(path), path) as connection:
+        if not _is_present(connection, path):
+            # Imported by name in a function because Alembic takes a tenth of a second of CPU time, and most starts
+            # find tables that are up to date.
+            import_module("maestro.store.engine.migrating").migrate(connection, MIGRATIONS)
+
+
+def check(path: Path) -> None:
+    """Make sure that the database file is of this release, without changing it: another process may be using it.
+
+    Raises ``OlderDatabase`` when an earlier release wrote it, and what ``upgrade`` raises.
+    """
+    with opened(open_readers(path), path) as connection:
+        require_release(connection, path)
+
+
+def require_release(connection: Connection, path: Path) -> None:
+    """Make sure that the tables are those of this release; raises ``OlderDatabase`` and ``NewerDatabase``."""
+    if not _is_present(connection, path):
+        raise OlderDatabase(
+            f"{path} was written by an older version of Maestro. End that version if it runs, and bring the database "
+            "up to date with `maestro migrate`."
+        )
+
+
+def revision(path: Path) -> str:
+    """Return which revision of the tables the file has, empty when there is no file or nothing in it.
+
+    Raises ``StoreUnreadable`` when it is no readable SQLite file.
+    """
+    if not path.exists():
+        return ""
+    with opened(open_readers(path), path) as connection:
+        return _current(connection) or ""
+
+
+@contextmanager
+def opened(engine: Engine, path: Path) -> Iterator[Connection]:
+    """Connect, and say in our words why a file cannot be read; raises ``StoreUnreadable``."""
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        needed = ".".join(map(str, OLDEST_SQLITE))
+        raise StoreUnreadable(
+            f"Python's SQLite library is {sqlite3.sqlite_version}, and Maestro needs {needed} or later. Use a Python "
+            "that brings a newer one, such as those of python.org, or update the SQLite of your system."
+        )
+    try:
+        with engine.begin() as connection:
+            yield connection
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        raise StoreUnreadable(_why(path, error.orig if isinstance(error, DatabaseError) else error)) from None
+    finally:
+        engine.dispose()
+
+
+def _why(path: Path, cause: BaseException | None) -> str:
+    """Say what the driver's error means for a person."""
+    damaged = damage(path, cause)
+    if damaged and getattr(cause, "sqlite_errorcode", 0) != sqlite3.SQLITE_NOTADB:
+        return damaged
+    if isinstance(cause, sqlite3.OperationalError):
+        return f"the database {path} cannot be opened: {cause}. Check its permissions and the free space."
+    return f"{path} is not a Maestro database: {cause}. Move it away or set dataDir to another folder."
+
+
+def _is_present(connection: Connection, path: Path) -> bool:
+    """Say whether the tables are those of this release; false when they are older. Raises ``NewerDatabase``."""
+    found, known = _current(connection), revisions()
+    if found is not None and found not in known:
+        raise NewerDatabase(
+            f"{path} was written by a newer version of Maestro (schema {found}). "
+            "Install that version, or restore a backup made before the upgrade."
+        )
+    return found == known[-1]
+
+
+def _current(connection: Connection) -> str | None:
+    """Return the revision that Alembic noted in the database, None where there is none."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return found
+
+
+@cache
+def revisions() -> tuple[str, ...]:
+    """Return the revisions of this release, the oldest first: the numbers that the files of migrations begin with."""
+    return tuple(sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py")))

@@ -1,0 +1,164 @@
+"""Statements that are compiled once and run on the driver itself: a fifth of what SQLAlchemy takes for each.
+
+What differs between databases is here and in ``repository``: the dialect, upserts, a list as one parameter, the larger
+of two values. Repositories import these from here, so that a second database needs its branches in two modules only.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Dialect, bindparam, func, inspect, or_, select, update
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.orm import Mapped
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.selectable import ReturnsRows
+from sqlmodel import SQLModel
+
+__all__ = [
+    "NO_LIMIT",
+    "PreparedStatement",
+    "greatest",
+    "in_list",
+    "insert",
+    "json_list",
+    "one_of",
+    "row_insert",
+    "row_update",
+]
+
+Convert = Callable[[Any], Any]
+Row = TypeVar("Row", bound=SQLModel)
+
+NO_LIMIT = -1
+"""The value of a ``limit`` parameter that returns every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CompiledStatement:
+    """The SQL of a statement, its parameters by place, and its columns.
+
+    ``fixed`` has a value for each place; those of ``open`` are given each time. A convert function is there where the
+    type of a parameter or a column is another one in Python than in SQLite.
+    """
+
+    sql: str
+    fixed: Sequence[Any]
+    open: Sequence[tuple[int, str, Convert | None]]
+    names: Sequence[str]
+    results: Sequence[tuple[int, Convert]]
+
+
+class PreparedStatement:
+    """A statement with ``bindparam``s for what differs, ready to run again and again; a constant of its repository.
+
+    The SQL is made when it is first needed. A list cannot be a parameter, for it would change the SQL: of constants,
+    write ``one_of``; for others, ``in_list`` takes a ``json_list``.
+    """
+
+    def __init__(self, statement: ReturnsRows) -> None:
+        self._statement = statement
+
+    @cached_property
+    def table(self) -> str:
+        """The table that it changes; empty for a statement that only reads."""
+        changed = getattr(self._statement, "table", None)
+        return changed.name if changed is not None else ""
+
+    def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Run it; raises ``KeyError`` for a parameter without a value, and what the driver raises."""
+        ready = self._ready
+        arguments = list(ready.fixed)
+        for place, name, convert in ready.open:
+            value = values[name]
+            arguments[place] = value if convert is None else convert(value)
+        return driver.execute(ready.sql, arguments)
+
+    def rows(self, cells: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Turn what the driver read into what Python means by it."""
+        results = self._ready.results
+        if not results:
+            return list(cells)
+        converted = []
+        for one in cells:
+            row = list(one)
+            for place, convert in results:
+                row[place] = convert(row[place])
+            converted.append(tuple(row))
+        return converted
+
+    def made(self, model: type[Row], row: Sequence[Any], first: int = 0) -> Row:
+        """Return a row of a table as a value; see ``Repository._read``.
+
+        The columns of the table begin at the place ``first`` of the statement, and there may be others after them.
+        """
+        value: Row = model.__new__(model)
+        value.__dict__.update(zip(self._ready.names[first:], row, strict=False))
+        return value
+
+    @cached_property
+    def _ready(self) -> _CompiledStatement:
+        dialect = _dialect()
+        compiled = self._statement.compile(dialect=dialect)
+        if not isinstance(compiled, SQLCompiler):
+            raise TypeError("only a statement can be prepared")
+        if any(bind.expanding for bind in compiled.binds.values()):
+            raise TypeError("a list cannot be a parameter of a prepared statement; write one_of, or in_list")
+        binds = [compiled.binds[name] for name in compiled.positiontup or ()]
+        converts = [bind.type.dialect_impl(dialect).bind_processor(dialect) for bind in binds]
+        places = list(zip(binds, converts, strict=True))
+        columns = list(self._statement.exported_columns)
+        results = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+        return _CompiledStatement(
+            sql=compiled.string,
+            fixed=[
+                None if bind.required else convert(bind.effective_value) if convert else bind.effective_value
+                for bind, convert in places
+            ],
+            open=[(place, bind.key, convert) for place, (bind, convert) in enumerate(places) if bind.required],
+            names=[column.key for column in columns],
+            results=[(place, convert) for place, convert in enumerate(results) if convert is not None],
+        )
+
+
+@cache
+def _dialect() -> Dialect:
+    """Return what turns statements into SQL: of the one database that there is."""
+    return sqlite.dialect(paramstyle="qmark")
+
+
+def one_of(column: ColumnElement[Any] | Mapped[Any], values: Iterable[Any]) -> ColumnElement[bool]:
+    """Return the condition that a column holds one of these constants."""
+    return or_(*(column == value for value in values))
+
+
+def in_list(column: ColumnElement[Any] | Mapped[Any], parameter: str) -> ColumnElement[bool]:
+    """Return the condition that a column holds a value of the ``json_list`` that this parameter is given."""
+    return column.in_(select(func.json_each(bindparam(parameter)).table_valued("value").c.value))
+
+
+def json_list(values: Iterable[object]) -> str:
+    """Return the value of a parameter of ``in_list``."""
+    return json.dumps(list(values))
+
+
+def greatest(one: Any, other: Any) -> ColumnElement[Any]:
+    """Return the larger of two values."""
+    return func.max(one, other)
+
+
+@cache
+def row_insert(table: type[SQLModel]) -> PreparedStatement:
+    """Return what adds a row; the value of each column goes by its name."""
+    return PreparedStatement(insert(table))
+
+
+@cache
+def row_update(table: type[SQLModel], *names: str) -> PreparedStatement:
+    """Return what sets these columns of the row with the id ``its_id``; the value of each is called ``its_<name>``."""
+    values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
+    return PreparedStatement(update(table).where(inspect(table).c.id == bindparam("its_id")).values(values))

@@ -1,0 +1,107 @@
+"""What jobs did: the actions of their tags, and their tool calls."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from sqlmodel import col, func, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.conducting.conductor import Performed
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.prompts import ImageRef
+from maestro.domain.tags.actions import Action
+from maestro.domain.tags.grammar import Tag
+from maestro.domain.tools import INSIDE, ToolPicture, ToolRun, ToolState
+from maestro.store.engine.repository import Repository
+from maestro.store.jobs.steps import StepRecords
+
+LATELY = 20_000
+"""Of how many actions, the newest of all agents, those of one are looked for."""
+
+
+class Actions(Repository):
+    """All actions."""
+
+    def add(self, job_id: str, performed: Sequence[tuple[Tag, Performed]]) -> None:
+        """Keep what came of each tag of a job's answer, in the order of the answer."""
+        self._session.add_all(
+            Action(
+                job_id=job_id,
+                seq=seq,
+                tag=tag.name,
+                subject=outcome.subject,
+                state=outcome.state,
+                detail=outcome.detail,
+                at=self._now,
+            )
+            for seq, (tag, outcome) in enumerate(performed)
+        )
+        self._session.flush()
+
+    def of(self, job_id: str) -> Sequence[Action]:
+        """Return what came of the tags of a job's answer, in their order."""
+        return self._session.exec(select(Action).where(Action.job_id == job_id).order_by(col(Action.seq))).all()
+
+    def lately(self, agent: Agent, limit: int) -> Sequence[Action]:
+        """Return what came of the tags in an agent's latest answers, newest first; what is long past is left out."""
+        oldest = select(func.coalesce(func.max(Action.id), 0) - LATELY).scalar_subquery()
+        of_agent = select(Action).join(Job, col(Job.id) == Action.job_id).where(Job.agent_id == agent.id)
+        return self._session.exec(
+            of_agent.where(col(Action.id) > oldest).order_by(col(Action.id).desc()).limit(limit)
+        ).all()
+
+
+class ToolRuns(Repository):
+    """The rows of ``tool_calls``."""
+
+    def of(self, job_id: str) -> Sequence[ToolRun]:
+        """Return the calls of a job in the order the model asked for them."""
+        return self._session.exec(
+            select(ToolRun).where(ToolRun.job_id == job_id).order_by(col(ToolRun.number), col(ToolRun.place))
+        ).all()
+
+    def from_outside(self, job_ids: Collection[str]) -> Sequence[str]:
+        """Return the names of the tools that brought text from outside into these jobs, in their order."""
+        answered = col(ToolRun.state).in_((ToolState.DONE, ToolState.FAILED))
+        found = select(ToolRun.tool).where(col(ToolRun.job_id).in_(job_ids), answered, col(ToolRun.tool).not_in(INSIDE))
+        return self._session.exec(found.distinct().order_by(col(ToolRun.tool))).all()
+
+    def get(self, job_id: str, number: int, place: int) -> ToolRun:
+        """Return a call that must exist; raises ``NotFound``."""
+        run = self._session.exec(
+            select(ToolRun).where(ToolRun.job_id == job_id, ToolRun.number == number, ToolRun.place == place)
+        ).first()
+        if run is None:
+            raise NotFound(f"job {job_id} has no tool call {place} of answer {number}")
+        return run
+
+    def pictures(self, job_id: str) -> Mapping[tuple[int, int], tuple[ImageRef, ...]]:
+        """Return the pictures that the calls of a job returned, by the number and the place of the call."""
+        rows = self._session.exec(
+            select(ToolPicture).where(ToolPicture.job_id == job_id).order_by(col(ToolPicture.seq))
+        ).all()
+        found: dict[tuple[int, int], tuple[ImageRef, ...]] = {}
+        for row in rows:
+            image = ImageRef(digest=row.digest, content_type=row.content_type)
+            found[row.number, row.place] = (*found.get((row.number, row.place), ()), image)
+        return found
+
+    def show(self, run: ToolRun, images: Sequence[ImageRef]) -> None:
+        """Keep which pictures a call returned."""
+        which = run.model_dump(include={"job_id", "number", "place"})
+        self._session.add_all(ToolPicture(**which, seq=seq, **image.model_dump()) for seq, image in enumerate(images))
+        self._session.flush()
+
+    def put(self, run: ToolRun) -> ToolRun:
+        """Add or change a call."""
+        run.finished_at = self._now if run.state.ended else None
+        self._session.add(run)
+        self._session.flush()
+        return run
+
+    def begin(self, run: ToolRun) -> ToolRun:
+        """Note that the call is made now; raises ``StepTaken`` where a newer attempt at its step makes it."""
+        StepRecords(self._link, self._now).require_newest()
+        run.state = ToolState.STARTED
+        run.attempts += 1
+        return self.put(run)

@@ -1,0 +1,281 @@
+"""Batches of replays: the jobs that are meant, what is known of them, and the items with their outcomes."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, bindparam, func, insert, not_, update
+from sqlmodel import col, select
+
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.batch_views import BatchItemView, Progress
+from maestro.domain.jobs.batches import ItemState, ReplayBatch, ReplayItem
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.forecast import Made, Outlook, Prices, Prospect, leaves_open
+from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
+from maestro.domain.jobs.path import AFTERMATH
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.usage import UsageRow
+from maestro.domain.messages import InboxRow
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.jobs.claims import HOLDS_LANE
+from maestro.store.jobs.delegations import Delegations
+from maestro.store.jobs.filters import conditions
+
+JOBS_AT_ONCE = 1000
+"""Jobs that are read at a time."""
+
+PRICED_CALLS = 1000
+"""Model calls, the newest, whose cost tells what one costs."""
+
+Key = TypeVar("Key")
+
+
+class Batches(Repository):
+    """``replay_batches`` and ``replay_items``.
+
+    Each item is settled in the transaction of what is done with its job, so a job is begun once however often the
+    process dies, and whichever processes work on the batch at the same time.
+    """
+
+    _OPEN = PreparedStatement(
+        select(ReplayBatch).where(col(ReplayBatch.ended_at).is_(None)).order_by(col(ReplayBatch.id))
+    )
+    _ADDED = PreparedStatement(insert(ReplayItem))
+    _WAITS = PreparedStatement(
+        select(ReplayItem.job_id).where(
+            col(ReplayItem.batch_id) == bindparam("of_batch"),
+            col(ReplayItem.place) == bindparam("at_place"),
+            col(ReplayItem.state) == ItemState.WAITING,
+        )
+    )
+
+    def add(self, batch: ReplayBatch, outlooks: Iterable[Outlook]) -> None:
+        """Keep a batch with an item for each job, in their order; a job with a problem is refused at once."""
+        self._session.add(batch)
+        self._session.flush()
+        for place, one in enumerate(outlooks, start=1):
+            # As a prepared statement: nobody else writes while a hundred thousand of them are kept.
+            self._insert(
+                self._ADDED,
+                batch_id=batch.id,
+                place=place,
+                job_id=one.job_id,
+                lane=one.lane,
+                state=ItemState.REFUSED if one.problem else ItemState.WAITING,
+                began="",
+                problem=one.problem,
+                at=self._now if one.problem else None,
+            )
+
+    def get(self, batch_id: str) -> ReplayBatch:
+        """Return a batch; raises ``NotFound``."""
+        batch = self._session.get(ReplayBatch, batch_id)
+        if batch is None:
+            raise NotFound(f"batch {batch_id} does not exist")
+        return batch
+
+    def all(self, after: str | None, limit: int) -> Sequence[ReplayBatch]:
+        """Return up to ``limit`` batches that were made before the one with the id ``after``, newest first."""
+        found = select(ReplayBatch).order_by(col(ReplayBatch.id).desc()).limit(limit)
+        return self._session.exec(found.where(ReplayBatch.id < after) if after is not None else found).all()
+
+    def open(self) -> Sequence[ReplayBatch]:
+        """Return the batches that have not ended, oldest first, as values."""
+        return self._read_all(self._OPEN, ReplayBatch)
+
+    def progress(self, batch_id: str) -> Progress:
+        """Return how far a batch is."""
+        return Progress(items=self._by_state(batch_id), begun=self._by_status(batch_id))
+
+    def items(self, batch_id: str, states: Sequence[ItemState], after: int, limit: int) -> Sequence[BatchItemView]:
+        """Return up to ``limit`` items with these states, or any if there are none, that follow the place."""
+        found = (
+            select(ReplayItem, Job.status)
+            .outerjoin(Job, col(Job.id) == func.nullif(ReplayItem.began, ""))
+            .where(ReplayItem.batch_id == batch_id, ReplayItem.place > after)
+        )
+        if states:
+            found = found.where(col(ReplayItem.state).in_(states))
+        rows = self._session.exec(found.order_by(col(ReplayItem.place)).limit(limit))
+        return [BatchItemView(**item.model_dump(exclude={"batch_id", "lane"}), status=status) for item, status in rows]
+
+    def open_lanes(self) -> Sequence[str]:
+        """Return the lane of every job that a batch began and that waits or runs, empty for one without."""
+        begun = select(ReplayItem.began).where(ReplayItem.began == Job.id, ReplayItem.state == ItemState.BEGUN)
+        found = select(func.coalesce(Job.lane, "")).where(one_of(col(Job.status), HOLDS_LANE), begun.exists())
+        return self._run(found).scalars().all()
+
+    def waiting(self, batch_id: str, limit: int, but: Iterable[str] = ()) -> Sequence[tuple[int, str]]:
+        """Return the places and lanes of the items whose turn is next; none of the lanes ``but``."""
+        found = select(ReplayItem.place, ReplayItem.lane).where(
+            *_waiting_of(batch_id), col(ReplayItem.lane).not_in(list(but))
+        )
+        return [(place, lane) for place, lane in self._run(found.order_by(col(ReplayItem.place)).limit(limit))]
+
+    def take(self, batch_id: str, place: int) -> str | None:
+        """Return the job of an item if that still waits for its turn, else None."""
+        job_id: str | None = self._value(self._WAITS, of_batch=batch_id, at_place=place)
+        return job_id
+
+    def settle(self, batch_id: str, place: int, state: ItemState, began: str = "", problem: str = "") -> None:
+        """Write what came of a job; with the last one, the batch has ended."""
+        row = update(ReplayItem).where(col(ReplayItem.batch_id) == batch_id, col(ReplayItem.place) == place)
+        self._run(row.values(state=state, began=began, problem=problem, at=self._now))
+        self.end(batch_id)
+
+    def stop(self, batch_id: str) -> None:
+        """Let no more of its jobs begin."""
+        self._run(update(ReplayBatch).where(col(ReplayBatch.id) == batch_id).values(stopped=True))
+        left = update(ReplayItem).where(*_waiting_of(batch_id))
+        self._run(left.values(state=ItemState.SKIPPED, at=self._now))
+        self.end(batch_id)
+
+    def end(self, batch_id: str) -> None:
+        """End a batch of which no item waits."""
+        rest = select(ReplayItem.place).where(*_waiting_of(batch_id))
+        open_one = (col(ReplayBatch.id) == batch_id, col(ReplayBatch.ended_at).is_(None), ~rest.exists())
+        self._run(update(ReplayBatch).where(*open_one).values(ended_at=self._now))
+
+    def _by_state(self, batch_id: str) -> Mapping[ItemState, int]:
+        found = select(ReplayItem.state, func.count()).where(ReplayItem.batch_id == batch_id)
+        return dict(self._run(found.group_by(col(ReplayItem.state))).all())
+
+    def _by_status(self, batch_id: str) -> Mapping[JobStatus, int]:
+        found = (
+            select(Job.status, func.count())
+            .join(ReplayItem, col(ReplayItem.began) == Job.id)
+            .where(ReplayItem.batch_id == batch_id, ReplayItem.state == ItemState.BEGUN)
+        )
+        return dict(self._run(found.group_by(col(Job.status))).all())
+
+
+def _waiting_of(batch_id: str) -> tuple[ColumnElement[bool], ...]:
+    return col(ReplayItem.batch_id) == batch_id, col(ReplayItem.state) == ItemState.WAITING
+
+
+class BatchCandidates(Repository):
+    """Reads only, a thousand jobs with a handful of queries: a batch may have a hundred times as many."""
+
+    _GIVEN = select(func.json_each(bindparam("ids")).table_valued("value").c.value)
+    _JOBS = PreparedStatement(select(Job).where(col(Job.id).in_(_GIVEN)))
+    _ANSWERED_BY = PreparedStatement(
+        select(Job.id, InboxRow.job_id)
+        .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        .where(col(Job.id).in_(_GIVEN), col(Job.parent_id).is_(None))
+    )
+    _RESTARTED = PreparedStatement(select(Job.restarted_from).where(col(Job.restarted_from).in_(_GIVEN)).distinct())
+    _PARENTS = PreparedStatement(select(Job.parent_id).where(col(Job.parent_id).in_(_GIVEN)).distinct())
+    _LAST_STEPS = (
+        select(func.max(col(JobStep.id)))
+        .where(col(JobStep.job_id).in_(_GIVEN), *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH))
+        .group_by(col(JobStep.job_id))
+    )
+    _STEPS = PreparedStatement(
+        select(JobStep.job_id, JobStep.step, JobStep.state).where(col(JobStep.id).in_(_LAST_STEPS.scalar_subquery()))
+    )
+    _DONE = PreparedStatement(
+        select(JobStep.job_id, JobStep.step, JobStep.result).where(
+            col(JobStep.job_id).in_(_GIVEN), JobStep.state == StepState.DONE
+        )
+    )
+    _CALLS = PreparedStatement(
+        select(LLMCall.job_id, LLMCall.purpose, LLMCall.number, LLMCall.state)
+        .add_columns(col(LLMCall.tool_calls) != "", col(LLMCall.cost_usd))
+        .where(col(LLMCall.job_id).in_(_GIVEN))
+        .order_by(col(LLMCall.id))
+    )
+
+    def ids(self, wanted: JobFilter, limit: int) -> Sequence[str]:
+        """Return the jobs of a filter in the order of their turns, as many as its list shows."""
+        found = select(Job.id).where(*conditions(wanted))
+        return self._run(found.order_by(col(Job.turn), col(Job.id)).limit(limit)).scalars().all()
+
+    def of(self, ids: Sequence[str]) -> Iterator[tuple[str, Prospect | None]]:
+        """Yield each job with what there is to know, None for one that does not exist; in the order given."""
+        for begin in range(0, len(ids), JOBS_AT_ONCE):
+            chunk = ids[begin : begin + JOBS_AT_ONCE]
+            found = self._chunk(chunk)
+            yield from ((job_id, found.get(job_id)) for job_id in chunk)
+
+    def prices(self) -> Prices:
+        """Return what a model call cost of late."""
+        newest = (
+            select(UsageRow.agent_id, UsageRow.model, UsageRow.cost_usd)
+            .where(UsageRow.state == CallState.ANSWERED, col(UsageRow.cost_usd).is_not(None))
+            .order_by(col(UsageRow.id).desc())
+            .limit(PRICED_CALLS)
+        )
+        rows = self._run(newest).all()
+        return Prices(
+            agents=_means((agent, cost) for agent, _, cost in rows if agent is not None),
+            models=_means((model, cost) for _, model, cost in rows),
+            overall=_means(("", cost) for *_, cost in rows).get(""),
+        )
+
+    def _chunk(self, ids: Sequence[str]) -> Mapping[str, Prospect]:
+        jobs = {job.id: job for job in self._jobs(ids)}
+        newest = self._newest(jobs)
+        parents = self._those(self._PARENTS, [job.id for job in newest.values()])
+        steps = {job_id: (step, state) for job_id, step, state in self._found(self._STEPS, ids)}
+        done = self._done([job_id for job_id, last in steps.items() if not leaves_open(*last)])
+        calls: dict[str, list[Made]] = defaultdict(list)
+        for job_id, purpose, number, state, asks_tools, cost in self._found(self._CALLS, ids):
+            calls[job_id].append(Made(purpose, number, state, bool(asks_tools), cost))
+        return {
+            job_id: Prospect(
+                job=job,
+                newest=newest[job_id],
+                led_to=self._delegations.below([newest[job_id].id]) if newest[job_id].id in parents else (),
+                step=steps.get(job_id),
+                done=done.get(job_id, {}),
+                calls=calls.get(job_id, ()),
+            )
+            for job_id, job in jobs.items()
+        }
+
+    def _newest(self, jobs: Mapping[str, Job]) -> dict[str, Job]:
+        """Return the job that answers the same message, or does the same task, now, for each."""
+        ids = list(jobs)
+        answered_by = dict(self._found(self._ANSWERED_BY, ids))
+        others = {other for other in answered_by.values() if other not in jobs}
+        answering = {**jobs, **{job.id: job for job in self._jobs(sorted(others))}}
+        restarted = self._those(self._RESTARTED, ids)
+        found = {}
+        for job_id, job in jobs.items():
+            if job.what_if:
+                found[job_id] = job
+            elif job_id in answered_by:
+                found[job_id] = answering[answered_by[job_id]]
+            else:
+                passed_on = job_id in restarted or job.merged_into is not None
+                found[job_id] = self._delegations.newest(job) if passed_on else job
+        return found
+
+    def _done(self, ids: Sequence[str]) -> Mapping[str, dict[str, str]]:
+        results: dict[str, dict[str, str]] = defaultdict(dict)
+        for job_id, step, result in self._found(self._DONE, ids):
+            results[job_id][step] = result
+        return results
+
+    def _jobs(self, ids: Sequence[str]) -> list[Job]:
+        return self._read_all(self._JOBS, Job, ids=json.dumps(ids))
+
+    @property
+    def _delegations(self) -> Delegations:
+        return Delegations(self._link, self._now)
+
+    def _found(self, prepared: PreparedStatement, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        return self._rows(prepared, ids=json.dumps(ids))
+
+    def _those(self, prepared: PreparedStatement, ids: Sequence[str]) -> frozenset[str]:
+        return frozenset(value for (value,) in self._found(prepared, ids))
+
+
+def _means(costs: Iterable[tuple[Key, float]]) -> dict[Key, float]:
+    sums: dict[Key, list[float]] = defaultdict(list)
+    for key, cost in costs:
+        sums[key].append(cost)
+    return {key: sum(values) / len(values) for key, values in sums.items()}

@@ -1,0 +1,346 @@
+"""Jobs that wait to begin: which is claimed next, and which are answered together.
+
+See docs/decisions.md: busy agents.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, case, func, insert, inspect, update
+from sqlalchemy import select as columns
+from sqlalchemy.orm import Mapped, aliased
+from sqlmodel import col, or_, select
+
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.deliveries import Delivery, DeliveryState, Purpose
+from maestro.domain.jobs.busy import Asked
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.llm.budgets import Client
+from maestro.domain.messages import Address, InboxRow, LaneKey
+from maestro.domain.precedence import Candidate, ClaimOrder, Precedence, Priority, precedence_of
+from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.statements import PreparedStatement, one_of
+
+HOLDS_LANE = (JobStatus.PENDING, JobStatus.RUNNING)
+
+CLAIM_LAPSES = timedelta(seconds=10)
+"""How long who claimed a job has to start it; then a claim that led to nothing counts as none."""
+
+FEW = 10
+"""So many begin without a look at how much there is to do already."""
+
+LOOKED_AT = 20
+"""Where many wait, so many times those who can begin are looked at."""
+
+_COLUMNS = len(Candidate._fields)
+
+LEAST = Priority.SCHEDULED
+"""The priority that everything has at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedJob:
+    """A job that is to be started, and how soon its work is done as far as is known before it is routed."""
+
+    job: Job
+    precedence: Precedence
+
+    @property
+    def id(self) -> str:
+        """The job's id."""
+        return self.job.id
+
+
+def _lately(moment: Mapped[Any]) -> ColumnElement[bool]:
+    """Return the condition that something happened within the time a claim holds; what is still to come did not."""
+    return moment.between(bindparam("abandoned_before"), bindparam("now"))
+
+
+class Claims(Repository):
+    """The part of the ``queue`` table that dispatchers work on."""
+
+    # Who runs keeps the lane from everybody, also from a job that comes back to an earlier place after a wait.
+    _HEADS = (
+        columns(
+            col(Job.lane), func.min(case((col(Job.status) == JobStatus.RUNNING, 0), else_=col(Job.turn))).label("turn")
+        )
+        .where(one_of(col(Job.status), HOLDS_LANE), col(Job.lane).is_not(None))
+        .group_by(col(Job.lane))
+        .subquery()
+    )
+    _LEADING = aliased(Job)
+    # What an answer leads to comes after it.
+    _LED_TO = (
+        columns(col(_LEADING.id))
+        .where(col(_LEADING.id) == col(Job.parent_id), one_of(col(_LEADING.status), OPEN))
+        .exists()
+    )
+    UNCLAIMED = (
+        col(Job.status) == JobStatus.PENDING,
+        or_(
+            col(Job.claimed_at).is_(None),
+            col(Job.claimed_at) < bindparam("abandoned_before"),
+            col(Job.claimed_at) > bindparam("now"),  # the clock was set back
+        ),
+    )
+    _UNCLAIMED = PreparedStatement(columns(col(Job.id)).where(*UNCLAIMED).limit(1))
+    _ITS_TURN = (
+        *UNCLAIMED,
+        col(Job.priority) <= bindparam("until"),
+        or_(col(Job.lane).is_(None), _HEADS.c.turn.is_not(None)),
+        or_(col(Job.parent_id).is_(None), ~_LED_TO),
+    )
+    # Who pays is known of a message only when it is routed; before, it is who pays for what its channel's agent does.
+    _FOUND = (
+        columns(col(Job.id), col(Job.priority), col(Client.id).label("payer"), col(Client.weight))
+        .add_columns(col(Job.platform), col(Job.account), col(Job.channel), col(Job.turn))
+        .outerjoin(_HEADS, (col(Job.lane) == _HEADS.c.lane) & (col(Job.turn) == _HEADS.c.turn))
+        .outerjoin(
+            AgentChannel,
+            and_(
+                col(AgentChannel.platform) == Job.platform,
+                col(AgentChannel.account) == Job.account,
+                col(AgentChannel.channel) == Job.channel,
+            ),
+        )
+        .outerjoin(
+            BotInstance, and_(col(BotInstance.platform) == Job.platform, col(BotInstance.account) == Job.account)
+        )
+        .outerjoin(Agent, col(Agent.id) == func.coalesce(Job.agent_id, BotInstance.agent_id, AgentChannel.agent_id))
+        .outerjoin(Client, col(Client.id) == func.coalesce(Job.client_id, AgentChannel.client_id, Agent.client_id))
+        .where(*_ITS_TURN)
+    )
+    _CANDIDATES = PreparedStatement(_FOUND.order_by(col(Job.priority), col(Job.turn)).limit(bindparam("at_most")))
+    _CHANNELS = tuple(case((col(Client.id).is_(None), col(part))) for part in (Job.platform, Job.account, Job.channel))
+    _RANKED = _FOUND.add_columns(
+        func.row_number()
+        .over(partition_by=(col(Job.priority), col(Client.id), *_CHANNELS), order_by=col(Job.turn))
+        .label("place")
+    ).subquery()
+    # First one of each who waits, then a second of each, and so on: a flood of one must not hide the others.
+    _CROWD = PreparedStatement(
+        columns(_RANKED)
+        .where(_RANKED.c.place <= bindparam("of_each"))
+        .order_by(_RANKED.c.priority, _RANKED.c.place, _RANKED.c.turn)
+        .limit(bindparam("at_most"))
+    )
+    _CLAIMED_LATELY = _lately(col(Job.claimed_at))
+    _CLAIMED_IN_TIME = and_(col(Job.status) == JobStatus.PENDING, _CLAIMED_LATELY)
+    _STEP = columns(col(JobStep.id)).where(col(JobStep.job_id) == col(Job.id))
+    _INSIDE = _STEP.where(col(JobStep.state) == StepState.RUNNING).exists()
+    _ENDED_LATELY = _STEP.where(_lately(col(JobStep.finished_at)))
+    _MOVES = or_(
+        _CLAIMED_LATELY,
+        _lately(col(Job.started_at)),
+        _ENDED_LATELY.where(col(JobStep.state) == StepState.DONE).exists(),
+    )
+    _TRIED_AGAIN = _ENDED_LATELY.where(col(JobStep.state) == StepState.FAILED).exists()
+    # Who stands still waits for somebody else, such as a process that is away: counted, a few would keep everybody out.
+    _IN_HAND = PreparedStatement(
+        columns(func.count())
+        .select_from(Job)
+        .where(
+            one_of(col(Job.status), HOLDS_LANE),
+            or_(_CLAIMED_IN_TIME, and_(col(Job.status) == JobStatus.RUNNING, _MOVES, ~_INSIDE, ~_TRIED_AGAIN)),
+        )
+    )
+    _IN_BACKGROUND = PreparedStatement(
+        columns(func.count())
+        .select_from(Job)
+        .where(
+            one_of(col(Job.status), HOLDS_LANE),
+            col(Job.priority) > Priority.MESSAGE,
+            or_(col(Job.status) == JobStatus.RUNNING, _CLAIMED_IN_TIME),
+        )
+    )
+    _CLAIM = PreparedStatement(
+        update(Job).where(col(Job.id) == bindparam("job_id")).values(claimed_at=bindparam("now", type_=UtcDateTime))
+    )
+    _BY_ID = PreparedStatement(columns(Job).where(col(Job.id) == bindparam("job_id")))
+    # What the columns of a new job hold where nothing else is said.
+    _NEW = MappingProxyType(
+        {name: column.get_default() for name, column in Job.model_fields.items() if not column.is_required()}
+    )
+    _ENTERED = PreparedStatement(
+        insert(Job).values(
+            {column.key: bindparam(column.key) for column in inspect(Job).columns if column.key != "turn"}
+            | {"turn": columns(func.coalesce(func.max(Job.turn), 0) + 1).scalar_subquery()}
+        )
+    )
+    _WEIGHT = PreparedStatement(columns(col(Client.weight)).where(col(Client.id) == bindparam("client_id")))
+
+    def claimable(self, limit: int, abandoned_before: datetime) -> list[Candidate]:
+        """Return up to ``limit`` pending jobs whose turn it is, the most urgent first, whoever they belong to.
+
+        A claim that led to nothing lapses: one made before ``abandoned_before`` counts as none.
+        """
+        return self._candidates(self._CANDIDATES, abandoned_before, at_most=limit, until=LEAST)
+
+    def any_claimable(self, abandoned_before: datetime, background: int) -> bool:
+        """Say whether a job may begin, where so many may run in the background."""
+        first = self.claimable(1, abandoned_before)
+        return bool(first) and (not first[0].in_background or self._running_behind(abandoned_before) < background)
+
+    def any_unclaimed(self) -> bool:
+        """Say whether a pending job waits that nobody has claimed, whether it is its turn or not."""
+        return self._row(self._UNCLAIMED, abandoned_before=self._now - CLAIM_LAPSES, now=self._now) is not None
+
+    def background_full(self, limit: int) -> bool:
+        """Say whether so many jobs run in the background already, those that are about to begin included."""
+        return self._running_behind(self._now - CLAIM_LAPSES) >= limit
+
+    def claim(self, limit: int, abandoned_before: datetime, order: ClaimOrder | None = None) -> list[ClaimedJob]:
+        """Take jobs whose turn it is, in the order of ``order``, so that no other dispatcher starts them as well."""
+        order = order or ClaimOrder()
+        found = self.claimable(limit + 1, abandoned_before)
+        if len(found) > FEW:
+            limit = min(limit, order.in_hand - self._in_hand(abandoned_before))
+        if limit <= 0:
+            return []
+        behind = sum(one.in_background for one in found)
+        room = max(0, order.background - self._running_behind(abandoned_before)) if behind else 0
+        # With one of the background among them, those of people are all there.
+        crowded = room > 0 and (behind > room or len(found) > limit) if behind else len(found) > limit
+        if order.fair and crowded:
+            bounds = {"of_each": limit, "at_most": limit * LOOKED_AT, "until": LEAST if room else Priority.MESSAGE}
+            found = self._candidates(self._CROWD, abandoned_before, **bounds)
+        return [ClaimedJob(self._claimed(one.id), one.precedence) for one in order.choose(found, limit, room)]
+
+    def enter(self, **columns: object) -> Job:
+        """Add a job of these columns with the last place in its lane, and return it as a value without that place.
+
+        It costs a tenth of what it costs to add it as an object.
+        """
+        job: Job = Job.__new__(Job)
+        job.__dict__.update({**self._NEW, **columns}, created_at=self._now)
+        self._insert(self._ENTERED, **job.__dict__)
+        return job
+
+    def forget_claims(self) -> None:
+        """Free what a dispatcher that is gone had claimed; should it live, starting twice is harmless."""
+        self._run(update(Job).where(col(Job.status) == JobStatus.PENDING).values(claimed_at=None))
+
+    def unclaim(self, ids: Iterable[str]) -> None:
+        """Give back claims that could not be used."""
+        self._run(
+            update(Job).where(col(Job.id).in_(list(ids)), col(Job.status) == JobStatus.PENDING).values(claimed_at=None)
+        )
+
+    def precedence(self, priority: int, client_id: int | None, address: Address) -> Precedence:
+        """Return how soon a job's work is done, now that it is known who pays for it, if anybody does."""
+        weight = self._value(self._WEIGHT, client_id=client_id) if client_id is not None else None
+        return precedence_of(priority, client_id, weight, address)
+
+    def precedence_of(self, job: Job) -> Precedence:
+        """Return how soon the work of a routed job is done."""
+        return self.precedence(job.priority, job.client_id, job.address)
+
+    def _candidates(self, statement: PreparedStatement, abandoned_before: datetime, **bounds: int) -> list[Candidate]:
+        found = self._rows(statement, abandoned_before=abandoned_before, now=self._now, **bounds)
+        return [Candidate(*row[:_COLUMNS]) for row in found]
+
+    def _in_hand(self, abandoned_before: datetime) -> int:
+        return int(self._value(self._IN_HAND, abandoned_before=abandoned_before, now=self._now))
+
+    def _running_behind(self, abandoned_before: datetime) -> int:
+        return int(self._value(self._IN_BACKGROUND, abandoned_before=abandoned_before, now=self._now))
+
+    def _claimed(self, job_id: str) -> Job:
+        self._change(self._CLAIM, job_id=job_id, now=self._now)
+        job = self._read(self._BY_ID, Job, job_id=job_id)
+        assert job is not None
+        return job
+
+
+class MergedJobs(Repository):
+    """``queue.merged_into``: which job answers in whose place."""
+
+    _also_changes = ("Jobs",)
+
+    _OWN = PreparedStatement(select(InboxRow).where(col(InboxRow.id) == bindparam("own")))
+    _ASKED = PreparedStatement(
+        select(InboxRow)
+        .where(
+            or_(
+                col(InboxRow.id) == bindparam("own"),
+                col(InboxRow.id).in_(select(Job.inbox_id).where(Job.merged_into == bindparam("host"))),
+            )
+        )
+        .order_by(col(InboxRow.id))
+    )
+    _BEHIND = (
+        select(Job, InboxRow)
+        .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        .where(
+            Job.lane == bindparam("its_lane"), Job.status == JobStatus.PENDING, col(Job.turn) > bindparam("its_turn")
+        )
+        .order_by(col(Job.turn))
+        .limit(bindparam("at_most"))
+    )
+
+    def asked(self, job: Job) -> Sequence[InboxRow]:
+        """Return every message that a job answers, in the order they came in; none for one that answers no message.
+
+        They are values, which cannot be changed.
+        """
+        if job.inbox_id is None:
+            return ()
+        alone = job.kind is not JobKind.MESSAGE or ("none", job.id) in self._known()
+        return self._asked(job.inbox_id, None if alone else job.id)
+
+    def assume_none(self, job_id: str) -> None:
+        """Take it that a job answers in the place of no other one, as the caller has read in this transaction."""
+        self._known()[("none", job_id)] = True
+
+    @read_once
+    def _asked(self, inbox_id: int, host: str | None) -> Sequence[InboxRow]:
+        if host is None:
+            return self._read_all(self._OWN, InboxRow, own=inbox_id)
+        return self._read_all(self._ASKED, InboxRow, own=inbox_id, host=host)
+
+    def behind(self, job: Job, limit: int) -> Sequence[Asked]:
+        """Return what waits behind a job in its lane, in order."""
+        where = {"its_lane": job.lane, "its_turn": job.turn, "at_most": limit}
+        return [Asked(*row) for row in self._session.exec(self._BEHIND, params=where)]
+
+    def open_in(self, lane: LaneKey) -> Sequence[Asked]:
+        """Return the open jobs of a lane that answer messages, those outside their place too, in order."""
+        found = select(Job, InboxRow).join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        open_ones = found.where(Job.lane == lane, col(Job.status).in_(OPEN)).order_by(col(Job.turn))
+        return [Asked(*row) for row in self._session.exec(open_ones)]
+
+    def into(self, ids: Sequence[str]) -> Sequence[Job]:
+        """Return the jobs in whose place these answer, as far as is known."""
+        return self._session.exec(
+            select(Job).where(col(Job.merged_into).in_(ids)).order_by(col(Job.turn)),
+            execution_options={"populate_existing": True},
+        ).all()
+
+    def merge(self, ids: Sequence[str], host: str) -> None:
+        """Let a job answer in the place of others, and of those in whose place they would have answered."""
+        self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=host))
+        self.follow(ids, host)
+
+    def follow(self, ids: Sequence[str], host: str) -> None:
+        """Let everything that these jobs were to answer be answered by another."""
+        self._run(update(Job).where(col(Job.merged_into).in_(ids)).values(merged_into=host))
+        self._run(update(InboxRow).where(col(InboxRow.job_id).in_(ids)).values(job_id=host))
+
+    def release(self, ids: Sequence[str]) -> None:
+        """Let jobs that ended by themselves keep what they answered."""
+        self._run(update(Job).where(col(Job.id).in_(ids)).values(merged_into=None))
+
+    def unheard(self, ids: Sequence[str]) -> Sequence[str]:
+        """Return those of these jobs of whose answer nothing has left, as far as we know."""
+        left = select(Delivery.job_id).where(
+            col(Delivery.job_id).in_(ids),
+            Delivery.purpose == Purpose.ANSWER,
+            col(Delivery.state).in_((DeliveryState.SENT, DeliveryState.UNCONFIRMED, DeliveryState.SENDING)),
+        )
+        heard = self._session.exec(left).all()
+        return [one for one in ids if one not in heard]

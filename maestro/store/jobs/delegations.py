@@ -1,0 +1,209 @@
+"""Tasks that agents gave to other agents: jobs that hang on the job whose answer gave them.
+
+See docs/decisions.md: delegation.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import and_, bindparam, update
+from sqlalchemy.orm import aliased
+from sqlmodel import col, select
+from ulid import ULID
+
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus, is_background
+from maestro.domain.messages import Address, InboxRow
+from maestro.domain.precedence import Priority
+from maestro.store.engine.repository import Repository
+from maestro.store.jobs.jobs import Jobs
+
+WITHHELD = "not begun: the message that led to this task was not sent"
+STOPPED = "stopped before it began"
+
+
+class Delegations(Repository):
+    """Delegation jobs and their delegators.
+
+    A job's *chain* is the job itself, the tasks whose results it waits to hear, and the jobs in which its agent goes
+    on with those results: a job with a parent and no task is such a *continuation* of its parent.
+    """
+
+    _also_changes = ("Jobs",)
+
+    _LED_TO = aliased(Job)
+    # An interrupted answer that was out already is none that a person stopped.
+    _STANDING = select(
+        Job.parent_id,
+        and_(col(Job.stop_requested), col(Job.merged_into).is_(None)),
+        select(_LED_TO.id).where(col(_LED_TO.parent_id) == Job.id, col(_LED_TO.status) == JobStatus.PENDING).exists(),
+    ).where(Job.id == bindparam("of_job"))
+
+    def closed(self, job_id: str, status: JobStatus) -> None:
+        """Do what the end of a job means for the tasks it gave, and for who waits to hear of it.
+
+        Tasks begin when the answer that gave them is out: its workflow starts them, and if that dies the dispatcher
+        does, once the claim has lapsed. Those of the background only the dispatcher starts, which knows how many may
+        run. Without that answer they do not begin, nor after a ``/stop`` that came while it was being sent.
+        """
+        parent_id, stopped, gave = self._run(self._STANDING, of_job=job_id).one()
+        if gave and status is JobStatus.COMPLETED and not stopped:
+            self._hand_over(job_id)
+        elif gave:
+            self._withhold(job_id, STOPPED if stopped else WITHHELD)
+        if parent_id is not None:
+            self._report(self._fresh(job_id))
+
+    def reopened(self, job_id: str) -> None:
+        """Let tasks begin after all that did not because the job had failed or was stopped, now that it is resumed."""
+        withheld = update(Job).where(
+            col(Job.parent_id) == job_id,
+            col(Job.status) == JobStatus.CANCELLED,
+            col(Job.reason).in_((WITHHELD, STOPPED)),
+        )
+        again = {"status": JobStatus.PENDING, "reason": "", "completed_at": None, "claimed_at": None}
+        self._run(withheld.values(**again, stop_requested=False))
+
+    def hush(self, jobs: Sequence[Job]) -> None:
+        """Let nobody wait to hear of these jobs any more: who says ``/stop`` does not want to hear about it."""
+        self._run(update(Job).where(col(Job.id).in_([self._origin(job).id for job in jobs])).values(hears=False))
+
+    def lineage(self, job: Job) -> list[Job]:
+        """Return a job and those above it, nearest first."""
+        found = [job]
+        while found[-1].parent_id is not None:
+            found.append(self._fresh(found[-1].parent_id))
+        return found
+
+    def of(self, job_id: str) -> Sequence[Job]:
+        """Return the jobs that hang on this one, in the order they were made."""
+        return self._session.exec(
+            select(Job).where(Job.parent_id == job_id).order_by(col(Job.created_at), col(Job.turn)),
+            execution_options=_AFRESH,
+        ).all()
+
+    def below(self, job_ids: Iterable[str]) -> list[Job]:
+        """Return every job that these led to, directly or through others."""
+        found = [job for job_id in job_ids for job in self.of(job_id)]
+        return [*found, *self.below([job.id for job in found])] if found else []
+
+    def newest(self, job: Job) -> Job:
+        """Return the job that does now what this one was to do: a restart of it, or one that answers in its place."""
+        if job.merged_into is not None:
+            return self.newest(self._fresh(job.merged_into))
+        restarts = select(Job).where(Job.restarted_from == job.id, col(Job.what_if).is_(False))
+        restarts = restarts.order_by(col(Job.created_at).desc())
+        again = self._session.exec(restarts).first()
+        return self.newest(again) if again is not None else job
+
+    def heard(self, job_id: str) -> Sequence[tuple[Job, Job]]:
+        """Return the tasks whose results a job wanted to hear, each with the job that has its result.
+
+        Of one that was restarted, it is the restart that counts.
+        """
+        tasks = [task for task in self.of(job_id) if task.hears]
+        restarted = {task.restarted_from for task in tasks}
+        return [(task, self._last(task)) for task in tasks if task.id not in restarted]
+
+    def lane_of(self, job: Job) -> str | None:
+        """Return the lane in which a job's task began, where its person says things; the job itself holds none."""
+        return self.lineage(job)[-1].lane
+
+    def answers_to(self, job: Job) -> Job | None:
+        """Return the delegator that hears what this job says, None when everybody in the channel does."""
+        origin = self._origin(job)
+        return self._fresh(origin.parent_id) if origin.hears and origin.parent_id is not None else None
+
+    def unasked(self, job: Job) -> Job | None:
+        """Return the job without a person that led to what this one posts, None where a person or an agent hears it."""
+        began = self.lineage(job)[-1]
+        return began if is_background(began) and self.answers_to(job) is None else None
+
+    def open_in(self, address: Address, user_id: str | None) -> Sequence[Job]:
+        """Return the open jobs that came of tasks given here, oldest first; only this user's, if one is given."""
+        here = (Job.platform == address.platform, Job.account == address.account, Job.channel == address.channel)
+        # What has no parent only tells people something about a task.
+        found = select(Job).where(
+            *here, Job.thread == address.thread, col(Job.parent_id).is_not(None), col(Job.status).in_(OPEN)
+        )
+        if user_id is not None:
+            found = found.join(InboxRow, col(InboxRow.id) == Job.inbox_id).where(InboxRow.user_id == user_id)
+        return self._session.exec(found.order_by(col(Job.turn))).all()
+
+    def _hand_over(self, job_id: str) -> None:
+        """Count the tasks of a job as claimed by its workflow; those of the background are left to the dispatcher."""
+        tasks = (col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING, col(Job.task) != "")
+        of_people = col(Job.priority) <= Priority.MESSAGE
+        self._run(update(Job).where(*tasks, of_people).values(claimed_at=self._now))
+
+    def _withhold(self, job_id: str, reason: str) -> None:
+        unbegun = update(Job).where(col(Job.parent_id) == job_id, col(Job.status) == JobStatus.PENDING)
+        self._run(unbegun.values(status=JobStatus.CANCELLED, reason=reason, completed_at=self._now))
+
+    def _report(self, job: Job) -> None:
+        """Let the delegator go on when everything it waits to hear has ended, unless it is about to anyway."""
+        delegator = self.answers_to(job)
+        if delegator is None:
+            return
+        led_to = self.of(delegator.id)
+        if not any(_is_unbegun_continuation(other) or (other.hears and self._goes_on(other)) for other in led_to):
+            self._continue(delegator)
+
+    def _continue(self, delegator: Job) -> None:
+        """Make the job in which the delegator goes on, in its old turn: it is next in its lane.
+
+        See docs/invariants.md: lanes.
+        """
+        turn = delegator.turn
+        job = Jobs(self._link, self._now).add(
+            Job(
+                id=f"{JobKind.DELEGATION}-{ULID()}",
+                kind=JobKind.DELEGATION,
+                priority=delegator.priority,
+                lane=delegator.lane,
+                inbox_id=delegator.inbox_id,
+                agent_id=delegator.agent_id,
+                client_id=delegator.client_id,
+                conversation_id=delegator.conversation_id,
+                parent_id=delegator.id,
+                depth=delegator.depth + 1,
+                created_at=self._now,
+                **delegator.address.model_dump(),
+            )
+        )
+        job.turn = turn
+
+    def _origin(self, job: Job) -> Job:
+        """Return the job of which this one is the continuation, or itself."""
+        while job.parent_id is not None and not job.task:
+            job = self._fresh(job.parent_id)
+        return job
+
+    def _goes_on(self, job: Job) -> bool:
+        """Say whether something in the chain of this job is still to come."""
+        return job.status in OPEN or any(self._goes_on(other) for other in self.of(job.id) if _is_in_chain(other))
+
+    def _last(self, job: Job) -> Job:
+        """Return the job of a chain that says something for this one: its last continuation, or itself.
+
+        One with an answer counts before one without. Where none has any, what the job said first, that it asks others,
+        is no result.
+        """
+        continuations = [other for other in self.of(job.id) if not other.task]
+        answered = [other for other in continuations if other.has_answer]
+        last = (answered or continuations or [job])[-1]
+        return last if last is job else self._last(last)
+
+    def _fresh(self, job_id: str) -> Job:
+        return self._session.exec(select(Job).where(Job.id == job_id), execution_options=_AFRESH).one()
+
+
+_AFRESH = {"populate_existing": True}
+"""Rows were changed past the objects that the session may have loaded before."""
+
+
+def _is_in_chain(job: Job) -> bool:
+    return job.hears or not job.task
+
+
+def _is_unbegun_continuation(job: Job) -> bool:
+    """Say whether a delegator is about to go on: it will hear what has ended by then."""
+    return not job.task and job.status is JobStatus.PENDING and job.started_at is None

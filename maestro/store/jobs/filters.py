@@ -1,0 +1,149 @@
+"""Filters of jobs as conditions of queries: one meaning for lists, counts, groups of failures and batches."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, ScalarSelect, func, literal, not_, union_all
+from sqlalchemy.sql.expression import UnaryExpression
+from sqlalchemy.sql.operators import custom_op
+from sqlmodel import col, or_, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.jobs.batches import ItemState, ReplayItem
+from maestro.domain.jobs.failures import ANY
+from maestro.domain.jobs.filters import AROUND, LOOK_BACK, JobFilter
+from maestro.domain.jobs.job import OPEN, Job, JobStep, StepState
+from maestro.domain.jobs.path import AFTERMATH
+from maestro.domain.llm.budgets import Client
+from maestro.domain.messages import InboxRow
+from maestro.domain.webhooks.webhook import Webhook
+
+_ESCAPE = "\\"
+
+
+def unindexed(column: Any) -> ColumnElement[Any]:
+    """Return a column by which rows are sifted, and not found.
+
+    SQLite would rather find the rows by an index on the column, all ninety thousand of a status, and sort them. A
+    unary plus forbids it: the index of the list's order is read until the page is full.
+    """
+    expression: ColumnElement[Any] = column.expression
+    return UnaryExpression(expression, operator=custom_op("+"), type_=expression.type)
+
+
+def conditions(wanted: JobFilter, *, sifted: bool = False) -> Iterator[ColumnElement[bool]]:
+    """Yield what a job must keep to be among those that are wanted.
+
+    ``sifted`` is for what reads all jobs in the order of a list, until a page is full: see ``walked``.
+    """
+    if wanted.since is not None:
+        yield col(Job.created_at) >= wanted.since
+    if wanted.until is not None:
+        yield col(Job.created_at) < wanted.until
+    if wanted.at is not None:
+        yield _present(wanted.at)
+    yield from _listed(wanted, unindexed if sifted else col)
+    yield from _equal(wanted)
+    yield from _related(wanted)
+    if wanted.reason is not None:
+        yield col(Job.reason).like(_like(wanted.reason), escape=_ESCAPE)
+    if wanted.q:
+        yield _mentions(wanted.q)
+
+
+def _present(at: datetime) -> ColumnElement[bool]:
+    """Say that a job was created around a moment, or was open then.
+
+    Each of the three is found by an index: with one condition over all jobs, 100,000 rows are read for a page.
+    """
+    first, last = at - AROUND, at + AROUND
+    created = col(Job.created_at)
+    found = (
+        select(Job.id).where(created >= first, created < last),
+        select(Job.id).where(created < first, col(Job.status).in_(OPEN)),
+        select(Job.id).where(created >= at - LOOK_BACK, created < first, col(Job.completed_at) >= first),
+    )
+    return col(Job.id).in_(union_all(*found))
+
+
+def _listed(wanted: JobFilter, column: Callable[[Any], Any]) -> Iterator[ColumnElement[bool]]:
+    """Yield what the index of the list knows of a job."""
+    if wanted.status:
+        # Open jobs are few, and found by their status; ended ones are most of all there are.
+        yield (col if OPEN.issuperset(wanted.status) else column)(Job.status).in_(wanted.status)
+    if wanted.kind:
+        yield column(Job.kind).in_(wanted.kind)
+    if wanted.platform is not None:
+        yield column(Job.platform) == wanted.platform
+    if wanted.error is not None:
+        yield column(Job.error) == wanted.error
+    if wanted.agent is not None:
+        yield column(Job.agent_id) == select(Agent.id).where(Agent.slug == wanted.agent).scalar_subquery()
+
+
+def failed_step() -> ScalarSelect[str]:
+    """Return the step that a job failed with last, not counting those that follow every failure."""
+    failed = select(JobStep.step).where(
+        JobStep.job_id == Job.id,
+        col(JobStep.state) == literal(StepState.FAILED, literal_execute=True),  # an index has only those
+        *(not_(col(JobStep.step).startswith(name)) for name in AFTERMATH),
+    )
+    return failed.order_by(col(JobStep.id).desc()).limit(1).correlate(Job).scalar_subquery()
+
+
+def _equal(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+    same = (
+        (Job.account, wanted.account),
+        (Job.channel, wanted.channel),
+        (Job.priority, wanted.priority),
+        (Job.conversation_id, wanted.conversation),
+        (Job.schedule, wanted.schedule),
+    )
+    yield from (col(column) == value for column, value in same if value is not None)
+
+
+def _related(wanted: JobFilter) -> Iterator[ColumnElement[bool]]:
+    if wanted.client is not None:
+        yield col(Job.client_id) == select(Client.id).where(Client.name == wanted.client).scalar_subquery()
+    if wanted.webhook is not None:
+        yield col(Job.webhook_id) == select(Webhook.id).where(Webhook.path == wanted.webhook).scalar_subquery()
+    if wanted.batch is not None:
+        begun = select(ReplayItem.began).where(ReplayItem.batch_id == wanted.batch, ReplayItem.state == ItemState.BEGUN)
+        yield col(Job.id).in_(begun)
+    if wanted.step is not None:
+        yield func.coalesce(failed_step(), "") == wanted.step
+
+
+def _like(pattern: str) -> str:
+    for special in (_ESCAPE, "%", "_"):
+        pattern = pattern.replace(special, f"{_ESCAPE}{special}")
+    return pattern.replace(ANY, "%")
+
+
+def _mentions(text: str) -> ColumnElement[bool]:
+    """Say that a text is in the id, the message or the task of a job, in who wrote it, or in how it failed.
+
+    Each place is looked at by itself: most jobs have no error, reason or task, and an index knows which have.
+    """
+    told = or_(*(col(place) != literal("", literal_execute=True) for place in (Job.error, Job.reason, Job.task)))
+    messages = select(InboxRow.id).where(or_(*_containing(text, InboxRow.user_name, InboxRow.content)))
+    places = (
+        select(Job.id).where(*_containing(text, Job.id)),
+        select(Job.id).where(told, or_(*_containing(text, Job.error, Job.reason, Job.task))),
+        select(Job.id).where(col(Job.inbox_id).in_(messages)),
+    )
+    return col(Job.id).in_(union_all(*places))
+
+
+def job_mentions(text: str) -> ColumnElement[bool]:
+    """Say what ``JobFilter.q`` says, for few jobs: each is looked at by itself, with the message it belongs to."""
+    message = select(InboxRow.id).where(
+        InboxRow.id == Job.inbox_id, or_(*_containing(text, InboxRow.user_name, InboxRow.content))
+    )
+    return or_(*_containing(text, Job.id, Job.error, Job.reason, Job.task), message.correlate(Job).exists())
+
+
+def _containing(text: str, *places: str) -> Iterator[ColumnElement[bool]]:
+    # LIKE, which does not tell capital letters of ASCII from small ones, is three times as fast as lower() and LIKE.
+    return (col(place).contains(text, autoescape=True) for place in places)

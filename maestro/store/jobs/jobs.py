@@ -1,0 +1,339 @@
+"""Jobs, their places in lanes, and how they end."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, case, func, inspect, literal, update
+from sqlalchemy.orm import aliased
+from sqlmodel import col, or_, select
+
+from maestro.domain.columns import UtcDateTime
+from maestro.domain.errors import JobEnded, NotFound, Stopped, WaitReason
+from maestro.domain.jobs.job import OPEN, Ending, Job, JobStatus, Wait
+from maestro.domain.messages import Address, LaneKey
+from maestro.store.engine.repository import read_once, with_values
+from maestro.store.engine.statements import PreparedStatement, one_of, row_update
+from maestro.store.jobs.claims import HOLDS_LANE, Claims
+
+MODEL_WAITS = (WaitReason.ACCOUNT, WaitReason.PROVIDER, WaitReason.BUDGET)
+"""What a job waits for that cannot ask a model now."""
+
+SPREAD = 10
+"""How many jobs at most come back to a provider that is left alone in the time for which it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSnapshot:
+    """What a step must know of its job before it acts."""
+
+    status: JobStatus
+    run: int
+    stop_requested: bool
+    lane: LaneKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """A job that begins a run; ``is_new`` says that no step of it was ever tried.
+
+    ``has_merged`` says whether it answers in the place of other jobs.
+    """
+
+    is_new: bool
+    has_merged: bool
+
+
+@cache
+def _update_open(*names: str) -> PreparedStatement:
+    """Return what sets these columns of an open job that nobody has stopped."""
+    values: dict[str, Any] = {name: bindparam(f"its_{name}") for name in names}
+    open_one = (one_of(col(Job.status), OPEN), ~col(Job.stop_requested))
+    return PreparedStatement(update(Job).where(col(Job.id) == bindparam("its_id"), *open_one).values(values))
+
+
+class Jobs(Claims):
+    """The ``queue`` table."""
+
+    _STOPPED_WHILE_WAITING = select(Job.id).where(
+        Job.status == JobStatus.RUNNING, col(Job.stop_requested), ~Claims._INSIDE
+    )
+    _DUE = (
+        col(Job.status) == JobStatus.WAITING,
+        # A wait that begins in the future is one of a clock that was set back.
+        or_(col(Job.wake_at) <= bindparam("present"), col(Job.waits_since) > bindparam("present")),
+    )
+    _ANY_DUE = PreparedStatement(select(Job.id).where(*_DUE).limit(1))
+    _GO_ON = PreparedStatement(
+        update(Job)
+        .where(*_DUE)
+        .values(
+            status=JobStatus.PENDING,
+            run=col(Job.run) + 1,
+            attempts=0,
+            recoveries=0,
+            claimed_at=None,
+            waits_for=None,
+            waits_since=None,
+            wake_at=None,
+        )
+    )
+    _ALL_PENDING = select(func.count()).select_from(Job).where(Job.status == JobStatus.PENDING)
+    _PENDING = PreparedStatement(_ALL_PENDING)
+    _WAITING = PreparedStatement(_ALL_PENDING.where(col(Job.lane) == bindparam("its_lane")))
+    _END = PreparedStatement(
+        update(Job)
+        .where(col(Job.id) == bindparam("job_id"), one_of(col(Job.status), OPEN))
+        .values(
+            {name: bindparam(f"its_{name}") for name in ("status", "error", "reason", "completed_at")}
+            | dict.fromkeys(("waits_for", "waits_since", "wake_at"))
+        )
+    )
+    _LAST_TURN = PreparedStatement(select(func.max(Job.turn)))
+    _HOLDER, _MERGED = aliased(Job), aliased(Job)
+    _STARTED = PreparedStatement(
+        update(Job)
+        .where(
+            col(Job.id) == bindparam("job_id"),
+            col(Job.status) == JobStatus.PENDING,
+            ~select(_HOLDER.id)
+            .where(
+                col(_HOLDER.lane) == col(Job.lane),
+                col(_HOLDER.status) == JobStatus.RUNNING,
+                col(_HOLDER.id) != col(Job.id),
+            )
+            .exists(),
+        )
+        .values(
+            status=JobStatus.RUNNING, started_at=func.coalesce(col(Job.started_at), bindparam("now", type_=UtcDateTime))
+        )
+        # No column of the outer table may stand in the subquery: SQLAlchemy names no tables in what SQLite returns.
+        .returning(
+            *inspect(Job).columns, select(_MERGED.id).where(col(_MERGED.merged_into) == bindparam("job_id")).exists()
+        )
+    )
+
+    def add(self, job: Job) -> Job:
+        """Add a job; with a lane it takes the last place in it."""
+        job.created_at = self._now
+        job.turn = self._next_turn()
+        self._session.add(job)
+        self._session.flush()
+        return job
+
+    def get(self, job_id: str) -> Job:
+        """Return a job that must exist; raises ``NotFound``."""
+        job = self._session.get(Job, job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return job
+
+    def find(self, job_id: str) -> Job | None:
+        """Return a job, None when there is none of this id."""
+        return self._session.get(Job, job_id)
+
+    @read_once
+    def read(self, job_id: str) -> Job:
+        """Return a job that must exist as a value: cheaper than ``get``, and cannot be changed."""
+        job = self._read(self._BY_ID, Job, job_id=job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return job
+
+    def update_open(self, job_id: str, **values: object) -> None:
+        """Set columns of a job; raises ``Stopped`` or ``JobEnded`` where it was stopped or has ended meanwhile."""
+        known = self._known().get(("read", (job_id,)))
+        its = {f"its_{name}": value for name, value in values.items()}
+        if not self._change(_update_open(*values), its_id=job_id, **its):
+            if self.read(job_id).status.ended:
+                raise JobEnded(f"job {job_id} is {self.read(job_id).status}")
+            raise Stopped(f"a person stopped job {job_id}")
+        if known is not None:
+            self.assume(with_values(known, **values))
+
+    def note(self, job_id: str, **values: object) -> None:
+        """Set columns of a job that was read in this transaction, together with others, before it is committed."""
+        self.assume(with_values(self.read(job_id), **values))
+        self._link.later(type(self).__name__, job_id, values, lambda noted: self.update(job_id, **noted))
+
+    def assume(self, job: Job) -> None:
+        """Take this value, which the caller has read or written, for the row of the job in this transaction."""
+        self._known()[("read", (job.id,))] = job
+
+    def standing(self, job_id: str) -> JobSnapshot:
+        """Return where a job stands now; raises ``NotFound``."""
+        job = self.read(job_id)
+        return JobSnapshot(job.status, job.run, job.stop_requested, LaneKey(job.lane) if job.lane is not None else None)
+
+    def status(self, job_id: str) -> JobStatus:
+        """Return the status of a job now."""
+        return self.standing(job_id).status
+
+    def pending(self) -> int:
+        """Count the jobs that wait for their turn."""
+        return int(self._value(self._PENDING))
+
+    def started(self, job_id: str) -> JobStart | None:
+        """Note that the workflow of a pending job runs; None, and nothing is noted, while another of its lane does.
+
+        A job that was resumed began with its first run.
+        """
+        for *row, has_merged in self._returned(self._STARTED, job_id=job_id, now=self._now):
+            job = self._STARTED.made(Job, row)
+            self.assume(job)
+            return JobStart(is_new=job.run == 1 and job.attempts == 0, has_merged=has_merged)
+        return None
+
+    def end(self, job_id: str, ending: Ending) -> bool:
+        """End an open job, which frees its place; false when it had ended already."""
+        its = {f"its_{name}": value for name, value in ending}
+        return self._change(self._END, job_id=job_id, its_completed_at=self._now, **its) > 0
+
+    def reopen(self, job: Job) -> Job:
+        """Let an ended job run again under the same id, from the step that failed, at the end of its lane."""
+        job.status = JobStatus.PENDING
+        job.run += 1
+        job.attempts = job.recoveries = 0
+        job.error = job.reason = ""
+        job.stop_requested = False
+        job.merged_into = None
+        job.claimed_at = job.completed_at = job.wake_at = job.waits_since = job.waits_for = None
+        job.told_to_wait = False
+        job.turn = self._next_turn()
+        self._session.add(job)
+        return job
+
+    def rerun(self, job: Job) -> None:
+        """Give an open job whose workflow is gone a new run in the same place."""
+        job.status = JobStatus.PENDING
+        job.run += 1
+        job.recoveries += 1
+        job.claimed_at = None
+        self._session.add(job)
+
+    def update(self, job_id: str, **values: object) -> None:
+        """Set columns of a job."""
+        its = {f"its_{name}": value for name, value in values.items()}
+        known = self._known().get(("read", (job_id,)))
+        self._change(row_update(Job, *values), its_id=job_id, **its)
+        if known is not None:
+            self.assume(with_values(known, **values))
+
+    def park(self, job_id: str, wait: Wait) -> None:
+        """Let a running job wait: it gives its place back and keeps its turn, so that it is next when it goes on.
+
+        It goes on at ``wait.wake_at``, or sooner if ``wake`` was called since the last time it went on.
+        """
+        waits = update(Job).where(col(Job.id) == job_id, col(Job.status) == JobStatus.RUNNING)
+        at = self._spread(wait) if wait.reason is WaitReason.PROVIDER else wait.wake_at
+        sooner = case((col(Job.wake_at) < at, col(Job.wake_at)), else_=literal(at, UtcDateTime)) if at else Job.wake_at
+        parked = waits.values(
+            status=JobStatus.WAITING, waits_for=wait.reason, waits_since=self._now, wake_at=sooner, claimed_at=None
+        )
+        if self._run(parked).rowcount and wait.reason is not WaitReason.PERSON:
+            self._keep_order(job_id)
+
+    def wake(self, job_id: str) -> None:
+        """Let a job go on that waits, or is about to; one that does neither is not disturbed."""
+        self._wake(col(Job.id) == job_id)
+
+    def wake_for_models(self, *reasons: WaitReason) -> None:
+        """Let the jobs go on that cannot ask a model, for one of these reasons or any, or are about to find out.
+
+        Accounts or budgets were changed, or a provider has recovered; a job for which that is not enough waits again.
+        """
+        self._wake(or_(col(Job.waits_for).in_(reasons or MODEL_WAITS), col(Job.status) == JobStatus.RUNNING))
+
+    def any_due(self) -> bool:
+        """Say whether a job has waited long enough."""
+        return self._row(self._ANY_DUE, present=self._now) is not None
+
+    def go_on(self) -> None:
+        """Make every job that has waited long enough pending again, in its old turn, for a new run."""
+        self._change(self._GO_ON, present=self._now)
+
+    def waiting_jobs_in(self, lane: LaneKey) -> Sequence[Job]:
+        """Return the jobs of a lane that gave their place back, newest first."""
+        found = select(Job).where(Job.lane == lane, Job.status == JobStatus.WAITING)
+        return self._session.exec(found.order_by(col(Job.turn).desc())).all()
+
+    def is_told_to_wait(self, lane: LaneKey) -> bool:
+        """Say whether an open job of the lane has told its person to wait, though it may be trying again just now."""
+        told = select(Job.id).where(Job.lane == lane, col(Job.status).in_(OPEN), col(Job.told_to_wait))
+        return self._session.exec(told.limit(1)).first() is not None
+
+    def request_stop(self, job_id: str) -> bool:
+        """Ask an open job to stop; false when it had ended already."""
+        asked = self._run(
+            update(Job).where(col(Job.id) == job_id, col(Job.status).in_(OPEN)).values(stop_requested=True)
+        )
+        return asked.rowcount > 0
+
+    def stopping(self, ids: Iterable[str]) -> Sequence[str]:
+        """Return those of the given jobs that were asked to stop, or ended in another way."""
+        unwanted = or_(col(Job.stop_requested), col(Job.status).not_in(OPEN))
+        return self._session.exec(select(Job.id).where(col(Job.id).in_(list(ids)), unwanted)).all()
+
+    def stopped_while_waiting(self) -> Sequence[str]:
+        """Return the running jobs that were asked to stop and are inside no step, so that no step can notice."""
+        return self._run(self._STOPPED_WHILE_WAITING).scalars().all()
+
+    def is_pending_notice(self, address: Address, text: str) -> bool:
+        """Say whether this notice is about to be sent to this place."""
+        place = (Job.platform, Job.account, Job.channel, Job.thread)
+        here = (col(part) == value for part, value in zip(place, address.model_dump().values(), strict=True))
+        found = select(Job.id).where(col(Job.status) == JobStatus.PENDING, col(Job.notice) == text, *here)
+        return self._session.exec(found.limit(1)).first() is not None
+
+    def head_of(self, lane: LaneKey) -> Job | None:
+        """Return the job that holds this lane or takes it next; one that is being interrupted gives it up."""
+        holding = select(Job).where(Job.lane == lane, col(Job.status).in_(HOLDS_LANE), col(Job.merged_into).is_(None))
+        return self._session.exec(
+            holding.order_by(col(Job.status) != JobStatus.RUNNING, col(Job.turn)).limit(1)
+        ).first()
+
+    def running_in(self, lane: LaneKey) -> Sequence[str]:
+        """Return the job that holds this lane now, if any."""
+        return self._session.exec(select(Job.id).where(Job.lane == lane, Job.status == JobStatus.RUNNING)).all()
+
+    def waiting_in(self, lane: LaneKey) -> int:
+        """Count the jobs that wait in this lane."""
+        return int(self._value(self._WAITING, its_lane=lane))
+
+    def running(self) -> Sequence[Job]:
+        """Return every job whose workflow should exist."""
+        return self._session.exec(select(Job).where(Job.status == JobStatus.RUNNING)).all()
+
+    def ancestors(self, job: Job) -> list[str]:
+        """Return the jobs that this one restarts, directly or through others, nearest first."""
+        found: list[str] = []
+        earlier = job.restarted_from
+        while earlier is not None and earlier not in found:
+            found.append(earlier)
+            earlier = self.get(earlier).restarted_from
+        return found
+
+    def _next_turn(self) -> int:
+        last: int | None = self._value(self._LAST_TURN)
+        return (last or 0) + 1
+
+    def _spread(self, wait: Wait) -> datetime | None:
+        """Return when a job comes back to a provider that is left alone: only one request at a time may probe it."""
+        if wait.wake_at is None:
+            return None
+        waiting = select(func.count()).where(Job.status == JobStatus.WAITING, Job.waits_for == WaitReason.PROVIDER)
+        return wait.wake_at + (wait.wake_at - self._now) / SPREAD * self._session.exec(waiting).one()
+
+    def _keep_order(self, job_id: str) -> None:
+        """Let no later job of the lane come back from a wait for a model before this one."""
+        job = select(Job.lane, Job.turn, Job.wake_at).where(col(Job.id) == job_id, col(Job.lane).is_not(None))
+        for lane, turn, wake_at in self._run(job).all():
+            later = col(Job.lane) == lane, col(Job.turn) > turn, col(Job.wake_at) < wake_at
+            waiting = col(Job.status) == JobStatus.WAITING, col(Job.waits_for).in_(MODEL_WAITS)
+            self._run(update(Job).where(*later, *waiting).values(wake_at=wake_at))
+
+    def _wake(self, which: ColumnElement[bool]) -> None:
+        open_ones = col(Job.status).in_((JobStatus.RUNNING, JobStatus.WAITING))
+        self._run(update(Job).where(which, open_ones).values(wake_at=self._now))

@@ -1,0 +1,193 @@
+"""Questions to people, and their answers (docs/decisions.md: questions)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, bindparam, func, or_, text, update
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.deliveries import Delivery, DeliveryState
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.jobs.job import Job
+from maestro.domain.messages import LaneKey
+from maestro.domain.questions.outside import MOST_OPEN
+from maestro.domain.questions.question import Answer, Question, QuestionKind, QuestionStatus, asked_by, notice_id
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement
+
+MAY_HAVE_ARRIVED = (DeliveryState.SENDING, DeliveryState.SENT, DeliveryState.UNCONFIRMED)
+
+
+@dataclass(frozen=True)
+class QuestionRecord:
+    """A question, the slug of the agent that asks, and the job that waits for the answer if there is one."""
+
+    question: Question
+    agent: str | None
+    job: Job | None
+
+
+class Questions(Repository):
+    """All questions."""
+
+    # Written out, and not as a parameter, so that the index of just the open ones is used.
+    _IS_OPEN = text("questions.status = 'open'")
+    _OF_NO_JOB = text("questions.job_id IS NULL")
+    _OPEN_IN = PreparedStatement(
+        select(Question)
+        .where(
+            _IS_OPEN,
+            col(Question.lane) == bindparam("its_lane"),
+            col(Question.expires_at) > bindparam("present"),
+        )
+        .order_by(col(Question.id))
+    )
+    _OF_KEY = select(Question).where(
+        Question.job_id == bindparam("of_job"),
+        Question.number == bindparam("its_number"),
+        Question.place == bindparam("its_place"),
+    )
+    _CANCEL = PreparedStatement(
+        update(Question)
+        .where(col(Question.job_id) == bindparam("of_job"), col(Question.status) == QuestionStatus.OPEN)
+        .values(status=QuestionStatus.CANCELLED, answered_at=bindparam("at"))
+    )
+
+    def ask(self, question: Question) -> Question:
+        """Add a question; one that was cancelled with its job is asked again under its old id when that is resumed."""
+        before = self.of(question.job_id, question.number, question.place) if question.job_id is not None else None
+        if before is not None:
+            for name, value in question.model_dump(exclude={"id"}).items():
+                setattr(before, name, value)
+        asked = before or question
+        self._session.add(asked)
+        self._session.flush()
+        return asked
+
+    def of(self, job_id: str, number: int, place: int) -> Question | None:
+        """Return the question of a tool call, by the number of the model call and the place in its answer."""
+        key = {"of_job": job_id, "its_number": number, "its_place": place}
+        return self._session.exec(self._OF_KEY, params=key).first()
+
+    def ask_outside(self, question: Question) -> Question:
+        """Add a question of an agent outside, unless it has asked just that already and was not left without an answer.
+
+        Raises ``Conflict`` when the agent has too many open questions.
+        """
+        waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
+        own = (self._OF_NO_JOB, Question.agent_id == question.agent_id)
+        lasting = or_(and_(*waiting), col(Question.status) == QuestionStatus.ANSWERED)
+        alike = select(Question).where(*own, Question.text == question.text, Question.context == question.context)
+        before = self._session.exec(alike.where(lasting).order_by(col(Question.id).desc()).limit(1)).first()
+        if before is not None:
+            return before
+        if self._session.exec(select(func.count()).select_from(Question).where(*own, *waiting)).one() >= MOST_OPEN:
+            raise Conflict(f"{MOST_OPEN} questions are open already; ask again for their answers first")
+        self._session.add(question)
+        self._session.flush()
+        return question
+
+    def find(self, question_id: int) -> Question | None:
+        """Return a question if it exists."""
+        return self._session.get(Question, question_id)
+
+    def get(self, question_id: int) -> QuestionRecord:
+        """Return a question that must exist, with its surroundings; raises ``NotFound``."""
+        row = self._session.exec(_records().where(Question.id == question_id)).first()
+        if row is None:
+            raise NotFound(f"there is no question {question_id}")
+        return QuestionRecord(*row)
+
+    def open_in(self, lane: LaneKey) -> Sequence[Question]:
+        """Return what waits for an answer in a lane as values, oldest first."""
+        return self._read_all(self._OPEN_IN, Question, its_lane=lane, present=self._now)
+
+    def shown(self, waiting: Sequence[Question]) -> Sequence[Question]:
+        """Return those of these questions that people may have seen: nobody answers what has not left yet."""
+        return [one for one in waiting if self._sent(one, col(Delivery.state).in_(MAY_HAVE_ARRIVED))]
+
+    def shown_by(self, waiting: Sequence[Question], platform_message_id: str) -> Question | None:
+        """Return the one of these questions that a message of the platform, by its id, put to people."""
+        known = col(Delivery.platform_message_id) == platform_message_id
+        return next((one for one in waiting if self._sent(one, known)), None)
+
+    def put_by(self, job_id: str) -> Question | None:
+        """Return the question that a job puts to people, None for a job that puts none."""
+        number = asked_by(job_id)
+        return self.find(number) if number is not None else None
+
+    def settle(self, answer: Answer, by: str, inbox_id: int | None = None) -> bool:
+        """Keep what a person says to an open question; false when it is not open any more."""
+        denied = answer.approves is False
+        status = QuestionStatus.DENIED if denied else QuestionStatus.ANSWERED
+        still_open = (self._IS_OPEN, col(Question.id) == answer.question.id, col(Question.expires_at) > self._now)
+        kept = {
+            "status": status,
+            "answer": answer.words,
+            "answered_by": by,
+            "inbox_id": inbox_id,
+            "answered_at": self._now,
+        }
+        return self._run(update(Question).where(*still_open).values(**kept)).rowcount > 0
+
+    def last_answer(self, job_id: str) -> int | None:
+        """Return the id in the inbox of the last message that answered a question of this job in words."""
+        answers = select(func.max(Question.inbox_id)).where(
+            Question.job_id == job_id, Question.kind == QuestionKind.QUESTION
+        )
+        last: int | None = self._run(answers).scalar_one()
+        return last
+
+    def cancel_of(self, job_id: str) -> None:
+        """Close the open questions of a job that has ended."""
+        self._change(self._CANCEL, of_job=job_id, at=self._now)
+
+    def page(
+        self, wanted: Sequence[QuestionStatus], before: int | None, limit: int
+    ) -> tuple[Sequence[QuestionRecord], int | None]:
+        """Return up to ``limit`` questions older than ``before``, newest first, and where the following page begins.
+
+        Without ``wanted`` every status is.
+        """
+        page = _records().order_by(col(Question.id).desc()).limit(limit + 1)
+        if before is not None:
+            page = page.where(col(Question.id) < before)
+        if wanted:
+            page = page.where(or_(*map(self._stands, wanted)))
+        found = [QuestionRecord(*row) for row in self._session.exec(page)]
+        return found[:limit], found[limit - 1].question.id if len(found) > limit else None
+
+    def waiting(self, limit: int) -> Sequence[QuestionRecord]:
+        """Return up to ``limit`` of what waits for an answer anywhere, that which was asked first at the head."""
+        waiting = (self._IS_OPEN, col(Question.expires_at) > self._now)
+        found = _records().where(*waiting).order_by(col(Question.id)).limit(limit)
+        return [QuestionRecord(*row) for row in self._session.exec(found)]
+
+    def count_waiting(self, most: int) -> int:
+        """Count what waits for an answer anywhere, no further than ``most``."""
+        waiting = select(Question.id).where(self._IS_OPEN, col(Question.expires_at) > self._now).limit(most)
+        return int(self._run(select(func.count()).select_from(waiting.subquery())).scalar_one())
+
+    def _sent(self, question: Question, what: ColumnElement[bool]) -> bool:
+        """Say whether there is such a chunk of what puts the question to people."""
+        of_question = col(Delivery.job_id).between(notice_id(question, ""), notice_id(question, "~"))
+        return self._run(select(Delivery.id).where(of_question, what).limit(1)).first() is not None
+
+    def _stands(self, status: QuestionStatus) -> ColumnElement[bool]:
+        """Return the condition of a status, as ``Question.standing`` sees it."""
+        over = and_(col(Question.status) == QuestionStatus.OPEN, col(Question.expires_at) <= self._now)
+        if status is QuestionStatus.OPEN:
+            return and_(col(Question.status) == status, col(Question.expires_at) > self._now)
+        if status is QuestionStatus.EXPIRED:
+            return or_(col(Question.status) == status, over)
+        return col(Question.status) == status
+
+
+def _records() -> Any:
+    return (
+        select(Question, Agent.slug, Job)
+        .outerjoin(Job, col(Job.id) == Question.job_id)
+        .outerjoin(Agent, col(Agent.id) == Question.agent_id)
+    )

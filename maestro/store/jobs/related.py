@@ -1,0 +1,265 @@
+"""A job with the rows around it, in one statement: what its end has to settle, and who calls a model for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, String, and_, bindparam, cast, func, inspect, literal, or_, select
+from sqlalchemy import select as columns
+from sqlalchemy.orm import Mapped, aliased
+from sqlmodel import col
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.deliveries import UNSENT, Delivery, DeliveryState, OutboundLane, Purpose
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.job import Job, JobStatus, JobStep, StepState
+from maestro.domain.llm.budgets import BudgetScope, Client, Level, Payer, Reservation, Scope, Spending, day_of
+from maestro.domain.llm.calls import CallState, LLMCall, Prompt
+from maestro.domain.people.people import ConnectorStatus
+from maestro.domain.precedence import Precedence, precedence_of
+from maestro.domain.questions.question import Question, QuestionStatus
+from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.jobs.jobs import Jobs
+from maestro.store.jobs.steps import recorded_attempt
+
+AT_THE_END = {DeliveryState.PENDING: DeliveryState.ABANDONED, DeliveryState.SENDING: DeliveryState.UNCONFIRMED}
+"""What becomes of a chunk without a receipt when its job ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class DependentRows:
+    """Which kinds of rows there are of a job.
+
+    ``calls`` are model calls under way or money reserved for them, ``chunks`` those without a receipt, ``tasks`` those
+    of other agents that have not begun; ``delegated`` says that the job is itself such a task, or continues one.
+    """
+
+    questions: bool = False
+    calls: bool = False
+    chunks: bool = False
+    lanes: bool = False
+    tasks: bool = False
+    delegated: bool = False
+    scheduled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryProgress:
+    """How a delivery and its job stand after one of its chunks.
+
+    ``overtaken`` says that a newer attempt at the step of the running code has begun. Of the delivery's ``chunks``,
+    ``unsent`` says whether one after this has no receipt yet, ``failed`` whether one did not reach its receiver.
+    ``waiting`` says whether another job waits in the job's lane, ``dependents`` what its end would have to settle.
+    """
+
+    dependents: DependentRows
+    status: JobStatus
+    stop_requested: bool
+    overtaken: bool
+    chunks: int
+    unsent: bool
+    failed: bool
+    waiting: bool
+
+
+def _has(column: Mapped[Any], *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return select(column).where(column == Job.id, *conditions).exists()
+
+
+class JobDependents(Repository):
+    """Reads only."""
+
+    _TASK = aliased(Job)
+    _ROWS: tuple[ColumnElement[bool], ...] = (
+        _has(col(Question.job_id), col(Question.status) == QuestionStatus.OPEN),
+        or_(
+            _has(col(LLMCall.job_id), col(LLMCall.state) == CallState.SENT),
+            _has(col(Reservation.job_id)),
+        ),
+        _has(col(Delivery.job_id), one_of(col(Delivery.state), AT_THE_END)),
+        _has(col(OutboundLane.job_id)),
+        _has(col(_TASK.parent_id), col(_TASK.status) == JobStatus.PENDING),
+        col(Job.parent_id).is_not(None),
+        col(Job.schedule).is_not(None),
+    )
+    _OF_JOB = PreparedStatement(select(*_ROWS).where(col(Job.id) == bindparam("job_id")))
+    _OWN_STATE = (
+        select(col(JobStep.state))
+        .where(
+            col(JobStep.job_id) == Job.id,
+            col(JobStep.step) == bindparam("own_step"),
+            col(JobStep.attempt) == bindparam("own_attempt"),
+        )
+        .scalar_subquery()
+    )
+    _DONE, _BEHIND = aliased(Delivery), aliased(Job)
+    _OF_PURPOSE = col(Delivery.purpose) == bindparam("its_purpose")
+    _AFTER = col(Delivery.seq) > select(col(_DONE.seq)).where(col(_DONE.id) == bindparam("chunk")).scalar_subquery()
+    _PROGRESS = PreparedStatement(
+        select(
+            *_ROWS,
+            col(Job.status),
+            col(Job.stop_requested),
+            _OWN_STATE,
+            select(func.count(col(Delivery.id))).where(col(Delivery.job_id) == Job.id, _OF_PURPOSE).scalar_subquery(),
+            _has(col(Delivery.job_id), _OF_PURPOSE, one_of(col(Delivery.state), UNSENT), _AFTER),
+            _has(col(Delivery.job_id), _OF_PURPOSE, col(Delivery.state) == DeliveryState.FAILED),
+            select(col(_BEHIND.id))
+            .where(col(_BEHIND.lane) == col(Job.lane), col(_BEHIND.status) == JobStatus.PENDING)
+            .exists(),
+        ).where(col(Job.id) == bindparam("job_id"))
+    )
+
+    def of(self, job_id: str) -> DependentRows:
+        """Return what there is of a job; nothing of one that does not exist."""
+        row = self._row(self._OF_JOB, job_id=job_id)
+        return DependentRows(*row) if row is not None else DependentRows()
+
+    def progress(self, job_id: str, purpose: Purpose, chunk_id: int) -> DeliveryProgress:
+        """Return how a delivery stands after this chunk of it; raises ``NotFound`` for a job that does not exist."""
+        own = recorded_attempt()
+        attempt = {"own_step": own and own.ref.step, "own_attempt": own and own.number}
+        row = self._row(self._PROGRESS, job_id=job_id, its_purpose=purpose, chunk=chunk_id, **attempt)
+        if row is None:
+            raise NotFound(f"job {job_id} does not exist")
+        rows = DependentRows(*row[: len(self._ROWS)])
+        status, stop_requested, own_state, *rest = row[len(self._ROWS) :]
+        overtaken = own is not None and own_state is not StepState.RUNNING
+        return DeliveryProgress(rows, status, stop_requested, overtaken, *rest)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCaller:
+    """A job that calls a model, its agent, its prompt as stored, and how soon its work is done.
+
+    ``edit_interval`` is after how many seconds at least its account writes an answer that grows anew; 0: none grows.
+    """
+
+    job: Job
+    agent: Agent
+    turns: str
+    precedence: Precedence
+    edit_interval: float
+
+
+@dataclass(frozen=True, slots=True)
+class _CallerRow:
+    """What the store has about a job: the columns of its client, its prompt and its connector are None without one."""
+
+    job: Job
+    agent: Agent | None
+    client: str | None
+    client_usd: float | None
+    weight: float | None
+    turns: str | None
+    edit_interval: float | None
+    spent: Mapping[BudgetScope, Level]
+
+
+def _joined() -> Select[Any]:
+    """Return the statement: a job, its agent, its client, prompt and connector, and what each scope has spent."""
+    found = (
+        columns(
+            *inspect(Job).c,
+            *inspect(Agent).c,
+            *(col(Client.name), col(Client.daily_budget_usd), col(Client.weight)),
+            *(col(Prompt.turns), col(ConnectorStatus.edit_interval)),
+        )
+        .select_from(Job)
+        .outerjoin(Agent, col(Agent.id) == Job.agent_id)
+        .outerjoin(Client, col(Client.id) == Job.client_id)
+        .outerjoin(Prompt, col(Prompt.job_id) == Job.id)
+        .outerjoin(
+            ConnectorStatus,
+            and_(col(ConnectorStatus.platform) == Job.platform, col(ConnectorStatus.account) == Job.account),
+        )
+        .where(col(Job.id) == bindparam("of_job"))
+    )
+    subjects = {
+        BudgetScope.DAY: literal(""),
+        BudgetScope.AGENT: cast(Job.agent_id, String),
+        BudgetScope.CLIENT: cast(Job.client_id, String),
+        BudgetScope.CONVERSATION: cast(Job.conversation_id, String),
+    }
+    for scope in BudgetScope:
+        level = aliased(Spending)
+        here = and_(
+            col(level.day) == bindparam("today"), col(level.scope) == scope, col(level.subject) == subjects[scope]
+        )
+        found = found.add_columns(col(level.spent_usd), col(level.reserved_usd)).outerjoin(level, here)
+    return found
+
+
+class ModelCallers(Repository):
+    """Reads what the first step of a call, and the middleware around it, ask about its job."""
+
+    _OF_JOB = PreparedStatement(_joined())
+    _JOB_END = len(inspect(Job).c)
+    _AGENT_END = _JOB_END + len(inspect(Agent).c)
+
+    def load(self, job_id: str) -> None:
+        """Read at once what this transaction is going to ask about a job, the job's own row included."""
+        self._of(job_id)
+
+    def read(self, job_id: str) -> ModelCaller:
+        """Return the caller of a job that must exist, with an agent and a prompt; raises ``NotFound``."""
+        found = self._of(job_id)
+        if found is None:
+            raise NotFound(f"job {job_id} does not exist")
+        job = found.job
+        if found.agent is None:
+            raise NotFound(f"agent {job.agent_id} does not exist")
+        if found.turns is None:
+            raise NotFound(f"job {job_id} has no prompt yet")
+        precedence = precedence_of(job.priority, job.client_id, found.weight, job.address)
+        return ModelCaller(job, found.agent, found.turns, precedence, found.edit_interval or 0.0)
+
+    def payer(self, job_id: str) -> Payer:
+        """Return whom the calls of a job are charged to; nobody when it does not exist."""
+        found = self._of(job_id)
+        if found is None:
+            return Payer()
+        job, agent = found.job, found.agent
+        return Payer(
+            agent_id=job.agent_id,
+            agent=agent.slug if agent is not None else None,
+            agent_usd=agent.daily_budget_usd if agent is not None else None,
+            client_id=job.client_id,
+            client=found.client,
+            client_usd=found.client_usd,
+            conversation_id=job.conversation_id,
+        )
+
+    def levels(self, job_id: str) -> Mapping[Scope, Level]:
+        """Return what the scopes of the payer have spent and reserved today, before this transaction changes that."""
+        found = self._of(job_id)
+        if found is None:
+            return {}
+        return {(scope, subject): found.spent[scope] for scope, subject in self.payer(job_id).scopes}
+
+    def _known(self) -> dict[object, Any]:
+        """Forget callers whenever jobs are forgotten."""
+        return self._link.known.setdefault(Jobs.__name__, {})
+
+    @read_once
+    def _of(self, job_id: str) -> _CallerRow | None:
+        self._link.write_noted(Jobs.__name__)
+        row = self._row(self._OF_JOB, of_job=job_id, today=day_of(self._now))
+        if row is None:
+            return None
+        job = self._OF_JOB.made(Job, row[: self._JOB_END])
+        agent = self._OF_JOB.made(Agent, row[self._JOB_END : self._AGENT_END], first=self._JOB_END)
+        Jobs(self._link, self._now).assume(job)
+        client, client_usd, weight, turns, edit_interval, *spent = row[self._AGENT_END :]
+        levels = map(Level, (usd or 0.0 for usd in spent[::2]), (usd or 0.0 for usd in spent[1::2]))
+        return _CallerRow(
+            job=job,
+            agent=agent if agent.id is not None else None,
+            client=client,
+            client_usd=client_usd,
+            weight=weight,
+            turns=turns,
+            edit_interval=edit_interval,
+            spent=dict(zip(BudgetScope, levels, strict=True)),
+        )

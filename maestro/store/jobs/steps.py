@@ -1,0 +1,389 @@
+"""The journal of steps: what each job did, attempt by attempt (docs/invariants.md: steps leave rows)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+from sqlalchemy import bindparam, insert, inspect, update
+from sqlmodel import col, select
+
+from maestro.domain.errors import StepTaken
+from maestro.domain.jobs.job import JobStep, StepRef, StepState, Wait
+from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.statements import PreparedStatement
+
+Result = TypeVar("Result", bound=BaseModel)
+
+CUT_OFF = (StepState.RUNNING, StepState.INTERRUPTED)
+"""How an attempt looks whose process died: marked already, or not yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TemporalAttempt:
+    """Which attempt Temporal says an attempt is: its workflow run's id, and its number there, 0 for none that rises."""
+
+    workflow_run: str = ""
+    number: int = 0
+
+
+UNKNOWN = TemporalAttempt()
+
+
+@dataclass(frozen=True, slots=True)
+class StepAttempt:
+    """One attempt at a step, in one run of its job."""
+
+    number: int
+    run: int
+    state: StepState
+    result: str
+    workflow_run: str = ""
+    activity_attempt: int = 0
+
+
+StepAttempts = Mapping[str, Sequence[StepAttempt]]
+"""The attempts at every step of a job, by step."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAttempt:
+    """The attempt at a step that the running code belongs to.
+
+    One that is not ``recorded`` has no row before it ends: what it does is committed together with its end.
+    """
+
+    ref: StepRef
+    number: int
+    activity: str = ""
+    run: int = 1
+    tried: TemporalAttempt = UNKNOWN
+    started_at: datetime | None = None
+    recorded: bool = True
+
+
+_OWN: ContextVar[OwnAttempt | None] = ContextVar("attempt", default=None)
+
+
+def own_attempt_at(ref: StepRef) -> OwnAttempt | None:
+    """Return the attempt that the running code belongs to, None if that is none at this step."""
+    own = _OWN.get()
+    return own if own is not None and (own.ref.job_id, own.ref.step) == (ref.job_id, ref.step) else None
+
+
+def recorded_attempt() -> OwnAttempt | None:
+    """Return the attempt that the running code belongs to, None where it has no row yet."""
+    own = _OWN.get()
+    return own if own is not None and own.recorded else None
+
+
+@contextmanager
+def acting_for(attempt: OwnAttempt) -> Iterator[None]:
+    """Have everything that is written within the block count as the work of this attempt.
+
+    What an attempt does is written deep inside, by code that knows nothing of attempts. Tasks and threads that are
+    begun within the block (``asyncio.create_task``, ``asyncio.to_thread``) know the attempt as well.
+    """
+    token = _OWN.set(attempt)
+    try:
+        yield
+    finally:
+        _OWN.reset(token)
+
+
+@dataclass(frozen=True)
+class StepHistory:
+    """The attempts at a step so far, oldest first, and which one of Temporal's is about to begin."""
+
+    attempts: Sequence[StepAttempt]
+    tried: TemporalAttempt = UNKNOWN
+
+    @property
+    def result(self) -> str | None:
+        """The JSON of what the finished step returned, None if it has not finished."""
+        return next((attempt.result for attempt in self.attempts if attempt.state is StepState.DONE), None)
+
+    @property
+    def last(self) -> int:
+        """The number of the last attempt, 0 when there was none."""
+        return max((attempt.number for attempt in self.attempts), default=0)
+
+    @property
+    def left_running(self) -> bool:
+        """Whether an attempt never said how it ended: its process died."""
+        return any(attempt.state is StepState.RUNNING for attempt in self.attempts)
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer attempt has begun than the one that is about to: a stalled process comes too late."""
+        return any(
+            attempt.workflow_run == self.tried.workflow_run and attempt.activity_attempt > self.tried.number > 0
+            for attempt in self.attempts
+        )
+
+    @property
+    def begun_ahead(self) -> int | None:
+        """The number of the attempt that was begun for this very first attempt of Temporal's before that was there."""
+        newest = self.attempts[-1] if self.attempts else None
+        if newest is None or newest.state is not StepState.RUNNING or self.tried.number != 1:
+            return None
+        same = (newest.workflow_run, newest.activity_attempt) == (self.tried.workflow_run, self.tried.number)
+        return newest.number if same else None
+
+    def failures(self, run: int | None = None) -> int:
+        """Count the attempts that ended with an error, of one run of the job or of all."""
+        return sum(run in (None, attempt.run) and attempt.state is StepState.FAILED for attempt in self.attempts)
+
+    def crashes(self, run: int) -> int:
+        """Count the attempts of this run of the job whose process died."""
+        return sum(attempt.run == run and attempt.state in CUT_OFF for attempt in self.attempts)
+
+
+def _known_as(job_id: str) -> tuple[str, tuple[str]]:
+    """Return where ``read_once`` keeps the attempts at the steps of a job."""
+    return "_attempts", (job_id,)
+
+
+@cache
+def _insert_of(count: int) -> PreparedStatement:
+    """Return what adds so many rows; the values of each are called ``<name>_<number>``."""
+    types = {column.name: column.type for column in inspect(JobStep).c if column.name != "id"}
+    # SQLAlchemy gives only the parameters of the first row the types of their columns.
+    rows: list[Any] = [
+        {name: bindparam(f"{name}_{number}", type_=kind) for name, kind in types.items()} for number in range(count)
+    ]
+    return PreparedStatement(insert(JobStep).values(rows))
+
+
+class StepRecords(Repository):
+    """Every attempt at every step; a finished step has exactly one row that is done."""
+
+    _OF_STEP = (col(JobStep.job_id) == bindparam("of_job"), col(JobStep.step) == bindparam("of_step"))
+    _ATTEMPT: tuple[Any, ...] = (
+        *(JobStep.attempt, JobStep.run, JobStep.state, JobStep.result),
+        *(JobStep.workflow_run, JobStep.activity_attempt),
+    )
+    _PAST = PreparedStatement(
+        select(JobStep.step, *_ATTEMPT).where(col(JobStep.job_id) == bindparam("of_job")).order_by(col(JobStep.id))
+    )
+    _INTERRUPTED = (
+        update(JobStep)
+        .where(col(JobStep.job_id) == bindparam("of_job"), col(JobStep.state) == StepState.RUNNING)
+        .values(state=StepState.INTERRUPTED, finished_at=bindparam("at"))
+    )
+    _CUT_OFF = PreparedStatement(_INTERRUPTED.where(col(JobStep.step) == bindparam("of_step")))
+    _LEFT_RUNNING = PreparedStatement(_INTERRUPTED.where(col(JobStep.step) != bindparam("of_step")))
+    _ALL = PreparedStatement(_INTERRUPTED)
+    _END = (
+        update(JobStep)
+        .where(*_OF_STEP, col(JobStep.state) == StepState.RUNNING)
+        .values({name: bindparam(f"its_{name}") for name in ("state", "finished_at", "result", "error", "detail")})
+    )
+    _ENDED = PreparedStatement(_END.returning(col(JobStep.attempt)))
+    _OWN_ENDED = PreparedStatement(
+        _END.where(col(JobStep.attempt) == bindparam("its_attempt")).returning(col(JobStep.attempt))
+    )
+    _OWN_STATE = PreparedStatement(
+        select(JobStep.state).where(*_OF_STEP, col(JobStep.attempt) == bindparam("its_attempt"))
+    )
+    _EARLIER = PreparedStatement(
+        select(JobStep.id)
+        .where(
+            col(JobStep.job_id) == bindparam("of_job"),
+            col(JobStep.workflow_run) == bindparam("its_workflow_run"),
+            col(JobStep.run) < bindparam("its_run"),
+        )
+        .limit(1)
+    )
+
+    def past(self, ref: StepRef, tried: TemporalAttempt = UNKNOWN) -> StepHistory:
+        """Return what is known of a step, for the attempt of Temporal's that is about to begin."""
+        return StepHistory(tuple(self._attempts(ref.job_id).get(ref.step, ())), tried)
+
+    def attempts(self, job_id: str) -> StepAttempts:
+        """Return every attempt at every step of a job, by step, each oldest first."""
+        return {step: tuple(attempts) for step, attempts in self._attempts(job_id).items()}
+
+    def assume(self, job_id: str, attempts: StepAttempts) -> None:
+        """Take these attempts, which the caller knows or has read before, for those of the job in this transaction.
+
+        They hold until an end of an attempt shows that another process has written since: see ``_keep_known``.
+        """
+        self._known()[_known_as(job_id)] = {step: list(of_step) for step, of_step in attempts.items()}
+
+    @read_once
+    def _attempts(self, job_id: str) -> dict[str, list[StepAttempt]]:
+        """Return the same in a form that takes further ones."""
+        found: dict[str, list[StepAttempt]] = {}
+        for step, *attempt in self._rows(self._PAST, of_job=job_id):
+            found.setdefault(step, []).append(StepAttempt(*attempt))
+        return found
+
+    def is_of_earlier_run(self, job_id: str, run: int, workflow_run: str) -> bool:
+        """Whether this workflow run made an earlier run of the job than the given one."""
+        if run == 1 or not workflow_run:
+            return False
+        return self._row(self._EARLIER, of_job=job_id, its_run=run, its_workflow_run=workflow_run) is not None
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether a newer attempt at the running code's step has begun, or the job went on without it."""
+        own = recorded_attempt()
+        return own is not None and self._state_of(own) is not StepState.RUNNING
+
+    @read_once
+    def _state_of(self, attempt: OwnAttempt) -> StepState | None:
+        ref = attempt.ref
+        state: StepState | None = self._value(
+            self._OWN_STATE, of_job=ref.job_id, of_step=ref.step, its_attempt=attempt.number
+        )
+        return state
+
+    def assume_state(self, attempt: OwnAttempt, state: StepState | None) -> None:
+        """Take this state, which the caller has read, for that of an attempt in this transaction."""
+        self._known()["_state_of", (attempt,)] = state
+
+    def require_newest(self) -> None:
+        """Raise ``StepTaken`` before the running code begins an effect that a newer attempt at its step answers for.
+
+        A process that stalled finds out only here that Temporal gave its step to another one.
+        """
+        own = _OWN.get()
+        if own is not None and self.overtaken:
+            raise StepTaken(f"a newer attempt at step {own.ref.step} of job {own.ref.job_id} has begun")
+
+    def begin(self, ref: StepRef, activity: str, run: int, past: StepHistory, *, recorded: bool = True) -> OwnAttempt:
+        """Return the attempt that begins now; one left running before it was cut off by a crash.
+
+        ``past`` is the step's, read in this transaction. An attempt that is not ``recorded`` leaves its row at its end.
+        """
+        if past.left_running:
+            self._change(self._CUT_OFF, of_job=ref.job_id, of_step=ref.step, at=self._now)
+        attempt = OwnAttempt(ref, past.last + 1, activity, run, past.tried, started_at=self._now, recorded=recorded)
+        if recorded:
+            self._add_attempt(attempt, StepState.RUNNING)
+        return attempt
+
+    def record(self, attempt: OwnAttempt) -> OwnAttempt:
+        """Put an attempt on record that acts outside now, and return it as one that is."""
+        self._add_attempt(attempt, StepState.RUNNING)
+        return replace(attempt, recorded=True)
+
+    def start(self, ref: StepRef, activity: str, run: int, past: StepHistory | None = None) -> int:
+        """Note that an attempt begins and return its number."""
+        return self.begin(ref, activity, run, past or self.past(ref)).number
+
+    def done(self, ref: StepRef, result: Result) -> Result:
+        """Finish the step in the transaction of its effect and return what it returns.
+
+        Raises ``StepTaken`` when another attempt was faster, so that this one's effects are rolled back.
+        """
+        if not self._close(ref, state=StepState.DONE, result=result.model_dump_json()):
+            raise StepTaken(f"another attempt of step {ref.step} of job {ref.job_id} finished first")
+        return result
+
+    def failed(self, ref: StepRef, error: str, detail: str) -> bool:
+        """Note that the attempt ended with an error; ``detail`` is for operators.
+
+        False for an attempt that was refused before it began, as after a stop: it has no row and leaves none. An
+        attempt that a newer one took over from leaves the newer one's row alone.
+        """
+        return self._close(ref, own=True, state=StepState.FAILED, error=error, detail=detail)
+
+    def suspended(self, ref: StepRef, error: str, detail: str, wait: Wait) -> None:
+        """Note that the attempt cannot go on before something happens outside."""
+        self._close(ref, own=True, state=StepState.WAITING, result=wait.model_dump_json(), error=error, detail=detail)
+
+    def waits(self, job_id: str, steps: Sequence[str]) -> Sequence[Wait]:
+        """Return what these steps of a job wait for, by their newest attempts."""
+        found = self._session.exec(
+            select(JobStep.result)
+            .where(JobStep.job_id == job_id, col(JobStep.step).in_(steps), JobStep.state == StepState.WAITING)
+            .order_by(col(JobStep.id).desc())
+            .limit(len(steps))
+        )
+        return [Wait.model_validate_json(result) for result in found]
+
+    def last(self, job_id: str, state: StepState) -> JobStep | None:
+        """Return the newest attempt of a job that ended in a state."""
+        found = select(JobStep).where(JobStep.job_id == job_id, JobStep.state == state)
+        return self._session.exec(found.order_by(col(JobStep.id).desc()).limit(1)).first()
+
+    def interrupt_others(self, ref: StepRef) -> None:
+        """Mark what another step of this job left running: nothing it still does may count."""
+        others = (past for step, past in self._attempts(ref.job_id).items() if step != ref.step)
+        if not any(attempt.state is StepState.RUNNING for past in others for attempt in past):
+            return
+        self._change(self._LEFT_RUNNING, of_job=ref.job_id, of_step=ref.step, at=self._now)
+
+    def interrupt_all(self, job_id: str) -> None:
+        """Mark every running step of a job as interrupted."""
+        self._change(self._ALL, of_job=job_id, at=self._now)
+
+    def of(self, job_id: str) -> Sequence[JobStep]:
+        """Return the journal of a job in the order it was written."""
+        return self._session.exec(select(JobStep).where(JobStep.job_id == job_id).order_by(col(JobStep.id))).all()
+
+    def _close(self, ref: StepRef, *, state: StepState, own: bool = False, **says: str) -> bool:
+        """End the attempt that runs; with ``own`` only if it is that of the running code."""
+        attempt = own_attempt_at(ref)
+        if attempt is not None and not attempt.recorded:
+            self._add_attempt(attempt, state, finished_at=self._now, **says)
+            return True
+        values: dict[str, object] = {f"its_{name}": says.get(name, "") for name in ("result", "error", "detail")}
+        values |= {"of_job": ref.job_id, "of_step": ref.step, "its_state": state, "its_finished_at": self._now}
+        known = self._known().get(_known_as(ref.job_id))
+        if own and attempt is not None:
+            ended = self._returned(self._OWN_ENDED, **values, its_attempt=attempt.number)
+        else:
+            ended = self._returned(self._ENDED, **values)
+        if known is not None:
+            self._keep_known(ref, known, [number for (number,) in ended], state, says.get("result", ""))
+        return bool(ended)
+
+    def _keep_known(
+        self, ref: StepRef, known: dict[str, list[StepAttempt]], ended: list[int], state: StepState, result: str
+    ) -> None:
+        """Keep what is known of a job's steps if just the attempt has ended that was known to run.
+
+        Each newer attempt, of whichever process, marks the one before it: that this one ran until now says that
+        nothing was done since for the step, nor for one that comes after it.
+        """
+        of_step = known.get(ref.step, [])
+        if ended != [attempt.number for attempt in of_step if attempt.state is StepState.RUNNING]:
+            return
+        known[ref.step] = [
+            replace(attempt, state=state, result=result) if attempt.state is StepState.RUNNING else attempt
+            for attempt in of_step
+        ]
+        self._known()[_known_as(ref.job_id)] = known
+
+    def _add_attempt(self, attempt: OwnAttempt, state: StepState, **values: object) -> None:
+        row: dict[str, Any] = {
+            "job_id": attempt.ref.job_id,
+            "step": attempt.ref.step,
+            "activity": attempt.activity,
+            "run": attempt.run,
+            "attempt": attempt.number,
+            "workflow_run": attempt.tried.workflow_run,
+            "activity_attempt": attempt.tried.number,
+            "state": state,
+            "started_at": attempt.started_at,
+            "finished_at": None,
+            **dict.fromkeys(("result", "error", "detail"), ""),
+            **values,
+        }
+        known = self._attempts(attempt.ref.job_id).setdefault(attempt.ref.step, [])
+        tried = attempt.tried
+        known.append(StepAttempt(attempt.number, attempt.run, state, row["result"], tried.workflow_run, tried.number))
+        key = f"{attempt.ref.job_id} {attempt.ref.step} {attempt.number}"
+        self._link.later(type(self).__name__, "rows", {key: row}, self._add_all)
+
+    def _add_all(self, rows: Mapping[str, dict[str, Any]]) -> None:
+        """Add rows in one statement, so that a group of steps costs no more than one."""
+        values = {f"{name}_{number}": one[name] for number, one in enumerate(rows.values()) for name in one}
+        self._change(_insert_of(len(rows)), **values)

@@ -1,0 +1,310 @@
+"""Accounts at model providers and their limits, where every worker sees them (docs/decisions.md: failover)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import and_, bindparam, delete, inspect, update
+from sqlalchemy import select as columns
+from sqlmodel import col, or_, select
+
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm.accounts import (
+    DEMO,
+    QUOTA_WAIT,
+    WHOLE_ACCOUNT,
+    AccountLimit,
+    AccountModel,
+    AccountSource,
+    AccountStatus,
+    ModelAccount,
+    cool_down,
+)
+from maestro.domain.llm.calls import LLMCall
+from maestro.domain.llm.errors import AuthenticationFailed, QuotaExhausted, RateLimited
+from maestro.domain.llm.prompts import CallKey
+from maestro.store.cache import cached_by_version
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, one_of
+from maestro.store.jobs.jobs import Jobs
+
+_DESCRIBED = (
+    "type",
+    "provider",
+    "model",
+    "models",
+    "base_url",
+    "home_dir",
+    "priority",
+    "requests_per_minute",
+    "tokens_per_minute",
+    "concurrency",
+    "source",
+    "fingerprint",
+    "secret",
+    "last4",
+)
+"""What the configuration says of an account; the rest is what became of it."""
+
+
+class Accounts(Repository):
+    """All accounts, known by their names, and how long their models are left alone."""
+
+    _IN_ORDER = (col(ModelAccount.priority), col(ModelAccount.id))
+    _ALL = PreparedStatement(select(ModelAccount).order_by(*_IN_ORDER))
+    _HOLDS = and_(col(AccountLimit.limited_at) <= bindparam("at"), col(AccountLimit.limited_until) > bindparam("at"))
+    _LIMITS = PreparedStatement(
+        select(AccountLimit.account_id, AccountLimit.model, AccountLimit.limited_until).where(_HOLDS)
+    )
+    _WITH_LIMITS = PreparedStatement(
+        columns(*inspect(ModelAccount).c, col(AccountLimit.model), col(AccountLimit.limited_until))
+        .outerjoin(AccountLimit, and_(col(AccountLimit.account_id) == col(ModelAccount.id), _HOLDS))
+        .order_by(*_IN_ORDER)
+    )
+    _BEST = PreparedStatement(
+        select(ModelAccount.provider, ModelAccount.model)
+        .order_by(col(ModelAccount.status) != AccountStatus.ACTIVE, col(ModelAccount.priority), col(ModelAccount.id))
+        .limit(1)
+    )
+    _OF_NAME = col(ModelAccount.name) == bindparam("of_name")
+    _COUNT = PreparedStatement(
+        update(ModelAccount)
+        .where(_OF_NAME)
+        .values(
+            calls=col(ModelAccount.calls) + 1,
+            spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"),
+            last_used_at=bindparam("at"),
+        )
+        .returning(col(ModelAccount.id), col(ModelAccount.rate_limited_until))
+    )
+    _SPEND = PreparedStatement(
+        update(ModelAccount)
+        .where(
+            col(ModelAccount.name)
+            == select(LLMCall.account)
+            .where(
+                col(LLMCall.job_id) == bindparam("of_job"),
+                col(LLMCall.purpose) == bindparam("its_purpose"),
+                col(LLMCall.number) == bindparam("its_number"),
+                col(LLMCall.attempt) == bindparam("its_attempt"),
+            )
+            .scalar_subquery()
+        )
+        .values(spent_usd=col(ModelAccount.spent_usd) + bindparam("cost"))
+    )
+    _FORGIVE = PreparedStatement(
+        delete(AccountLimit).where(
+            col(AccountLimit.account_id) == bindparam("of_account"),
+            one_of(col(AccountLimit.model), (WHOLE_ACCOUNT, bindparam("of_model"))),
+            or_(col(AccountLimit.limited_at) > bindparam("at"), col(AccountLimit.limited_until) <= bindparam("at")),
+        )
+    )
+
+    def all(self) -> Sequence[ModelAccount]:
+        """Return every account as a value, those asked first at the head."""
+        return self._read_all(self._ALL, ModelAccount)
+
+    def with_limits(self) -> tuple[Sequence[ModelAccount], Mapping[AccountModel, datetime]]:
+        """Return what ``all`` and ``limits`` return, read at once."""
+        accounts: dict[int, ModelAccount] = {}
+        limits: dict[AccountModel, datetime] = {}
+        for *row, model, until in self._rows(self._WITH_LIMITS, at=self._now):
+            account = self._WITH_LIMITS.made(ModelAccount, row)
+            accounts.setdefault(account.id or 0, account)
+            if until is not None:
+                limits[account.id or 0, model] = until
+        return list(accounts.values()), limits
+
+    def by_name(self, name: str) -> ModelAccount | None:
+        """Return the account of this name, if there is one."""
+        return self._session.exec(select(ModelAccount).where(ModelAccount.name == name)).first()
+
+    def get(self, name: str) -> ModelAccount:
+        """Return an account that must exist."""
+        account = self.by_name(name)
+        if account is None:
+            raise NotFound(f"there is no account {name!r}; `maestro accounts list` shows which there are")
+        return account
+
+    def limits(self, at: datetime | None = None) -> Mapping[AccountModel, datetime]:
+        """Return until when accounts, or models of theirs, are left alone now, or were then; what is not there is free.
+
+        Of the past only the last limit is known.
+        """
+        return {(account, model): until for account, model, until in self._rows(self._LIMITS, at=at or self._now)}
+
+    @cached_by_version("accounts")
+    def default_model(self) -> str:
+        """Return ``provider/model`` of the account that is asked first; the demo model's name without any.
+
+        While all are disabled it is one of those: conversations are not to be cut down to fit a stand-in.
+        """
+        best = self._row(self._BEST)
+        return "/".join(best) if best is not None else DEMO
+
+    def enter(self, accounts: Sequence[ModelAccount]) -> None:
+        """Make the store say what configuration and environment say; what they no longer name goes with its limits.
+
+        Accounts that the API made stay, unless a configured one takes their name. With another key, address or login an
+        account is another one: its limits end, and if its key had been refused it is asked again.
+        """
+        named = {account.name for account in accounts}
+        for former in self.all():
+            if former.source is not AccountSource.API and former.name not in named:
+                self._delete(self.get(former.name))
+        for account in accounts:
+            self._enter(account)
+
+    def add(self, account: ModelAccount) -> ModelAccount:
+        """Add an account; raises ``Conflict`` when its name is taken."""
+        if self.by_name(account.name) is not None:
+            raise Conflict(f"there is an account {account.name!r} already; choose another name")
+        self._put(account)
+        self._wake()
+        return account
+
+    def change(self, name: str, changes: Mapping[str, object]) -> ModelAccount:
+        """Change columns of an account; a new key, or the status active, ends its limits and makes it active.
+
+        Raises ``Conflict`` where anything but the status of an account changes that the API did not make.
+        """
+        account = self.get(name)
+        if account.source is not AccountSource.API and set(changes) - {"status"}:
+            raise Conflict(_comes_from(account, "change it there and restart"))
+        for column, value in changes.items():
+            setattr(account, column, value)
+        if "secret" in changes and "status" not in changes:
+            account.status = AccountStatus.ACTIVE
+        if changes.get("status") is AccountStatus.DISABLED:
+            account.last_error = ""  # a person's wish outlasts a new key, which a refused one does not
+        elif {"status", "secret"} & set(changes):
+            self._forgive(account)
+        self._put(account)
+        self._wake()
+        return account
+
+    def remove(self, name: str) -> None:
+        """Remove an account that the API made; raises ``Conflict`` for any other."""
+        account = self.get(name)
+        if account.source is not AccountSource.API:
+            raise Conflict(_comes_from(account, "take it out there and restart, or disable it"))
+        self._delete(account)
+
+    def succeeded(self, name: str, model: str, cost_usd: float | None) -> None:
+        """Note that the account answered with this model, which ends its row of limits, and what that adds to its cost.
+
+        A limit that still holds stays: an answer that was under way when it began says nothing about it.
+        """
+        for account_id, limited_until in self._returned(self._COUNT, of_name=name, cost=cost_usd or 0.0, at=self._now):
+            if limited_until is not None:  # else the account was never limited, and has no such row
+                self._change(self._FORGIVE, of_account=account_id, of_model=model, at=self._now)
+
+    def spent(self, key: CallKey, attempt: int, cost_usd: float) -> None:
+        """Count what an attempt cost that is no success for the account which was asked."""
+        which = {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
+        self._change(self._SPEND, cost=cost_usd, **which)
+
+    def limited(self, name: str, model: str, asked: timedelta | None, ladder: Sequence[timedelta]) -> datetime | None:
+        """Leave a model of the account alone and return until when; ``asked`` is what the provider wants.
+
+        While a limit holds, further ones are of calls that were under way when it began: they are no new strikes.
+        """
+        account = self._failed(name, RateLimited.__name__)
+        if account is None:
+            return None
+        limit = self._limit(account, model)
+        if limit.strikes and limit.holds(self._now):
+            return self._hold(account, limit, asked or timedelta())
+        limit.strikes += 1
+        return self._hold(account, limit, cool_down(limit.strikes, asked, ladder))
+
+    def quota(self, name: str, asked: timedelta | None) -> datetime | None:
+        """Leave the whole account alone until its credit is renewed, or for ``QUOTA_WAIT``; return until when."""
+        account = self._failed(name, QuotaExhausted.__name__)
+        if account is None:
+            return None
+        return self._hold(account, self._limit(account, WHOLE_ACCOUNT), asked or QUOTA_WAIT)
+
+    def refused(self, account: ModelAccount) -> bool:
+        """Disable an account whose key was refused; false when a person changed it since the call began."""
+        row = self.by_name(account.name)
+        if row is None or row.updated_at != account.updated_at:
+            return False
+        self._failed(account.name, AuthenticationFailed.__name__)
+        row.status = AccountStatus.DISABLED
+        self._session.add(row)
+        self._session.flush()
+        return True
+
+    def failed(self, name: str, error: str) -> None:
+        """Note the name of what went wrong last."""
+        self._failed(name, error)
+
+    def _enter(self, account: ModelAccount) -> None:
+        row = self.by_name(account.name)
+        if row is None:
+            self._put(account)
+            self._wake()
+            return
+        renewed = row.fingerprint != account.fingerprint
+        if not renewed and all(getattr(row, name) == getattr(account, name) for name in _DESCRIBED):
+            return
+        for name in _DESCRIBED:
+            setattr(row, name, getattr(account, name))
+        if renewed and row.last_error == AuthenticationFailed.__name__:
+            row.status = AccountStatus.ACTIVE
+        if renewed:
+            self._forgive(row)
+        self._put(row)
+        self._wake()
+
+    def _put(self, account: ModelAccount) -> None:
+        account.updated_at = self._now
+        self._session.add(account)
+        self._session.flush()
+
+    def _delete(self, account: ModelAccount) -> None:
+        self._forgive(account)
+        self._session.delete(account)
+        self._session.flush()
+        self._wake()  # who waits for it would wait for nobody
+
+    def _forgive(self, account: ModelAccount) -> None:
+        """End every limit of an account and forget what they were for."""
+        self._run(delete(AccountLimit).where(col(AccountLimit.account_id) == account.id))
+        account.rate_limited_until, account.last_error = None, ""
+
+    def _limit(self, account: ModelAccount, model: str) -> AccountLimit:
+        """Return the limit of a model, one that has ended long ago if there is none."""
+        return self._session.get(AccountLimit, (account.id or 0, model)) or AccountLimit(
+            account_id=account.id or 0, model=model, strikes=0, limited_at=self._now, limited_until=self._now
+        )
+
+    def _hold(self, account: ModelAccount, limit: AccountLimit, wait: timedelta) -> datetime:
+        """Let a limit hold for at least so long from now; people see the latest one of an account."""
+        until = self._now + wait
+        if limit.holds(self._now):
+            limit.limited_until = max(limit.limited_until, until)
+        else:
+            limit.limited_at, limit.limited_until = self._now, until
+        seen = account.rate_limited_until
+        account.rate_limited_until = max(seen, limit.limited_until) if seen else limit.limited_until
+        self._session.add_all([account, limit])
+        self._session.flush()
+        return limit.limited_until
+
+    def _failed(self, name: str, error: str) -> ModelAccount | None:
+        """Note what went wrong; None when the account is gone."""
+        account = self.by_name(name)
+        if account is not None:
+            account.last_error, account.last_error_at = error, self._now
+            self._session.add(account)
+            self._session.flush()
+        return account
+
+    def _wake(self) -> None:
+        Jobs(self._link, self._now).wake_for_models()
+
+
+def _comes_from(account: ModelAccount, fix: str) -> str:
+    origin = "the environment" if account.source is AccountSource.ENVIRONMENT else "the configuration (llm.accounts)"
+    return f"the account {account.name!r} comes from {origin}; {fix}"

@@ -1,0 +1,383 @@
+"""What model calls cost: one row of usage for each request, and budgets, reserved before it and settled after."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import bindparam, case, delete, func, select, union_all, update
+from sqlmodel import col
+
+from maestro.domain.agents.agent import Agent, AgentStatus
+from maestro.domain.clients.views import ClientView, client_view
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.budgets import (
+    DUST,
+    BudgetScope,
+    Client,
+    DailyBudgets,
+    Level,
+    Limit,
+    Payer,
+    Reservation,
+    Scope,
+    Spending,
+    day_of,
+    exceeded,
+)
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.llm.prompts import CallKey
+from maestro.domain.llm.usage import (
+    EVERYBODY,
+    NOTHING,
+    Period,
+    UsageBy,
+    UsageOf,
+    UsagePart,
+    UsageRow,
+    UsageSum,
+    UsageWish,
+)
+from maestro.domain.llm.usage_budgets import CONVERSATIONS, BudgetPage, Spender, Spenders, budget_page
+from maestro.domain.llm.usage_views import UsagePage, UsageQuery, usage_page
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, insert, row_insert
+from maestro.store.jobs.related import ModelCallers
+from maestro.store.llm.usage_sums import parts, sums, total
+
+_OF_CALL = (
+    "job_id",
+    "purpose",
+    "number",
+    "attempt",
+    "provider",
+    "model",
+    "account",
+    "state",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "cost_usd",
+    "duration_ms",
+    "error",
+)
+_OF_JOB = ("agent_id", "client_id", "conversation_id")
+
+_PARTS = ("scope", "subject")
+
+
+@dataclass(frozen=True, slots=True)
+class CallCharge:
+    """What an attempt cost, as far as it is known, and who pays."""
+
+    payer: Payer
+    cost_usd: float = 0.0
+
+
+class UsageLog(Repository):
+    """The rows of ``usage_log``."""
+
+    _OF_ATTEMPT = (
+        col(UsageRow.job_id) == bindparam("of_job"),
+        col(UsageRow.number) == bindparam("its_number"),
+        col(UsageRow.attempt) == bindparam("its_attempt"),
+        col(UsageRow.purpose) == bindparam("its_purpose"),
+    )
+    _FORGET = PreparedStatement(delete(UsageRow).where(*_OF_ATTEMPT).returning(col(UsageRow.cost_usd)))
+
+    def note(self, call: LLMCall, payer: Payer) -> CallCharge:
+        """Write what the row of an attempt says, and whom it is charged to; return that and what it cost."""
+        of_call = {name: getattr(call, name) for name in _OF_CALL}
+        of_job = {name: getattr(payer, name) for name in _OF_JOB}
+        self._insert(row_insert(UsageRow), id=None, at=self._now, **of_job, **of_call)
+        return CallCharge(payer, call.cost_usd or 0.0)
+
+    def of_job(self, job_id: str) -> Sequence[UsageRow]:
+        """Return the rows of a job in the order of its calls and their attempts."""
+        found = select(UsageRow).where(col(UsageRow.job_id) == job_id)
+        return self._session.scalars(found.order_by(col(UsageRow.number), col(UsageRow.attempt))).all()
+
+    def add(self, row: UsageRow) -> int:
+        """Write a row of a request that was no call for a text, charged to whom the job is charged to; return its id.
+
+        Its attempt is counted here: it is the next of its purpose and number.
+        """
+        before = select(func.count()).where(
+            col(UsageRow.job_id) == row.job_id,
+            col(UsageRow.purpose) == row.purpose,
+            col(UsageRow.number) == row.number,
+        )
+        row.attempt, row.at = self._session.execute(before).scalar_one() + 1, self._now
+        job = self._session.get_one(Job, row.job_id)
+        for name in _OF_JOB:
+            setattr(row, name, getattr(job, name))
+        self._session.add(row)
+        self._session.flush()
+        assert row.id is not None
+        return row.id
+
+    def end(self, row_id: int, state: CallState, duration_ms: int, error: str) -> None:
+        """Write how a request ended that was added before it left; its time is that of its end, as with any other."""
+        ended = update(UsageRow).where(col(UsageRow.id) == row_id)
+        self._session.execute(ended.values(at=self._now, state=state, duration_ms=duration_ms, error=error))
+
+    def sums(self, wish: UsageWish, limit: int) -> Sequence[UsageSum]:
+        """Return up to ``limit`` sums after the mark: days newest first, anything else the dearest first."""
+        return [UsageSum(*row) for row in self._session.execute(sums(wish).limit(limit))]
+
+    def total(self, period: Period, whose: UsageOf = EVERYBODY) -> UsageSum:
+        """Return everything that is meant as one sum without a key."""
+        row = self._session.execute(total(period, whose)).first()
+        return UsageSum(*row) if row is not None else NOTHING
+
+    def parts(self, by: UsageBy, period: Period, whose: UsageOf = EVERYBODY) -> Sequence[UsagePart]:
+        """Return what each took on each day on which anything was taken, oldest first."""
+        rows = self._session.execute(parts(by, period, whose))
+        return [UsagePart(day, UsageSum(*columns)) for day, *columns in rows]
+
+    def page(self, query: UsageQuery, today: date) -> UsagePage:
+        """Return what operators asked for, with the sum of everything meant, and that of as many days before."""
+        wish = query.wish(today)
+        found = self.sums(wish, query.limit + 1)
+        totals = self.total(wish.period, wish.whose), self.total(wish.period.before, wish.whose)
+        return usage_page(found, query.limit, wish.period, totals)
+
+    def forget(self, key: CallKey, attempt: int) -> float:
+        """Remove the row of an attempt that ended otherwise than it seemed; return what it said the attempt cost."""
+        return sum(cost or 0.0 for (cost,) in self._returned(self._FORGET, **_usage_values(key, attempt)))
+
+
+def _usage_values(key: CallKey, attempt: int) -> dict[str, object]:
+    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number, "its_attempt": attempt}
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedAmount:
+    """What one call has reserved, in which day and scopes."""
+
+    day: date
+    amount_usd: float
+    scopes: tuple[Scope, ...]
+
+
+class Budgets(Repository):
+    """Spending, reservations and clients."""
+
+    _OF_KEY = (
+        col(Reservation.job_id) == bindparam("of_job"),
+        col(Reservation.purpose) == bindparam("its_purpose"),
+        col(Reservation.number) == bindparam("its_number"),
+    )
+    _RESERVE = PreparedStatement(insert(Reservation).on_conflict_do_nothing())
+    _OF_RESERVATION = (col(Reservation.day), col(Reservation.amount_usd), col(Reservation.scopes))
+    _HELD = PreparedStatement(select(*_OF_RESERVATION).where(*_OF_KEY))
+    _TAKE = PreparedStatement(delete(Reservation).where(*_OF_KEY).returning(*_OF_RESERVATION))
+    _TAKE_ALL = PreparedStatement(
+        delete(Reservation).where(col(Reservation.job_id) == bindparam("of_job")).returning(*_OF_RESERVATION)
+    )
+
+    @property
+    def today(self) -> date:
+        """The day that spending counts in, UTC."""
+        return day_of(self._now)
+
+    @property
+    def tomorrow(self) -> datetime:
+        """When the next day of budgets begins."""
+        return datetime.combine(self.today + timedelta(days=1), time(), UTC)
+
+    def level(self, scope: Scope) -> Level:
+        """Return what a scope has spent and reserved today."""
+        return self._levels_of([scope]).get(scope, Level())
+
+    def exceeded(self, limits: Sequence[Limit]) -> Limit | None:
+        """Return the first limit that is used up today, None when none is."""
+        scopes = [(limit.scope, limit.subject) for limit in limits]
+        return exceeded(limits, self._levels_of(scopes) if scopes else {})
+
+    def reserve(self, key: CallKey, payer: Payer, amount_usd: float, limits: Sequence[Limit] = ()) -> Limit | None:
+        """Set aside what a call may cost until it is settled or released, in the place of what it had set aside before.
+
+        Return the first of these limits of the payer that was used up without it, None when none was: then the caller
+        takes it back.
+        """
+        reservation = Reservation(
+            job_id=key.job_id,
+            purpose=key.purpose,
+            number=key.number,
+            day=self.today,
+            amount_usd=amount_usd,
+            scopes=_text(payer.scopes),
+        )
+        if not self._change(self._RESERVE, **vars(reservation)):
+            self.release(key)
+            self._add(reservation)
+        levels = self._count(self.today, payer.scopes, reserved_usd=amount_usd)
+        before = {
+            scope: replace(level, reserved_usd=level.reserved_usd - amount_usd) for scope, level in levels.items()
+        }
+        return exceeded(limits, before)
+
+    def release(self, key: CallKey) -> None:
+        """Give back what a call has reserved, if anything."""
+        self._give_back(self._returned(self._TAKE, **_values(key)))
+
+    def settle(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
+        """Put what a call cost in the place of what it had reserved, in the day in which it was reserved.
+
+        Who has read the payer in this transaction need not have it read again.
+        """
+        reservations = [_held(row) for row in self._returned(self._TAKE, **_values(key))]
+        for held in reservations:
+            self._count(held.day, held.scopes, spent_usd=cost_usd, reserved_usd=-held.amount_usd)
+        if cost_usd and not reservations:
+            self._count(self.today, (payer or self._payer(key)).scopes, spent_usd=cost_usd)
+
+    def spend(self, key: CallKey, cost_usd: float, payer: Payer | None = None) -> None:
+        """Count what an attempt cost that was not the last of its call; what is reserved for the others stays.
+
+        A caller that knows the payer need not have it read.
+        """
+        if not cost_usd:
+            return
+        row = self._row(self._HELD, **_values(key))
+        held = _held(row) if row is not None else None
+        day, scopes = (held.day, held.scopes) if held is not None else (self.today, (payer or self._payer(key)).scopes)
+        self._count(day, scopes, spent_usd=cost_usd)
+
+    def close(self, job_id: str) -> None:
+        """Give back whatever a job that ends has reserved: nobody else would, after a crash."""
+        self._give_back(self._returned(self._TAKE_ALL, of_job=job_id))
+
+    def clients(self) -> Sequence[Client]:
+        """Return every client by name."""
+        return self._session.scalars(select(Client).order_by(col(Client.name))).all()
+
+    def client_levels(self) -> Mapping[str, Level]:
+        """Return what was spent and is reserved for each client today, by name."""
+        return {client.name: self.level((BudgetScope.CLIENT, str(client.id))) for client in self.clients()}
+
+    def client_view(self, client: Client) -> ClientView:
+        """Show a client, with what was spent and is reserved for it today."""
+        return client_view(client, self.level((BudgetScope.CLIENT, str(client.id))))
+
+    def _payer(self, key: CallKey) -> Payer:
+        return ModelCallers(self._link, self._now).payer(key.job_id)
+
+    def _give_back(self, reservations: Iterable[tuple[Any, ...]]) -> None:
+        """Count rows of removed reservations as reserved no more."""
+        for held in map(_held, reservations):
+            self._count(held.day, held.scopes, reserved_usd=-held.amount_usd)
+
+    def _count(
+        self, day: date, scopes: Sequence[Scope], spent_usd: float = 0.0, reserved_usd: float = 0.0
+    ) -> Mapping[Scope, Level]:
+        """Add to the levels of these scopes and return them."""
+        values: dict[str, object] = {"day": day, "spent_usd": spent_usd, "reserved_usd": reserved_usd}
+        rows = self._returned(_spending(len(scopes)), **values, **_numbered(scopes))
+        return {(scope, subject): Level(spent, reserved) for scope, subject, spent, reserved in rows}
+
+    def _levels_of(self, scopes: Sequence[Scope]) -> Mapping[Scope, Level]:
+        found = self._rows(_levels(len(scopes)), day=self.today, **_numbered(scopes))
+        return {(scope, subject): Level(spent, reserved) for scope, subject, spent, reserved in found}
+
+
+@cache
+def _spending(count: int) -> PreparedStatement:
+    """Return what adds to the spending of so many scopes; ``scope_0`` and ``subject_0`` are the first."""
+    new = insert(Spending)
+    reserved = col(Spending.reserved_usd) + new.excluded.reserved_usd
+    names = [
+        {name: f"{name}_{place}" if name in _PARTS else name for name in Spending.model_fields}
+        for place in range(count)
+    ]
+    # Without its type, a parameter of any row but the first would go to the driver as it is.
+    types = {name: getattr(Spending, name).type for name in Spending.model_fields}
+    rows = [{name: bindparam(of_row, type_=types[name]) for name, of_row in row.items()} for row in names]
+    return PreparedStatement(
+        new.values(rows)
+        .on_conflict_do_update(
+            index_elements=["day", "scope", "subject"],
+            set_={
+                "spent_usd": col(Spending.spent_usd) + new.excluded.spent_usd,
+                "reserved_usd": case((reserved > DUST, reserved), else_=0.0),
+            },
+        )
+        .returning(col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd))
+    )
+
+
+@cache
+def _levels(count: int) -> PreparedStatement:
+    """Return what reads the spending of so many scopes on a day."""
+    # With one condition for all of them, SQLite would read every row of the day.
+    return PreparedStatement(
+        union_all(
+            *(
+                select(
+                    col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd)
+                ).where(
+                    col(Spending.day) == bindparam("day"),
+                    col(Spending.scope) == bindparam(f"scope_{place}"),
+                    col(Spending.subject) == bindparam(f"subject_{place}"),
+                )
+                for place in range(count)
+            )
+        )
+    )
+
+
+def _numbered(scopes: Sequence[Scope]) -> dict[str, object]:
+    named = enumerate(scopes)
+    return {f"{name}_{place}": value for place, scope in named for name, value in zip(_PARTS, scope, strict=True)}
+
+
+def _held(row: tuple[Any, ...]) -> ReservedAmount:
+    return ReservedAmount(row[0], row[1], _scopes(row[2]))
+
+
+def _text(scopes: Iterable[Scope]) -> str:
+    return " ".join(f"{scope}:{subject}" for scope, subject in scopes)
+
+
+def _scopes(text: str) -> tuple[Scope, ...]:
+    words = (word.partition(":") for word in text.split())
+    return tuple((BudgetScope(scope), subject) for scope, _, subject in words)
+
+
+def _values(key: CallKey) -> dict[str, object]:
+    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}
+
+
+class UsedBudgets(Budgets):
+    """Reads only."""
+
+    def used(self, budgets: DailyBudgets) -> BudgetPage:
+        """Return every budget that has a limit, with what is used and reserved of it today."""
+        levels = self._levels()
+        return budget_page(budgets, self._spenders(levels), levels, self.today)
+
+    def _levels(self) -> Mapping[Scope, Level]:
+        found = select(
+            col(Spending.scope), col(Spending.subject), col(Spending.spent_usd), col(Spending.reserved_usd)
+        ).where(col(Spending.day) == self.today)
+        return {(scope, subject): Level(spent, held) for scope, subject, spent, held in self._session.execute(found)}
+
+    def _spenders(self, levels: Mapping[Scope, Level]) -> Spenders:
+        agents = (
+            select(col(Agent.id), col(Agent.slug), col(Agent.daily_budget_usd))
+            .where(col(Agent.status) != AgentStatus.ARCHIVED)
+            .order_by(col(Agent.slug))
+        )
+        clients = select(col(Client.id), col(Client.name), col(Client.daily_budget_usd)).order_by(col(Client.name))
+        talk = [
+            (level.spent_usd + level.reserved_usd, subject)
+            for (scope, subject), level in levels.items()
+            if scope is BudgetScope.CONVERSATION
+        ]
+        return Spenders(
+            agents=[Spender(*row) for row in self._session.execute(agents)],
+            clients=[Spender(*row) for row in self._session.execute(clients)],
+            conversations=[subject for _, subject in sorted(talk, reverse=True)[:CONVERSATIONS]],
+        )

@@ -1,0 +1,292 @@
+"""Model calls: the request before it leaves, the answer before anybody acts on it.
+
+See docs/invariants.md: no answer bought twice.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from sqlalchemy import bindparam, func, inspect, null, union_all, update
+from sqlmodel import col, select
+
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.job import Job, JobStep, StepState
+from maestro.domain.llm.budgets import Payer
+from maestro.domain.llm.calls import CallEstimate, CallState, Expense, LLMCall, PromptPart
+from maestro.domain.llm.prompts import TOOL_CALLS, CallKey, CallPurpose, LLMResponse
+from maestro.store.engine.repository import Repository, read_once
+from maestro.store.engine.statements import PreparedStatement, in_list, json_list
+from maestro.store.jobs.related import ModelCallers
+from maestro.store.jobs.steps import StepRecords, recorded_attempt
+from maestro.store.llm.accounts import Accounts
+from maestro.store.llm.budgets import Budgets, CallCharge, UsageLog
+
+FREE = Expense()
+"""What an attempt took that never reached a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """The last attempt at a call, and the digest of what it sent."""
+
+    attempt: int
+    state: CallState
+    request: str
+
+
+class Calls(Repository):
+    """All attempts at all model calls.
+
+    However an attempt ends, its row, its row in the usage log and what was spent, by whom and at which account, say so
+    together: exactly once, even when it ends after somebody else has given it up.
+    """
+
+    _OF_KEY = (
+        col(LLMCall.job_id) == bindparam("of_job"),
+        col(LLMCall.purpose) == bindparam("its_purpose"),
+        col(LLMCall.number) == bindparam("its_number"),
+    )
+    _ANSWERED = PreparedStatement(
+        select(LLMCall).where(*_OF_KEY, LLMCall.state == CallState.ANSWERED).order_by(col(LLMCall.attempt)).limit(1)
+    )
+    _LAST = PreparedStatement(
+        select(LLMCall.attempt, LLMCall.state, LLMCall.request)
+        .where(*_OF_KEY)
+        .order_by(col(LLMCall.attempt).desc())
+        .limit(1)
+    )
+    _NEWEST = select(func.max(LLMCall.attempt)).where(*_OF_KEY).correlate(None).scalar_subquery()
+    # Of the last attempt its number, state and request; of the step its state; of each text that is kept its digest.
+    _BEFORE_SENDING = PreparedStatement(
+        union_all(
+            select(null(), PromptPart.digest, null()).where(in_list(col(PromptPart.digest), "digests")),
+            select(LLMCall.attempt, LLMCall.request, LLMCall.state).where(*_OF_KEY, LLMCall.attempt == _NEWEST),
+            select(null(), null(), JobStep.state).where(
+                col(JobStep.job_id) == bindparam("own_job"),
+                col(JobStep.step) == bindparam("of_step"),
+                col(JobStep.attempt) == bindparam("its_attempt"),
+            ),
+        )
+    )
+    _UNDER_WAY = PreparedStatement(
+        select(LLMCall.purpose, LLMCall.number, LLMCall.attempt).where(
+            col(LLMCall.job_id) == bindparam("of_job"), LLMCall.state == CallState.SENT
+        )
+    )
+
+    @read_once
+    def answered(self, key: CallKey) -> LLMCall | None:
+        """Return the answer we hold for this call, the first one if there were two."""
+        return self._read(self._ANSWERED, LLMCall, **_values(key))
+
+    def answer(self, key: CallKey) -> LLMCall:
+        """Return the answer to a call that must have one; raises ``NotFound``."""
+        call = self.answered(key)
+        if call is None:
+            raise NotFound(f"job {key.job_id} holds no answer to call {key.number}")
+        return call
+
+    def newest_answer(self, conversation_id: int | None, purpose: CallPurpose) -> LLMCall | None:
+        """Return the newest answer of this purpose that any job of the conversation holds."""
+        return self._session.exec(
+            select(LLMCall)
+            .join(Job, col(Job.id) == LLMCall.job_id)
+            .where(
+                Job.conversation_id == conversation_id,
+                LLMCall.purpose == purpose,
+                LLMCall.state == CallState.ANSWERED,
+            )
+            .order_by(col(LLMCall.id).desc())
+            .limit(1)
+        ).first()
+
+    def costs(self, job_ids: Collection[str]) -> Mapping[str, float]:
+        """Return what the calls of each of these jobs cost, as far as it is known; jobs without any are left out."""
+        known = (col(LLMCall.state).in_((CallState.ANSWERED, CallState.FAILED)), col(LLMCall.cost_usd).is_not(None))
+        found = select(LLMCall.job_id, func.sum(LLMCall.cost_usd)).where(col(LLMCall.job_id).in_(job_ids), *known)
+        return dict(self._run(found.group_by(col(LLMCall.job_id))).all())
+
+    def before_sending(self, key: CallKey, digests: Collection[str]) -> frozenset[str]:
+        """Read at once what is asked before a request leaves; return which of its texts are kept.
+
+        The last attempt at the call, and whether a newer attempt at the step has begun, are known in this transaction.
+        """
+        own = recorded_attempt()
+        job_id, step, number = (own.ref.job_id, own.ref.step, own.number) if own is not None else ("", "", 0)
+        last, state, kept = None, None, set()
+        mine = {"own_job": job_id, "of_step": step, "its_attempt": number}
+        values = {"digests": json_list(digests), **mine, **_values(key)}
+        for attempt, digest, word in self._rows(self._BEFORE_SENDING, **values):
+            if attempt is not None:
+                last = Last(attempt, CallState(word), digest)
+            elif digest is not None:
+                kept.add(digest)
+            else:
+                state = StepState(word)
+        self._known()["_last", (key,)] = last
+        if own is not None:
+            StepRecords(self._link, self._now).assume_state(own, state)
+        return frozenset(kept)
+
+    def sent(self, key: CallKey, request: str, estimate: CallEstimate, told: tuple[int, int] = (0, 0)) -> int:
+        """Note that a request, given by its digest, is about to leave; return the number of this attempt.
+
+        The estimate stays in the row should the process die before the answer says what it really took. An earlier
+        attempt still marked as sent belonged to a process that died, or stalled so long that Temporal gave its step to
+        this one: it is marked as interrupted. Raises ``StepTaken`` in the process that stalled. ``told`` says after
+        which post of #maestro, and up to which, the request tells.
+        """
+        StepRecords(self._link, self._now).require_newest()
+        last = self._last(key)
+        if last is not None and last.state is CallState.SENT:
+            self.interrupted(key, last.attempt)
+        attempt = last.attempt + 1 if last is not None else 1
+        self._add(
+            LLMCall(
+                job_id=key.job_id,
+                purpose=key.purpose,
+                number=key.number,
+                attempt=attempt,
+                state=CallState.SENT,
+                request=request,
+                provider=estimate.provider,
+                model=estimate.model,
+                account=estimate.account,
+                input_tokens=estimate.input_tokens,
+                cost_usd=estimate.cost_usd,
+                chat_after=told[0],
+                chat_upto=told[1],
+                started_at=self._now,
+            )
+        )
+        return attempt
+
+    def cut_off_request(self, key: CallKey) -> str | None:
+        """Return the digest of what the last attempt sent, if that attempt was cut off before it could end.
+
+        After a failure the request is made anew, so that what an operator mended takes effect.
+        """
+        last = self._last(key)
+        cut_off = last is not None and last.state in (CallState.SENT, CallState.INTERRUPTED)
+        return last.request if last is not None and cut_off else None
+
+    def keep_answer(
+        self, key: CallKey, attempt: int, response: LLMResponse, payer: Payer | None = None
+    ) -> float | None:
+        """Commit the answer of a model under the key of its request, and settle what the call had reserved.
+
+        An attempt that was given up before is answered all the same. A caller that knows the payer need not have it
+        read. Return the US dollars that its account is still to be charged with, where its success is counted; None,
+        and keep nothing, where its answer is kept already or the attempt is unknown.
+        """
+        tools = TOOL_CALLS.dump_json(response.tool_calls).decode() if response.tool_calls else ""
+        values = {"state": CallState.ANSWERED, "tool_calls": tools, **response.model_dump(exclude={"tool_calls"})}
+        charge = self._end(key, attempt, values, payer, unless=CallState.ANSWERED)
+        if charge is None:
+            return None
+        self._budgets.settle(key, charge.cost_usd, charge.payer)
+        return charge.cost_usd
+
+    def failed(self, key: CallKey, attempt: int, error: str, expense: Expense = FREE) -> None:
+        """Note that the attempt failed; ``error`` is the name of its class."""
+        took = {"cost_usd": expense.cost_usd, "duration_ms": expense.duration_ms, **expense.usage.model_dump()}
+        self._unanswered(key, attempt, {"state": CallState.FAILED, "error": error, **took})
+
+    def interrupted(self, key: CallKey, attempt: int, duration_ms: int | None = None) -> None:
+        """Note that the attempt was broken off before it was answered; its estimate counts as spent."""
+        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "duration_ms": duration_ms})
+
+    def unsent(self, key: CallKey, attempt: int) -> None:
+        """Note that the attempt was broken off before its request left, which cost nothing."""
+        self._unanswered(key, attempt, {"state": CallState.INTERRUPTED, "input_tokens": 0, "cost_usd": 0.0})
+
+    def close(self, job_id: str) -> None:
+        """End what a job that ends has still under way, and give back what it has reserved."""
+        for purpose, number, attempt in self._rows(self._UNDER_WAY, of_job=job_id):
+            self.interrupted(CallKey(job_id=job_id, purpose=purpose, number=number), attempt)
+        self._budgets.close(job_id)
+
+    def failures(self, key: CallKey) -> int:
+        """Count the failed attempts of this call."""
+        return self._session.exec(
+            select(func.count()).select_from(LLMCall).where(*self._OF_KEY, LLMCall.state == CallState.FAILED),
+            params=_values(key),
+        ).one()
+
+    def of(self, job_id: str) -> Sequence[LLMCall]:
+        """Return every attempt of a job's calls in the order they were made."""
+        return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
+
+    @property
+    def _budgets(self) -> Budgets:
+        return Budgets(self._link, self._now)
+
+    def _unanswered(self, key: CallKey, attempt: int, values: Mapping[str, object]) -> None:
+        """End an attempt without an answer and count what it cost.
+
+        That is less than nothing where its estimate was counted before and the attempt turns out to be cheaper.
+        """
+        charge = self._end(key, attempt, values)
+        if charge is not None and charge.cost_usd:
+            self._budgets.spend(key, charge.cost_usd, charge.payer)
+            Accounts(self._link, self._now).spent(key, attempt, charge.cost_usd)
+
+    @read_once
+    def _last(self, key: CallKey) -> Last | None:
+        row = self._row(self._LAST, **_values(key))
+        return Last(*row) if row else None
+
+    def _end(
+        self,
+        key: CallKey,
+        attempt: int,
+        values: Mapping[str, object],
+        payer: Payer | None = None,
+        *,
+        unless: CallState | None = None,
+    ) -> CallCharge | None:
+        """Write how an attempt ended; return what this adds to what it is known to have cost, and who pays.
+
+        None, and nothing is written, where the state is ``unless`` already or there is no such attempt.
+        """
+        which = {**_values(key), "its_attempt": attempt, "new_finished_at": self._now}
+        which |= {f"new_{name}": value for name, value in values.items()}
+        names, counted = ("finished_at", *values), 0.0
+        usage = UsageLog(self._link, self._now)
+        call = self._ended(_ending(names, CallState.SENT), key, which)
+        if call is None:
+            # An earlier attempt was taken for dead: its row says interrupted, and its estimate has been counted.
+            call = self._ended(_ending(names, unless, is_open=False), key, which)
+            if call is None:
+                return None
+            counted = usage.forget(key, attempt)
+        charge = usage.note(call, payer or ModelCallers(self._link, self._now).payer(key.job_id))
+        return replace(charge, cost_usd=charge.cost_usd - counted)
+
+    def _ended(self, prepared: PreparedStatement, key: CallKey, values: Mapping[str, object]) -> LLMCall | None:
+        """End an attempt with a statement of ``_ending`` and return its row; None where that changes none."""
+        for row in self._returned(prepared, **values):
+            call = prepared.made(LLMCall, row)
+            if call.state is CallState.ANSWERED and call.attempt == 1:  # no earlier attempt can hold another answer
+                self._known()["answered", (key,)] = call
+            return call
+        return None
+
+
+@cache
+def _ending(names: tuple[str, ...], state: CallState | None, *, is_open: bool = True) -> PreparedStatement:
+    """Return what sets these columns of an attempt in this state, or in any other one where it is not open.
+
+    It returns the whole row as it is then.
+    """
+    ended = update(LLMCall).where(*Calls._OF_KEY, col(LLMCall.attempt) == bindparam("its_attempt"))
+    if state is not None:
+        ended = ended.where(col(LLMCall.state) == state if is_open else col(LLMCall.state) != state)
+    changed = ended.values({name: bindparam(f"new_{name}") for name in names})
+    return PreparedStatement(changed.returning(*inspect(LLMCall).c))
+
+
+def _values(key: CallKey) -> dict[str, object]:
+    """Pick out the attempts of one call."""
+    return {"of_job": key.job_id, "its_purpose": key.purpose, "its_number": key.number}

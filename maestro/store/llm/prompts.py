@@ -1,0 +1,311 @@
+"""Prompts as references, their parts stored once and compressed, and the requests of single model calls.
+
+See docs/decisions.md: retention.
+"""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, null, union_all
+from sqlmodel import col, select
+
+from maestro.domain.context.composition import Composition
+from maestro.domain.context.layers import LAYER_SIZES, LayerSize
+from maestro.domain.context.views import Seen
+from maestro.domain.conversations.conversation import ArchivedMessage, Message
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.calls import LLMCall, Prompt, PromptPart
+from maestro.domain.llm.prompts import (
+    TOOL_CALLS,
+    TOOL_SPECS,
+    CallPurpose,
+    ComposedTurn,
+    KeptRequest,
+    LLMRequest,
+    PromptMessage,
+    Turn,
+    TurnText,
+)
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, in_list, insert, json_list
+
+BEGINNING = 4_000
+"""Bytes of a long text that are read to show how it begins."""
+
+_as_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+class Prompts(Repository):
+    """What the models were told."""
+
+    _KEEP = PreparedStatement(insert(PromptPart))
+    _ADD = PreparedStatement(insert(Prompt))
+    _ARE_KEPT = PreparedStatement(select(PromptPart.digest).where(in_list(col(PromptPart.digest), "digests")))
+    _TEXT = PreparedStatement(select(PromptPart.body).where(col(PromptPart.digest) == bindparam("its_digest")))
+    _OF_JOB = PreparedStatement(select(Prompt).where(col(Prompt.job_id) == bindparam("of_job")))
+    _TEXTS = PreparedStatement(
+        union_all(
+            select(Message.id, col(Message.content), null(), null()).where(in_list(col(Message.id), "ids")),
+            select(ArchivedMessage.id, col(ArchivedMessage.content), null(), null()).where(
+                in_list(col(ArchivedMessage.id), "ids")
+            ),
+            select(null(), null(), PromptPart.digest, PromptPart.body).where(
+                in_list(col(PromptPart.digest), "digests")
+            ),
+        )
+    )
+
+    def keep(self, text: str) -> str:
+        """Keep a text and return its SHA-256; the same text is kept once."""
+        texts = TextsByDigest()
+        digest = texts.add(text)
+        self._keep(texts)
+        return digest
+
+    def text(self, digest: str) -> str:
+        """Return a kept text; raises ``NotFound``."""
+        body: bytes | None = self._value(self._TEXT, its_digest=digest)
+        if body is None:
+            raise NotFound(f"the prompt part {digest} does not exist")
+        return zlib.decompress(body).decode()
+
+    def beginning(self, digest: str) -> str:
+        """Return the beginning of a kept text, empty when there is none, or it was deleted."""
+        body: bytes | None = self._value(self._TEXT, its_digest=digest) if digest else None
+        return zlib.decompressobj().decompress(body, BEGINNING).decode(errors="ignore") if body is not None else ""
+
+    def pack(self, messages: Sequence[PromptMessage]) -> tuple[Turn, ...]:
+        """Turn a prompt into references, keeping every text that no message row holds."""
+        texts = TextsByDigest()
+        turns = tuple(_packed(message, texts) for message in messages)
+        self._keep(texts)
+        return turns
+
+    def keep_request(self, packed: "PackedRequest", kept: frozenset[str] | None = None) -> str:
+        """Keep everything that a model is about to be asked, and return the digest of the request.
+
+        Who has read in this transaction which of its texts are ``kept`` need not have that read again.
+        """
+        self._keep(packed.texts, kept)
+        return packed.digest
+
+    def unpack(self, turns: Sequence[Turn]) -> tuple[PromptMessage, ...]:
+        """Turn references back into the very same prompt; raises ``NotFound`` when a part of it was deleted."""
+        texts = self._texts(turns)
+        return tuple(_unpacked(turn, texts) for turn in turns)
+
+    def add(self, job_id: str, composed: Composition) -> int:
+        """Store the prompt of a job and return its id."""
+        texts = TextsByDigest()
+        turns = [_reference(turn, texts) for turn in composed.messages]
+        self._keep(texts)
+        return self._insert(
+            self._ADD,
+            id=None,
+            job_id=job_id,
+            turns=_as_json(turns),
+            layers=LAYER_SIZES.dump_json(composed.layers).decode(),
+            tokens=composed.tokens,
+            created_at=self._now,
+        )
+
+    def of_job(self, job_id: str) -> Prompt:
+        """Return the prompt of a job as a value; raises ``NotFound``."""
+        prompt = self._read(self._OF_JOB, Prompt, of_job=job_id)
+        if prompt is None:
+            raise NotFound(f"job {job_id} has no prompt yet")
+        return prompt
+
+    def _keep(self, texts: "TextsByDigest", kept: frozenset[str] | None = None) -> None:
+        """Keep these texts; most of a prompt is that of the one before, and need not be compressed again."""
+        if kept is None:
+            kept = frozenset(digest for (digest,) in self._rows(self._ARE_KEPT, digests=json_list(texts.raw)))
+        for digest, raw in texts.raw.items():
+            if digest not in kept:
+                self._change(self._KEEP, digest=digest, body=_compressed(raw))
+
+    def _texts(self, turns: Sequence[Turn]) -> "PromptTexts":
+        """Return every text that these references name; raises ``NotFound`` when a message was deleted."""
+        ids = {turn.message_id for turn in turns if turn.message_id is not None}
+        digests = {digest for turn in turns for digest in (turn.stable, turn.digest, turn.calls) if digest}
+        messages: dict[int, str] = {}
+        parts: dict[str, bytes] = {}
+        for message_id, content, digest, body in self._rows(
+            self._TEXTS, ids=json_list(ids), digests=json_list(digests)
+        ):
+            if digest is None:
+                messages[message_id] = content
+            else:
+                parts[digest] = body
+        missing = ids - set(messages)
+        if missing:
+            raise NotFound(f"the messages {sorted(missing)} of a stored prompt were deleted")
+        return PromptTexts(messages, parts)
+
+
+class TextsByDigest:
+    """The texts of one prompt that are to be kept, by their SHA-256."""
+
+    def __init__(self) -> None:
+        self.raw: dict[str, bytes] = {}
+
+    def add(self, text: str) -> str:
+        """Add a text and return its SHA-256."""
+        raw = text.encode()
+        digest = hashlib.sha256(raw).hexdigest()
+        self.raw[digest] = raw
+        return digest
+
+
+@dataclass(frozen=True)
+class PackedRequest:
+    """A request by its digest, and the texts that are to be kept for it, its own among them."""
+
+    digest: str
+    texts: TextsByDigest
+
+
+def packed_request(request: LLMRequest) -> PackedRequest:
+    """Turn everything that a model is about to be asked into texts to be kept."""
+    texts = TextsByDigest()
+    kept = KeptRequest(
+        platform=request.platform,
+        model=request.model,
+        account=request.account,
+        max_output_tokens=request.max_output_tokens,
+        turns=tuple(_packed(message, texts) for message in request.messages),
+        tools=texts.add(TOOL_SPECS.dump_json(request.tools).decode()) if request.tools else "",
+        final=request.final,
+        never_empty=request.never_empty,
+        chat_after=request.chat_after,
+        chat_upto=request.chat_upto,
+        reminded=request.reminded,
+    )
+    return PackedRequest(texts.add(kept.model_dump_json()), texts)
+
+
+@dataclass(frozen=True)
+class PromptTexts:
+    """The texts that the references of one prompt name: of messages by id, and compressed parts by digest."""
+
+    messages: Mapping[int, str]
+    parts: Mapping[str, bytes]
+
+    def part(self, digest: str) -> str:
+        """Return a part; raises ``NotFound``."""
+        body = self.parts.get(digest)
+        if body is None:
+            raise NotFound(f"the prompt part {digest} does not exist")
+        return zlib.decompress(body).decode()
+
+
+def _reference(turn: ComposedTurn, texts: TextsByDigest) -> TurnText:
+    """Return the fields of the turn that are not what ``Turn`` takes for granted."""
+    role, content, stable, images, message_id = turn
+    if message_id is not None:
+        found = TurnText(role=role, message_id=message_id)
+    elif stable:
+        found = TurnText(role=role, stable=texts.add(content[:stable]), digest=texts.add(content[stable:]))
+    else:
+        found = TurnText(role=role, digest=texts.add(content))
+    if images:
+        found["images"] = [image.model_dump() for image in images]
+    return found
+
+
+def _packed(message: PromptMessage, texts: TextsByDigest) -> Turn:
+    return Turn(
+        role=message.role,
+        images=message.images,
+        message_id=message.message_id,
+        stable=texts.add(message.content[: message.stable]) if message.stable else "",
+        digest="" if message.message_id is not None else texts.add(message.content[message.stable :]),
+        calls=texts.add(TOOL_CALLS.dump_json(message.tool_calls).decode()) if message.tool_calls else "",
+        call_id=message.call_id,
+        tool=message.tool,
+        cache=message.cache,
+        chat=message.chat,
+    )
+
+
+def _unpacked(turn: Turn, texts: PromptTexts) -> PromptMessage:
+    stable = texts.part(turn.stable) if turn.stable else ""
+    rest = texts.messages[turn.message_id] if turn.message_id is not None else texts.part(turn.digest)
+    return PromptMessage(
+        role=turn.role,
+        images=turn.images,
+        message_id=turn.message_id,
+        content=stable + rest,
+        stable=len(stable),
+        tool_calls=TOOL_CALLS.validate_json(texts.part(turn.calls)) if turn.calls else (),
+        call_id=turn.call_id,
+        tool=turn.tool,
+        cache=turn.cache,
+        chat=turn.chat,
+    )
+
+
+def _compressed(raw: bytes) -> bytes:
+    """Return what ``zlib.decompress`` takes back.
+
+    What zlib lays out for texts of any length takes longer than to compress a short one; so it is told the length.
+    """
+    window = min(max(len(raw).bit_length(), 9), zlib.MAX_WBITS)
+    packer = zlib.compressobj(6, wbits=window, memLevel=min(window - 7, zlib.DEF_MEM_LEVEL))
+    return packer.compress(raw) + packer.flush()
+
+
+class ModelRequests(Repository):
+    """Reads only; every method raises ``NotFound`` for a job that does not exist."""
+
+    def calls(self, job_id: str) -> Sequence[LLMCall]:
+        """Return every attempt at a job's calls in the order they were made."""
+        self._job(job_id)
+        return self._session.exec(select(LLMCall).where(LLMCall.job_id == job_id).order_by(col(LLMCall.id))).all()
+
+    def last(self, job_id: str) -> int:
+        """Return the id of the call that people mean who name none: the last one for an answer, else the last.
+
+        Raises ``NotFound`` when no model was asked.
+        """
+        calls = self.calls(job_id)
+        if not calls:
+            raise NotFound(f"no model was asked anything in job {job_id}")
+        answers = [call for call in calls if call.purpose is CallPurpose.ANSWER]
+        return (answers or calls)[-1].id or 0
+
+    def seen(self, job_id: str, call_id: int) -> Seen:
+        """Return what the model saw in one call, as it was committed before it left.
+
+        Raises ``NotFound`` when it is none of this job, or was deleted with its conversation.
+        """
+        job, call = self._job(job_id), self._session.get(LLMCall, call_id)
+        if call is None or call.job_id != job_id:
+            raise NotFound(
+                f"job {job_id} has no model call {call_id}; see which it has with: maestro jobs show {job_id}"
+            )
+        if job.erased:
+            raise NotFound(f"what was said in job {job_id} was deleted with its conversation")
+        prompts = Prompts(self._link, self._now)
+        request = KeptRequest.model_validate_json(prompts.text(call.request))
+        return Seen(
+            call=call,
+            request=request,
+            messages=prompts.unpack(request.turns),
+            tools=TOOL_SPECS.validate_json(prompts.text(request.tools)) if request.tools else (),
+            layers=self._layers(job_id) if call.purpose is CallPurpose.ANSWER else (),
+        )
+
+    def _job(self, job_id: str) -> Job:
+        job = self._session.get(Job, job_id)
+        if job is None:
+            raise NotFound(f"job {job_id} does not exist")
+        return job
+
+    def _layers(self, job_id: str) -> tuple[LayerSize, ...]:
+        kept = self._session.exec(select(Prompt.layers).where(Prompt.job_id == job_id)).first()
+        return LAYER_SIZES.validate_json(kept) if kept else ()

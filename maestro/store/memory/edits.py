@@ -1,0 +1,134 @@
+"""What operators do with the memory of agents; each change leaves a row in the audit log, without what it said."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sqlalchemy import ColumnElement, delete
+from sqlmodel import col, func, not_, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.memory.facts import Fact
+from maestro.domain.memory.memory import CERTAIN, FactCategory, MemoryFact, MemoryState
+from maestro.domain.memory.views import STATES, FactChange, FactFilter, NewFact, StateChange
+from maestro.domain.memory.wording import wanted
+from maestro.store.memory.memory import Memory, found_by
+from maestro.store.users.audit import Audit
+
+
+class MemoryEdits(Memory):
+    """The memory of all agents, open to operators."""
+
+    def page(
+        self, agent: Agent, chosen: FactFilter, after: int | None, limit: int
+    ) -> tuple[Sequence[MemoryFact], int | None]:
+        """Return up to ``limit`` facts, wherever they are remembered, and the id after which the next ones follow.
+
+        The newest come first; with words to look for, the best, and then nothing follows.
+        """
+        words, conditions = wanted(chosen.q or ""), tuple(_conditions(chosen))
+        if words:
+            return self._session.exec(found_by(words, agent.id or 0).where(*conditions).limit(limit)).all(), None
+        facts = select(MemoryFact).where(MemoryFact.agent_id == agent.id, *conditions)
+        if after is not None:
+            facts = facts.where(col(MemoryFact.id) < after)
+        found = self._session.exec(facts.order_by(col(MemoryFact.id).desc()).limit(limit + 1)).all()
+        return found[:limit], found[limit - 1].id if len(found) > limit else None
+
+    def kept(self, agent: Agent, place: str | None) -> Sequence[MemoryState]:
+        """Return what is kept, as one place sees it or, without one, in every place."""
+        return self.all_states(agent.id or 0, STATES) if place is None else self.states(agent.id or 0, place)
+
+    def counts(self, agent: Agent) -> Mapping[FactCategory, int]:
+        """Return how many facts of each category an agent knows."""
+        of_agent = select(MemoryFact.category, func.count()).where(MemoryFact.agent_id == agent.id)
+        rows = self._session.exec(of_agent.group_by(col(MemoryFact.category)))
+        return {FactCategory(category): count for category, count in rows}
+
+    def fact(self, agent: Agent, fact_id: int) -> MemoryFact:
+        """Return a fact of this agent; raises ``NotFound``."""
+        fact = self._session.get(MemoryFact, fact_id)
+        if fact is None or fact.agent_id != agent.id:
+            raise NotFound(f"{agent.slug} has no fact {fact_id}")
+        return fact
+
+    def learned_in(self, conversation_id: int, fact_id: int) -> MemoryFact | None:
+        """Return a fact if it was learned in this conversation."""
+        fact = self._session.get(MemoryFact, fact_id)
+        return fact if fact is not None and fact.source_conversation_id == conversation_id else None
+
+    def add(self, agent: Agent, new: NewFact, actor: str) -> MemoryFact:
+        """Keep what an operator says; raises ``Conflict`` when the agent knows it."""
+        self._refuse_repeat(agent.id or 0, new.fact, new.place)
+        fact = self.keep(
+            MemoryFact(
+                agent_id=agent.id or 0,
+                category=new.category,
+                content=new.content,
+                place=new.place,
+                confidence=CERTAIN,
+                created_at=self._now,
+            )
+        )
+        self._note(actor, "memory.add", agent, f"fact {fact.id}")
+        return fact
+
+    def change(self, agent: Agent, fact_id: int, change: FactChange, actor: str) -> MemoryFact:
+        """Change a fact; raises ``NotFound``, and ``Conflict`` when it would repeat another one."""
+        fact = self.fact(agent, fact_id)
+        said = Fact(change.category or fact.category, change.content or fact.content)
+        if said != (fact.category, fact.content):
+            self._refuse_repeat(fact.agent_id, said, fact.place, besides=fact_id)
+        fact.category, fact.content = said
+        fact.confidence = fact.confidence if change.confidence is None else change.confidence
+        self._note(actor, "memory.change", agent, f"fact {fact_id}")
+        return self.keep(fact)
+
+    def forget(self, agent: Agent, fact_id: int, actor: str) -> None:
+        """Forget a fact; raises ``NotFound``."""
+        self._session.delete(self.fact(agent, fact_id))
+        self._session.flush()
+        self._note(actor, "memory.forget", agent, f"fact {fact_id}")
+
+    def put_state(self, agent: Agent, key: str, change: StateChange, actor: str) -> MemoryState:
+        """Keep a value under a key; raises ``Conflict`` with the reason when it cannot be kept."""
+        problem = self.set_state(agent.id or 0, key, change.value, change.place)
+        state = self.state(agent.id or 0, key.strip(), change.place)
+        if problem or state is None:
+            raise Conflict(problem or "the value is empty; forget the key instead")
+        self._note(actor, "memory.state.set", agent, f"state {state.id}")
+        return state
+
+    def drop_state(self, agent: Agent, key: str, place: str, actor: str) -> None:
+        """Forget a key in just this place; raises ``NotFound``."""
+        state = self.state(agent.id or 0, key, place)
+        if state is None:
+            raise NotFound(f"{agent.slug} keeps nothing under this key")
+        self.forget_state(agent.id or 0, key, place)
+        self._note(actor, "memory.state.forget", agent, f"state {state.id}")
+
+    def clear(self, agent: Agent, actor: str) -> int:
+        """Forget everything an agent knows, states too; return how many facts there were."""
+        self.forget_states(agent.id or 0)
+        count = self._session.exec(delete(MemoryFact).where(col(MemoryFact.agent_id) == agent.id)).rowcount
+        self._note(actor, "memory.clear", agent, f"{count} facts")
+        return count
+
+    def _refuse_repeat(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> None:
+        known = self.repeated(agent_id, fact, place, besides)
+        if known is not None:
+            raise Conflict(f"fact {known.id} says the same already; change that one")
+
+    def _note(self, actor: str, action: str, agent: Agent, detail: str) -> None:
+        Audit(self._link, self._now).add(actor, action, agent.slug, detail)
+
+
+def _conditions(chosen: FactFilter) -> Iterator[ColumnElement[bool]]:
+    if chosen.category is not None:
+        yield col(MemoryFact.category) == chosen.category
+    if chosen.place is not None:
+        yield col(MemoryFact.place).in_({"", chosen.place})
+    if chosen.sticky is not None:
+        is_sticky = col(MemoryFact.category) == FactCategory.STICKY
+        yield is_sticky if chosen.sticky else not_(is_sticky)
+    if chosen.source is not None:
+        yield col(MemoryFact.source_conversation_id) == chosen.source

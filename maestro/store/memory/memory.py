@@ -1,0 +1,340 @@
+"""What agents remember: facts with a full-text index, and states under keys."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import (
+    ColumnElement,
+    bindparam,
+    column,
+    delete,
+    func,
+    literal_column,
+    table,
+    text,
+    true,
+    tuple_,
+    union_all,
+    update,
+)
+from sqlalchemy import select as columns
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from maestro.domain.memory.facts import Fact, one_line
+from maestro.domain.memory.likeness import key, lengths, repeated, same
+from maestro.domain.memory.memory import (
+    COUNTED,
+    EXTRACTED_CONFIDENCE,
+    FRESH,
+    MAX_STATES,
+    FactCategory,
+    MemoryFact,
+    MemoryState,
+    Remembered,
+    Standing,
+    confirmed,
+    state_problem,
+    surest,
+)
+from maestro.domain.memory.wording import indexed, wanted
+from maestro.domain.texts import storable
+from maestro.store.cache import cached_by_version
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, in_list, json_list, one_of
+
+INDEX = "memory_index"
+
+SHADOWS = frozenset({INDEX, *(f"{INDEX}_{part}" for part in ("config", "data", "docsize", "idx"))})
+"""The tables that FTS5 keeps, which no model describes."""
+
+SHORTEST_BEGINNING = 3
+"""How many ASCII letters of a word find longer ones; in other scripts a letter says more, and two are enough."""
+
+CANDIDATES = 200
+"""Of how many facts of a place, the surest as they were written, time may change the order."""
+
+MOST_STICKY = 200
+"""Sticky facts that are looked at for a prompt, which has room for fewer: a talkative model may write thousands."""
+
+
+def found_by(words: Sequence[str], agent_id: int) -> SelectOfScalar[MemoryFact]:
+    """Return the query for the facts of an agent that have any of the words (``wording.wanted``), best first."""
+    rank = func.bm25(literal_column(INDEX), 0.0, 1.0)  # smaller is better; whose it is counts for nothing
+    index = table(INDEX, column("rowid"))
+    return (
+        select(MemoryFact)
+        .join(index, index.c.rowid == col(MemoryFact.id))
+        .where(text(f"{INDEX} MATCH :match").bindparams(match=_match(words, agent_id)))
+        .order_by(rank * (1 + col(MemoryFact.confidence)), col(MemoryFact.confidence).desc(), col(MemoryFact.id).desc())
+    )
+
+
+def _match(words: Sequence[str], agent_id: int) -> str:
+    """Write words in the language of MATCH: a quoted string is never syntax."""
+    terms = " OR ".join(term for word in words for term in _terms(word))
+    return f'agent_id : "{agent_id}" AND words : ({terms})'
+
+
+def _terms(word: str) -> Sequence[str]:
+    quoted = '"' + word.replace('"', '""') + '"'
+    begins = len(word) >= (SHORTEST_BEGINNING if word.isascii() else SHORTEST_BEGINNING - 1)
+    return (quoted, f"{quoted}*") if begins and " " not in word else (quoted,)
+
+
+class States(Repository):
+    """The states of all agents; a place sees its own values and, where it has none, those that hold everywhere."""
+
+    _SEEN = PreparedStatement(
+        select(MemoryState)
+        .where(MemoryState.agent_id == bindparam("of_agent"), one_of(col(MemoryState.place), ("", bindparam("at"))))
+        .order_by(MemoryState.place)
+    )
+
+    @cached_by_version("memory_state")
+    def states(self, agent_id: int, place: str = "") -> Sequence[MemoryState]:
+        """Return what is kept, as values, by key; where a place has a value of its own, that one."""
+        kept = self._read_all(self._SEEN, MemoryState, of_agent=agent_id, at=place)
+        seen = {state.key: state for state in kept}
+        return [seen[key] for key in sorted(seen)]
+
+    def all_states(self, agent_id: int, limit: int, after: int | None = None) -> Sequence[MemoryState]:
+        """Return what is kept in every place, by key and place; ``after`` is the id of the state before, if any."""
+        kept = select(MemoryState).where(MemoryState.agent_id == agent_id)
+        last = self._session.get(MemoryState, after) if after is not None else None
+        if last is not None:
+            kept = kept.where(tuple_(MemoryState.key, MemoryState.place) > (last.key, last.place))
+        return self._session.exec(kept.order_by(MemoryState.key, MemoryState.place).limit(limit)).all()
+
+    def state(self, agent_id: int, key: str, place: str = "") -> MemoryState | None:
+        """Return what is kept under a key in just this place."""
+        return self._session.exec(
+            select(MemoryState).where(*_under(agent_id, place), MemoryState.key == key)
+        ).one_or_none()
+
+    def set_state(self, agent_id: int, key: str, value: str, place: str = "") -> str:
+        """Keep a value under a key, in the place of the one before; without a value the key is forgotten.
+
+        Returns why it cannot be kept, in a sentence for who wanted it, and nothing when it is.
+        """
+        key, value = storable(key.strip()), storable(value.strip())
+        problem = state_problem(key, value)
+        if problem:
+            return problem
+        state = self.state(agent_id, key, place)
+        if not value:
+            self.forget_state(agent_id, key, place)
+            return ""
+        if state is None and self._count(agent_id, place) >= MAX_STATES:
+            return f"{MAX_STATES} keys are kept already; forget one first"
+        state = state or MemoryState(agent_id=agent_id, place=place, key=key, value="", updated_at=self._now)
+        state.value, state.updated_at = value, self._now
+        self._session.add(state)
+        self._session.flush()
+        return ""
+
+    def forget_state(self, agent_id: int, key: str, place: str = "") -> bool:
+        """Forget a key in just this place; false when there was none."""
+        found = delete(MemoryState).where(*_under(agent_id, place), col(MemoryState.key) == key)
+        return self._session.exec(found).rowcount > 0
+
+    def forget_states(self, agent_id: int) -> None:
+        """Forget every key of an agent."""
+        self._session.exec(delete(MemoryState).where(col(MemoryState.agent_id) == agent_id))
+
+    def _count(self, agent_id: int, place: str) -> int:
+        return len(self._session.exec(select(MemoryState.id).where(*_under(agent_id, place))).all())
+
+
+def _under(agent_id: int, place: str) -> tuple[ColumnElement[bool], ...]:
+    return col(MemoryState.agent_id) == agent_id, col(MemoryState.place) == place
+
+
+class Memory(States):
+    """The facts of all agents, beside their states.
+
+    A ``place`` is where an agent remembers something, empty for everywhere: who reads in one sees what holds everywhere
+    too, who writes there is read nowhere else.
+    """
+
+    _LAST_USED = func.coalesce(MemoryFact.last_accessed, MemoryFact.created_at)
+    _COUNTED = (col(MemoryFact.last_accessed) > bindparam("counted_since")) & (col(MemoryFact.access_count) > 0)
+    _TOLD_OF = (
+        *(getattr(MemoryFact, name) for name in Remembered._fields if name != "is_counted"),
+        _COUNTED.label("is_counted"),
+    )
+    _STICKY = (
+        columns(*_TOLD_OF, true().label("is_fresh"), col(MemoryFact.confidence), _LAST_USED.label("last_used"))
+        .where(
+            col(MemoryFact.agent_id) == bindparam("of_agent"),
+            col(MemoryFact.category) == FactCategory.STICKY,
+            one_of(col(MemoryFact.place), ("", bindparam("at"))),
+        )
+        .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
+        .limit(MOST_STICKY)
+    )
+    _WRITTEN = (
+        columns(*_TOLD_OF, col(MemoryFact.confidence), _LAST_USED.label("last_used"))
+        .where(col(MemoryFact.agent_id) == bindparam("of_agent"), col(MemoryFact.category) != FactCategory.STICKY)
+        .order_by(col(MemoryFact.confidence).desc(), _LAST_USED.desc(), col(MemoryFact.id).desc())
+        .limit(bindparam("at_most"))
+    )
+    _EVERYWHERE = _WRITTEN.where(col(MemoryFact.place) == "")
+    _HERE = _WRITTEN.where(col(MemoryFact.place) == bindparam("at"), bindparam("at") != "")
+    _OTHERS = union_all(columns(_EVERYWHERE.subquery()), columns(_HERE.subquery())).subquery()
+    _STANDINGS = PreparedStatement(columns(_OTHERS.c.id, _OTHERS.c.confidence, _OTHERS.c.last_used))
+    _SUREST_WRITTEN = (
+        columns(
+            _OTHERS.c.id,
+            _OTHERS.c.category,
+            _OTHERS.c.content,
+            _OTHERS.c.is_counted,
+            (_OTHERS.c.last_used > bindparam("fresh_since")).label("is_fresh"),
+            _OTHERS.c.confidence,
+            _OTHERS.c.last_used,
+        )
+        .order_by(_OTHERS.c.confidence.desc(), _OTHERS.c.last_used.desc(), _OTHERS.c.id.desc())
+        .limit(bindparam("at_most"))
+    )
+    _BOTH = union_all(columns(_STICKY.subquery()), columns(_SUREST_WRITTEN.subquery())).subquery()
+    _BEST = PreparedStatement(
+        columns(_BOTH.c.id, _BOTH.c.category, _BOTH.c.content, _BOTH.c.is_counted, _BOTH.c.is_fresh).order_by(
+            _BOTH.c.category != FactCategory.STICKY,
+            _BOTH.c.confidence.desc(),
+            _BOTH.c.last_used.desc(),
+            _BOTH.c.id.desc(),
+        )
+    )
+    _LISTED = in_list(col(MemoryFact.id), "ids")
+    _OBJECTS = select(MemoryFact).where(_LISTED)
+    _BY_ID = PreparedStatement(columns(*_TOLD_OF).where(_LISTED))
+    _TOLD = PreparedStatement(
+        update(MemoryFact)
+        .where(_LISTED)
+        .values(last_accessed=bindparam("at"), access_count=col(MemoryFact.access_count) + 1)
+    )
+    _KEYS = PreparedStatement(
+        select(MemoryFact.id, MemoryFact.likeness).where(
+            MemoryFact.agent_id == bindparam("of_agent"),
+            one_of(col(MemoryFact.place), ("", bindparam("at"))),
+            MemoryFact.category == bindparam("about"),
+            func.length(MemoryFact.likeness).between(bindparam("least"), bindparam("most")),
+        )
+    )
+
+    def learn(
+        self,
+        agent_id: int,
+        facts: Sequence[Fact],
+        *,
+        conversation_id: int | None,
+        place: str = "",
+        confidence: float = EXTRACTED_CONFIDENCE,
+    ) -> int:
+        """Keep what the agent does not know yet, and return how many facts are new.
+
+        A fact that says the same as one of its category that is known here, or everywhere, only makes that one surer
+        (docs/decisions.md: duplicate facts).
+        """
+        new = 0
+        keys = {
+            category: self._keys(agent_id, place, [fact for fact in facts if fact.category is category])
+            for category in {fact.category for fact in facts}
+        }
+        for category, content in facts:
+            known = self._same(content, keys[category])
+            if known is not None:
+                known.confidence = confirmed(known.confidence, confidence)
+                known.last_accessed = self._now
+                continue
+            kept = self.keep(
+                MemoryFact(
+                    agent_id=agent_id,
+                    category=category,
+                    content=content,
+                    place=place,
+                    confidence=confidence,
+                    source_conversation_id=conversation_id,
+                    created_at=self._now,
+                )
+            )
+            keys[category][kept.id or 0] = kept.likeness
+            new += 1
+        self._session.flush()
+        return new
+
+    def best(self, agent_id: int, others: int, place: str = "") -> list[Remembered]:
+        """Return the sticky facts and so many others: those we are surest of still, then those used last."""
+        of = {"of_agent": agent_id, "at": place, "counted_since": self._now - COUNTED}
+        sticky: list[Remembered] = []
+        written: list[tuple[Remembered, bool]] = []
+        for *told, is_fresh in self._rows(self._BEST, **of, at_most=others, fresh_since=self._now - FRESH):
+            fact = Remembered._make(told)
+            if fact.category is FactCategory.STICKY:
+                sticky.append(fact)
+            else:
+                written.append((fact, is_fresh))
+        return [*sticky, *self._surest(written, others, of)]
+
+    def search(self, agent_id: int, query: str, limit: int, place: str = "") -> Sequence[MemoryFact]:
+        """Return the facts that fit any text a person or a model may write, best first.
+
+        A whole word counts more than the beginning of one, a rare one more than a common one, and a fact we are surer
+        of more than another. Where the text has no words, these are the facts we are surest of.
+        """
+        words = wanted(query)
+        if not words:
+            return self._loaded([fact.id for fact in self.best(agent_id, limit, place)[:limit]])
+        seen = col(MemoryFact.place).in_({"", place})
+        return self._session.exec(found_by(words, agent_id).where(seen).limit(limit)).all()
+
+    def told(self, facts: Sequence[Remembered]) -> None:
+        """Note that a model hears these facts now, of those whose last use has not been counted lately."""
+        uncounted = [fact.id for fact in facts if not fact.is_counted]
+        if uncounted:
+            self._change(self._TOLD, ids=json_list(uncounted), at=self._now)
+
+    def repeated(self, agent_id: int, fact: Fact, place: str, besides: int | None = None) -> MemoryFact | None:
+        """Return what the agent knows and the fact repeats."""
+        keys = self._keys(agent_id, place, [fact])
+        keys.pop(besides or 0, None)
+        return self._same(fact.content, keys)
+
+    def keep(self, fact: MemoryFact) -> MemoryFact:
+        """Write a fact that is new or was changed."""
+        fact.content = one_line(fact.content)
+        fact.likeness, fact.words = key(fact.content), indexed(fact.content)
+        self._session.add(fact)
+        self._session.flush()
+        return fact
+
+    def _surest(
+        self, written: Sequence[tuple[Remembered, bool]], count: int, of: Mapping[str, object]
+    ) -> list[Remembered]:
+        """Return so many facts that are not sticky; ``written`` are the surest as written, each with its freshness.
+
+        Time takes nothing from what was used lately, and adds nothing to the rest: where all that were surest when they
+        were written are such, they are surest still. Only where one of them is not, time is reckoned for all.
+        """
+        if all(is_fresh for _, is_fresh in written):
+            return [fact for fact, _ in written]
+        ids = surest(map(Standing._make, self._rows(self._STANDINGS, **of, at_most=CANDIDATES)), count, self._now)
+        told = self._rows(self._BY_ID, ids=json_list(ids), counted_since=of["counted_since"])
+        found = {fact.id: fact for fact in map(Remembered._make, told)}
+        return [found[fact_id] for fact_id in ids]
+
+    def _keys(self, agent_id: int, place: str, said: Sequence[Fact]) -> dict[int, str]:
+        """Return, by id, the keys of what is known and may be repeated by these facts of one category."""
+        least, most = lengths([content for _, content in said])
+        values = {"of_agent": agent_id, "at": place, "about": said[0].category, "least": least, "most": most}
+        return dict(self._rows(self._KEYS, **values))
+
+    def _same(self, content: str, keys: Mapping[int, str]) -> MemoryFact | None:
+        near = self._loaded(repeated(content, keys))
+        return next((known for known in near if same(content, known.content)), None)
+
+    def _loaded(self, ids: Sequence[int]) -> list[MemoryFact]:
+        """Return facts, to be changed, in the order of their ids given."""
+        if not ids:
+            return []
+        found = {fact.id: fact for fact in self._session.exec(self._OBJECTS, params={"ids": json_list(ids)})}
+        return [found[fact_id] for fact_id in ids]

@@ -1,0 +1,31 @@
+"""Settings that were changed at run time, version by version."""
+
+import json
+from collections.abc import Mapping
+
+from sqlmodel import col, func, select
+
+from maestro.domain.live import SettingsVersion
+from maestro.store.engine.repository import Repository
+
+
+class SettingsOverrides(Repository):
+    """All versions of the values; the newest one holds."""
+
+    def version(self) -> int:
+        """Return the number of the newest version, 0 when nothing was ever set."""
+        return self._session.exec(select(func.max(SettingsVersion.version))).one() or 0
+
+    def values(self) -> Mapping[str, object]:
+        """Return what is set, by key."""
+        newest = select(SettingsVersion.values_json).order_by(col(SettingsVersion.version).desc()).limit(1)
+        kept = self._session.exec(newest).first()
+        values: dict[str, object] = json.loads(kept) if kept else {}
+        return values
+
+    def add(self, values: Mapping[str, object], actor: str) -> int:
+        """Make these the values that hold, and return the number of the version."""
+        version = SettingsVersion(values_json=json.dumps(values, sort_keys=True), actor=actor, changed_at=self._now)
+        self._session.add(version)
+        self._session.flush()
+        return version.version or 0

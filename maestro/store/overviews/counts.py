@@ -1,0 +1,144 @@
+"""Counts of jobs: by status, by kind of failure, and for the overview, each from a bounded number of rows."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, String, func, type_coerce
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.jobs.failures import FailedJob, Failures
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import OPEN, Job, JobKind, JobStatus
+from maestro.domain.messages import InboxRow
+from maestro.domain.overview import Failed, FirstAnswer, Oldest, Work
+from maestro.store.engine.repository import Repository
+from maestro.store.jobs.filters import conditions, failed_step, unindexed
+
+MOST = 20_000
+"""Jobs that are counted, the newest; a count says when it stopped there."""
+SAMPLE = 1_000
+"""Answers that are timed, and failures that are put together, the newest."""
+
+
+class JobCounts(Repository):
+    """Reads only."""
+
+    def statuses(self, wanted: JobFilter) -> Mapping[JobStatus, int]:
+        """Count the jobs of each status; that of the filter does not matter, so that one look tells every number."""
+        others = wanted.model_copy(update={"status": ()})
+        status = unindexed(Job.status)
+        found = select(status, func.count()).where(*conditions(others, sifted=True)).group_by(status)
+        return dict(self._run(found).all())
+
+    def failures(self, wanted: JobFilter) -> Sequence[Failures]:
+        """Return the failed jobs of a filter, or those of its statuses if it has some, by all that tells them apart."""
+        chosen = wanted if wanted.status else wanted.model_copy(update={"status": (JobStatus.FAILED,)})
+        each = (
+            select(Job.id, Job.error, Job.reason, Job.agent_id)
+            # As it is stored: of thousands of moments, two are told of each kind.
+            .add_columns(
+                type_coerce(Job.completed_at, String).label("completed_at"),
+                func.coalesce(failed_step(), "").label("step"),
+            )
+            .where(*conditions(chosen), col(Job.completed_at).is_not(None))
+            .subquery()
+        )
+        kind = (each.c.error, each.c.step, each.c.reason, each.c.agent_id)
+        found = (
+            select(each.c.error, each.c.step, each.c.reason, Agent.slug)
+            .add_columns(func.count(), func.min(each.c.completed_at), func.max(each.c.completed_at))
+            .add_columns(func.max(each.c.id))
+            .outerjoin_from(each, Agent, col(Agent.id) == each.c.agent_id)
+            .group_by(*kind)
+        )
+        return [Failures(*row) for row in self._run(found).all()]
+
+    def failed(self, wanted: JobFilter) -> Iterator[FailedJob]:
+        """Yield the jobs of a filter for failed ones, newest first."""
+        found = select(Job.id, Job.reason, Job.created_at).where(*conditions(wanted, sifted=True))
+        yield from (
+            FailedJob(*row) for row in self._run(found.order_by(col(Job.created_at).desc(), col(Job.id).desc()))
+        )
+
+
+class Overview(Repository):
+    """Reads only."""
+
+    def work(self, since: datetime) -> Work:
+        """Return what is to do now, and what became of the jobs since then."""
+        recent = select(Job.status).where(col(Job.created_at) >= since).order_by(*_newest_first()).limit(MOST + 1)
+        found: list[JobStatus] = list(self._run(recent).scalars())
+        return Work(
+            any_job=self._session.exec(select(Job.id).limit(1)).first() is not None,
+            open=self._open(),
+            ended={status: count for status, count in Counter(found[:MOST]).items() if status.ended},
+            capped=len(found) > MOST,
+            oldest=[*self._oldest_pending(), *self._oldest_waiting()],
+            pending=self._pending(),
+        )
+
+    def first_answers(self, since: datetime) -> Sequence[FirstAnswer]:
+        """Return how long the newest messages since then waited for the first part of their answer."""
+        sent = (
+            select(func.min(Delivery.sent_at))
+            .where(Delivery.job_id == Job.id, Delivery.purpose == Purpose.ANSWER, col(Delivery.sent_at).is_not(None))
+            .correlate(Job)
+            .scalar_subquery()
+        )
+        chosen = (
+            select(Job.id)
+            .where(
+                col(Job.created_at) >= since,
+                unindexed(col(Job.kind)) == JobKind.MESSAGE,
+                unindexed(col(Job.status)) == JobStatus.COMPLETED,
+            )
+            .order_by(*_newest_first())
+            .limit(SAMPLE)
+        )
+        answered = (
+            select(InboxRow.received_at, sent)
+            .select_from(Job)
+            .join(InboxRow, col(InboxRow.id) == Job.inbox_id)
+            .where(col(Job.id).in_(chosen.scalar_subquery()))
+        )
+        return [FirstAnswer(came, left - came) for came, left in self._run(answered) if left is not None]
+
+    def failures(self, since: datetime) -> Sequence[Failed]:
+        """Return the newest failed jobs since then, newest first."""
+        failed = (
+            select(Job.id, Job.error, Job.reason)
+            .add_columns(col(Job.completed_at), col(Job.created_at))
+            .where(col(Job.created_at) >= since, unindexed(col(Job.status)) == JobStatus.FAILED)
+            .order_by(*_newest_first())
+            .limit(SAMPLE)
+        )
+        return [Failed(id_, error, reason, ended or came) for id_, error, reason, ended, came in self._run(failed)]
+
+    def _open(self) -> Mapping[JobStatus, int]:
+        counted = select(Job.status, func.count()).where(col(Job.status).in_(OPEN)).group_by(col(Job.status))
+        return dict(self._run(counted).all())
+
+    def _oldest_pending(self) -> Sequence[Oldest]:
+        pending = select(Job.id, Job.created_at).where(Job.status == JobStatus.PENDING).order_by(col(Job.turn)).limit(1)
+        return [Oldest(*row) for row in self._run(pending)]
+
+    def _oldest_waiting(self) -> Sequence[Oldest]:
+        waiting = (
+            select(Job.id, Job.waits_since, Job.waits_for)
+            .where(Job.status == JobStatus.WAITING, col(Job.waits_since).is_not(None))
+            .order_by(col(Job.waits_since))
+            .limit(1)
+        )
+        return [Oldest(*row) for row in self._run(waiting)]
+
+    def _pending(self) -> Mapping[tuple[str, str], int]:
+        pending = select(col(Job.platform), col(Job.account)).where(Job.status == JobStatus.PENDING).limit(MOST)
+        return Counter((platform, account) for platform, account in self._run(pending))
+
+
+def _newest_first() -> tuple[ColumnElement[Any], ...]:
+    return col(Job.created_at).desc(), col(Job.id).desc()

@@ -1,0 +1,143 @@
+"""Figures for monitoring: what is open now, and what came in or ended since an earlier look.
+
+Every query finds its rows by an index: a look costs as much as happened since the last one, however much is kept.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Select, case, func, select
+from sqlalchemy.orm import Mapped
+from sqlmodel import col
+
+from maestro.domain.deliveries import Delivery
+from maestro.domain.figures import UNDER_WAY, CallFigure, ConnectorFigure, DeliveryFigure, EndedJob, Marks, OpenJobs
+from maestro.domain.jobs.job import OPEN, Job, JobStatus
+from maestro.domain.llm.calls import CallState, LLMCall
+from maestro.domain.messages import InboxRow
+from maestro.domain.people.people import ConnectorStatus
+from maestro.store.engine.repository import Repository
+
+BATCH = 500
+"""Keys in one query; a database takes only so many."""
+
+
+class MonitoringFigures(Repository):
+    """Reads only; nothing that people wrote is among what it returns."""
+
+    def marks(self) -> Marks:
+        """Return the last row of each table."""
+        return Marks(
+            inbox=self._last(col(InboxRow.id)),
+            turn=self._last(col(Job.turn)),
+            call=self._last(col(LLMCall.id)),
+            delivery=self._last(col(Delivery.id)),
+        )
+
+    def open_jobs(self) -> OpenJobs:
+        """Return the jobs that have not ended.
+
+        Only a job that was never started counts for the oldest one: when a resumed one began to wait, no row says.
+        """
+        found = self._session.execute(select(col(Job.turn), col(Job.status)).where(col(Job.status).in_(OPEN)))
+        oldest = self._session.scalars(
+            select(col(Job.created_at))
+            .where(col(Job.status) == JobStatus.PENDING, col(Job.run) == 1)
+            .order_by(col(Job.turn))
+            .limit(1)
+        ).first()
+        return OpenJobs({turn: status for turn, status in found if turn is not None}, oldest)
+
+    def jobs_of_agents(self, since: datetime) -> Mapping[int, tuple[int, int]]:
+        """Return how many jobs each agent was given since then, and how many of them failed; what-ifs aside."""
+        failed = func.sum(case((col(Job.status) == JobStatus.FAILED, 1), else_=0))
+        # By the column itself, every job there ever was would be read in the order of agents.
+        agent = func.coalesce(Job.agent_id, 0)
+        found = select(agent, func.count(), failed).where(
+            col(Job.created_at) >= since, agent != 0, col(Job.what_if).is_(False)
+        )
+        rows = self._session.execute(found.group_by(agent))
+        return {agent_id: (count, failures) for agent_id, count, failures in rows}
+
+    def ended_jobs(self, after: int, turns: Collection[int]) -> Sequence[EndedJob]:
+        """Return the jobs that have ended, of those with a turn after the mark and of those with the given turns.
+
+        A what-if answers nobody, so it counts among none.
+        """
+        wanted = select(col(Job.status), col(Job.error), col(Job.created_at), col(Job.completed_at))
+        wanted = wanted.where(col(Job.what_if).is_(False))
+        return [
+            EndedJob(status, error, completed_at - created_at)
+            for status, error, created_at, completed_at in self._new_or_known(wanted, col(Job.turn), after, turns)
+            if status.ended and completed_at is not None
+        ]
+
+    def received(self, after: int) -> Mapping[str, int]:
+        """Count the messages taken in after the mark, by platform."""
+        # Counted here: grouped by the database, which prefers the index by platform, it reads the whole table.
+        return Counter(self._session.scalars(select(col(InboxRow.platform)).where(col(InboxRow.id) > after)))
+
+    def calls(self, after: int, ids: Collection[int]) -> Sequence[CallFigure]:
+        """Return the model calls after the mark, and those with the given ids."""
+        wanted = select(
+            col(LLMCall.id),
+            col(LLMCall.state),
+            col(LLMCall.provider),
+            col(LLMCall.model),
+            col(LLMCall.error),
+            col(LLMCall.input_tokens),
+            col(LLMCall.output_tokens),
+            col(LLMCall.cached_tokens),
+            col(LLMCall.cost_usd),
+        )
+        return [CallFigure(*row) for row in self._new_or_known(wanted, col(LLMCall.id), after, ids)]
+
+    def open_calls(self) -> set[int]:
+        """Return the ids of the calls of open jobs that nobody has answered yet."""
+        found = self._session.scalars(
+            select(col(LLMCall.id))
+            .join(Job, col(Job.id) == col(LLMCall.job_id))
+            .where(col(Job.status).in_(OPEN), col(LLMCall.state) == CallState.SENT)
+        )
+        return {call_id for call_id in found if call_id is not None}
+
+    def deliveries(self, after: int, ids: Collection[int]) -> Sequence[DeliveryFigure]:
+        """Return the chunks after the mark, and those with the given ids."""
+        wanted = select(col(Delivery.id), col(Delivery.state), col(Delivery.platform))
+        return [DeliveryFigure(*row) for row in self._new_or_known(wanted, col(Delivery.id), after, ids)]
+
+    def open_deliveries(self) -> set[int]:
+        """Return the ids of the chunks that open jobs have still to send."""
+        found = self._session.scalars(
+            select(col(Delivery.id))
+            .join(Job, col(Job.id) == col(Delivery.job_id))
+            .where(col(Job.status).in_(OPEN), col(Delivery.state).in_(UNDER_WAY))
+        )
+        return {delivery_id for delivery_id in found if delivery_id is not None}
+
+    def connectors(self) -> Sequence[ConnectorFigure]:
+        """Return what each connector last said of itself."""
+        found = self._session.execute(
+            select(col(ConnectorStatus.platform), col(ConnectorStatus.account), col(ConnectorStatus.state))
+        )
+        return [ConnectorFigure(*row) for row in found]
+
+    def _last(self, key: Mapped[int | None]) -> int:
+        return self._session.scalars(select(func.max(key))).one() or 0
+
+    def _new_or_known(
+        self, wanted: Select[*tuple[Any, ...]], key: Mapped[int | None], after: int, known: Collection[int]
+    ) -> Iterator[Any]:
+        """Yield the rows after a mark and those with known keys, by two kinds of query: one for both reads them all."""
+        yield from self._session.execute(wanted.where(key > after))
+        for batch in _batches(known):
+            yield from self._session.execute(wanted.where(key.in_(batch), key <= after))
+
+
+def _batches(keys: Collection[int]) -> Iterator[list[int]]:
+    rest = iter(keys)
+    while batch := list(islice(rest, BATCH)):
+        yield batch

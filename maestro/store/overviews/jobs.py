@@ -1,0 +1,162 @@
+"""Lists of jobs with filters, in pages, and everything about one job."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, func, not_, tuple_
+from sqlmodel import col, select
+from sqlmodel.sql.expression import SelectOfScalar
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.context.layers import LAYER_SIZES, LayerSize
+from maestro.domain.conversations.conversation import ArchivedMessage, Message
+from maestro.domain.errors import NotFound
+from maestro.domain.jobs.cursors import Cursor
+from maestro.domain.jobs.filters import JobFilter
+from maestro.domain.jobs.job import Job, JobStatus, model_for
+from maestro.domain.jobs.timeline import AskedView, ToolTexts
+from maestro.domain.jobs.views import Listed, Record
+from maestro.domain.llm.calls import LLMCall, Prompt
+from maestro.domain.llm.substitution import FirstChoice, Substitution, final_answer, substitution
+from maestro.domain.messages import InboxRow
+from maestro.domain.papers import Answered, Papers
+from maestro.domain.questions.question import Question
+from maestro.domain.tools import ToolRun
+from maestro.domain.webhooks.webhook import Webhook
+from maestro.store.agents.edits import AgentVersions
+from maestro.store.deliveries.deliveries import Deliveries
+from maestro.store.engine.repository import Repository
+from maestro.store.jobs.actions import Actions, ToolRuns
+from maestro.store.jobs.claims import MergedJobs
+from maestro.store.jobs.delegations import Delegations
+from maestro.store.jobs.filters import conditions, job_mentions
+from maestro.store.jobs.steps import StepRecords
+from maestro.store.llm.accounts import Accounts
+from maestro.store.llm.calls import Calls
+from maestro.store.llm.prompts import Prompts
+
+NEWEST = 1_000
+"""Jobs in which a search looks first: what many mention fills its page there, without a look at every message."""
+TEXT = 400
+"""Characters of a message that are read for its excerpt; a message may have 300,000."""
+
+
+class JobTexts(Repository):
+    """Reads only."""
+
+    def of(self, job: Job) -> Papers:
+        """Return what was said around a job."""
+        return Papers(
+            message=self._session.get(InboxRow, job.inbox_id) if job.inbox_id is not None else None,
+            answer=self.answer(job),
+            layers=self._layers(job.id),
+            ahead=self._ahead(job),
+        )
+
+    def answer(self, job: Job) -> Answered | None:
+        """Return what a job answered, None where it did not, or where that was deleted."""
+        if job.answer_id is None:
+            return Answered(job.said) if job.said else None
+        said = self._session.get(Message, job.answer_id) or self._session.get(ArchivedMessage, job.answer_id)
+        return Answered(said.content, said.created_at, said.superseded) if said is not None else None
+
+    def _layers(self, job_id: str) -> tuple[LayerSize, ...]:
+        kept = self._session.exec(select(Prompt.layers).where(Prompt.job_id == job_id)).first()
+        return LAYER_SIZES.validate_json(kept) if kept else ()
+
+    def _ahead(self, job: Job) -> str:
+        if job.status is not JobStatus.PENDING or job.lane is None or job.turn is None:
+            return ""
+        # One that waits for a person or an account has given its place back.
+        places = (JobStatus.PENDING, JobStatus.RUNNING)
+        earlier = select(Job.id).where(Job.lane == job.lane, col(Job.turn) < job.turn, col(Job.status).in_(places))
+        return self._session.exec(earlier.order_by(col(Job.turn).desc()).limit(1)).first() or ""
+
+
+class JobLists(Repository):
+    """Reads only."""
+
+    def jobs(
+        self, wanted: JobFilter, after: Cursor | None, limit: int, without: Sequence[JobFilter] = ()
+    ) -> tuple[Sequence[Listed], Cursor | None]:
+        """Return up to ``limit`` jobs after the cursor, newest first, and the cursor for those that follow.
+
+        The order never changes, so a job is on one page only, whatever happens between two requests. The jobs of the
+        filters ``without`` are left out.
+        """
+        left_out = [not_(and_(*conditions(one, sifted=True))) for one in without]
+        earlier = () if after is None else (tuple_(Job.created_at, Job.id) < (after.created_at, after.job_id),)
+        found: Sequence[Listed] = ()
+        if wanted.q:
+            newest = select(Job.id).where(*earlier).order_by(*_newest_first()).limit(NEWEST).scalar_subquery()
+            others = conditions(wanted.model_copy(update={"q": None}), sifted=True)
+            page = select(Job.id).where(col(Job.id).in_(newest), *others, *left_out, job_mentions(wanted.q))
+            found = self._page(page, limit)
+        if len(found) <= limit:
+            found = self._page(select(Job.id).where(*conditions(wanted, sifted=True), *left_out, *earlier), limit)
+        last = found[limit - 1].job if len(found) > limit else None
+        return found[:limit], Cursor(last.created_at, last.id) if last else None
+
+    def _page(self, page: SelectOfScalar[str], limit: int) -> Sequence[Listed]:
+        # First the page, then what other tables say of it: joined before, 100,000 jobs take ten times as long.
+        chosen = page.order_by(*_newest_first()).limit(limit + 1).scalar_subquery()
+        rows = self._session.exec(_listed().where(col(Job.id).in_(chosen)).order_by(*_newest_first()))
+        return [Listed(*row) for row in rows]
+
+    def job(self, job_id: str, cheaper: str = "") -> Record:
+        """Return everything about a job; raises ``NotFound``. ``cheaper`` is the model for budgets that are used up."""
+        row = self._session.exec(_listed().where(Job.id == job_id)).first()
+        if row is None:
+            raise NotFound(f"job {job_id} does not exist")
+        listed, calls = Listed(*row), Calls(self._link, self._now).of(job_id)
+        return Record(
+            listed=listed,
+            substitution=self._substitution(listed.job, calls, cheaper),
+            steps=StepRecords(self._link, self._now).of(job_id),
+            calls=calls,
+            deliveries=Deliveries(self._link, self._now).of(job_id),
+            actions=Actions(self._link, self._now).of(job_id),
+            led_to=[job.id for job in Delegations(self._link, self._now).of(job_id)],
+            merged=[job.id for job in MergedJobs(self._link, self._now).into([job_id])],
+            restarts=self._session.exec(
+                select(Job).where(Job.restarted_from == job_id).order_by(col(Job.created_at))
+            ).all(),
+            tools=[self._with_texts(run) for run in ToolRuns(self._link, self._now).of(job_id)],
+            questions=[
+                AskedView(
+                    **row.model_dump(include=set(AskedView.model_fields) - {"status"}), status=row.standing(self._now)
+                )
+                for row in self._session.exec(
+                    select(Question).where(Question.job_id == job_id).order_by(col(Question.id))
+                )
+            ],
+        )
+
+    def _substitution(self, job: Job, calls: Sequence[LLMCall], cheaper: str) -> Substitution | None:
+        answer = final_answer(calls)
+        agent = self._session.get(Agent, job.agent_id) if job.agent_id is not None else None
+        if answer is None or agent is None:
+            return None
+        accounts = Accounts(self._link, self._now)
+        then = AgentVersions(self._link, self._now).fields_then(agent, answer.started_at) or agent
+        limits = accounts.limits(answer.started_at)
+        return substitution(calls, FirstChoice(model_for(job, then.model), accounts.all(), limits, cheaper))
+
+    def _with_texts(self, run: ToolRun) -> ToolTexts:
+        prompts = Prompts(self._link, self._now)
+        return ToolTexts(run, prompts.beginning(run.arguments), prompts.beginning(run.result))
+
+
+def _newest_first() -> tuple[ColumnElement[Any], ...]:
+    return col(Job.created_at).desc(), col(Job.id).desc()
+
+
+def _listed() -> Any:
+    text = func.substr(func.coalesce(InboxRow.content, Job.task), 1, TEXT)
+    return (
+        select(Job, Agent.slug, InboxRow.user_name, text)
+        .add_columns(col(Webhook.path))
+        .outerjoin(Agent, col(Agent.id) == Job.agent_id)
+        .outerjoin(InboxRow, col(InboxRow.id) == Job.inbox_id)
+        .outerjoin(Webhook, col(Webhook.id) == Job.webhook_id)
+    )

@@ -1,0 +1,132 @@
+"""How long jobs took, from a bounded sample of them: no look reads more than a few thousand rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, String, bindparam, func, or_, select, type_coerce
+from sqlmodel import col
+
+from maestro.domain.agents.agent import Agent
+from maestro.domain.deliveries import Delivery, Purpose
+from maestro.domain.jobs.job import Job, JobKind, JobStatus, JobStep, StepState
+from maestro.domain.llm.budgets import Client
+from maestro.domain.llm.usage import Period
+from maestro.domain.llm.usage_latency import (
+    SAMPLED_STEPS,
+    LatencyPage,
+    LatencyQuery,
+    Stage,
+    Took,
+    latency_page,
+    looked_at,
+    per_day,
+    stage_of,
+)
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, in_list, json_list
+from maestro.store.jobs.filters import unindexed
+
+DATE_CHARS = len("2026-11-20")
+MILLISECOND = timedelta(milliseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sampled:
+    """A job of the sample; moments are as they are stored, because most of them are only subtracted."""
+
+    id: str
+    kind: JobKind
+    run: int
+    created_at: str
+    claimed_at: str | None
+    started_at: str | None
+
+
+class Latency(Repository):
+    """Reads only."""
+
+    _ANSWERS = PreparedStatement(
+        select(col(Delivery.job_id), func.min(type_coerce(Delivery.sent_at, String)))
+        .where(in_list(col(Delivery.job_id), "jobs"), col(Delivery.purpose) == Purpose.ANSWER)
+        .where(col(Delivery.sent_at).is_not(None))
+        .group_by(col(Delivery.job_id))
+    )
+    _STEPS = PreparedStatement(
+        select(
+            col(JobStep.job_id),
+            col(JobStep.step),
+            type_coerce(JobStep.started_at, String),
+            type_coerce(JobStep.finished_at, String),
+        )
+        .where(in_list(col(JobStep.job_id), "jobs"), col(JobStep.state) == StepState.DONE)
+        .where(col(JobStep.finished_at).is_not(None))
+        .limit(SAMPLED_STEPS)
+    )
+
+    def page(self, query: LatencyQuery, period: Period) -> LatencyPage:
+        """Return the percentiles of a sample of the completed jobs that are meant: the newest of each day."""
+        days = looked_at(period)
+        jobs = self._sample(query, days)
+        days_of = {job.id: job.created_at[:DATE_CHARS] for job in jobs}
+        times = [*self._waits(jobs), *self._answers(jobs), *self._steps(days_of)]
+        return latency_page(days, len(jobs), times)
+
+    def _sample(self, query: LatencyQuery, days: Period) -> Sequence[_Sampled]:
+        moments = (type_coerce(moment, String) for moment in (Job.created_at, Job.claimed_at, Job.started_at))
+        # One statement for every day: to make another for each takes longer than to find the jobs.
+        of_day = (
+            select(col(Job.id), col(Job.kind), col(Job.run), *moments)
+            .where(col(Job.created_at) >= bindparam("begins"), col(Job.created_at) < bindparam("ends"))
+            .where(*_conditions(query))
+            .order_by(col(Job.created_at).desc(), col(Job.id).desc())
+            .limit(per_day(days))
+        )
+        found = (self._run(of_day, begins=day.begins, ends=day.ends) for day in _days(days))
+        return [_Sampled(*row) for rows in found for row in rows]
+
+    def _waits(self, jobs: Sequence[_Sampled]) -> Iterator[Took]:
+        """Yield what jobs waited before their first step; a later run of a job has waited for other things."""
+        for job in jobs:
+            if job.run == 1 and job.claimed_at and job.started_at:
+                day = job.created_at[:DATE_CHARS]
+                yield Took(day, Stage.LANE, _between(job.created_at, job.claimed_at))
+                yield Took(day, Stage.QUEUED, _between(job.claimed_at, job.started_at))
+
+    def _answers(self, jobs: Sequence[_Sampled]) -> Iterator[Took]:
+        asked = {job.id: job.created_at for job in jobs if job.kind is JobKind.MESSAGE}
+        for job_id, first in self._rows(self._ANSWERS, jobs=json_list(asked)):
+            yield Took(asked[job_id][:DATE_CHARS], Stage.ANSWER, _between(asked[job_id], first))
+
+    def _steps(self, days_of: dict[str, str]) -> Iterator[Took]:
+        stages: dict[str, Stage | None] = {}
+        for job_id, step, started, finished in self._rows(self._STEPS, jobs=json_list(days_of)):
+            if step not in stages:
+                stages[step] = stage_of(step)
+            stage = stages[step]
+            if stage is not None:
+                yield Took(days_of[job_id], stage, _between(started, finished))
+
+
+def _days(period: Period) -> Iterator[Period]:
+    """Yield the days of a period, the newest first."""
+    for back in range(period.days):
+        day = period.until - timedelta(days=back)
+        yield Period(day, day)
+
+
+def _conditions(query: LatencyQuery) -> Iterator[ColumnElement[bool]]:
+    yield unindexed(Job.status) == JobStatus.COMPLETED
+    yield ~col(Job.what_if)
+    if query.agent is not None:
+        yield unindexed(Job.agent_id) == select(col(Agent.id)).where(col(Agent.slug) == query.agent).scalar_subquery()
+    if query.client is not None:
+        named = or_(col(Client.name) == query.client, col(Client.slug) == query.client)
+        yield col(Job.client_id).in_(select(col(Client.id)).where(named))
+    if query.platform is not None:
+        yield unindexed(Job.platform) == query.platform
+
+
+def _between(earlier: str, later: str) -> float:
+    """Return milliseconds; a clock that was set back meanwhile has told nothing."""
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)) / MILLISECOND)

@@ -1,0 +1,153 @@
+"""Accounts on platforms, and channels that a platform moved to another id."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, update
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import AgentChannel
+from maestro.domain.bots.bot import BotInstance
+from maestro.domain.bots.channels import DisabledChannel, MovedChannel
+from maestro.domain.conversations.conversation import Conversation, ConversationStatus
+from maestro.domain.errors import Conflict, NotFound
+from maestro.domain.llm.accounts import KeptKey
+from maestro.domain.memory.memory import MemoryFact, MemoryState
+from maestro.domain.messages import Address
+from maestro.domain.schedules.schedule import Cron, Heartbeat
+from maestro.domain.webhooks.webhook import Webhook
+from maestro.store.engine.repository import Repository
+from maestro.store.users.audit import Audit
+
+WEB = "web"
+
+POSTING = (Heartbeat, Cron, Webhook)
+"""What posts to a channel by itself."""
+
+
+class Bots(Repository):
+    """All bots; the web connector, which has a row only for its agent, is none of them."""
+
+    def all(self) -> Sequence[BotInstance]:
+        """Return them by platform and account."""
+        order = (col(BotInstance.platform), col(BotInstance.account))
+        return self._session.exec(select(BotInstance).where(BotInstance.platform != WEB).order_by(*order)).all()
+
+    def find(self, platform: str, account: str) -> BotInstance | None:
+        """Return a bot, None when there is none of that name."""
+        return self._session.get(BotInstance, (platform, account)) if platform != WEB else None
+
+    def get(self, platform: str, account: str) -> BotInstance:
+        """Return a bot; raises ``NotFound``."""
+        found = self.find(platform, account)
+        if found is None:
+            raise NotFound(f"there is no connector {platform}/{account}")
+        return found
+
+    def add(self, bot: BotInstance, actor: str) -> BotInstance:
+        """Keep a new bot; raises ``Conflict`` when its name is taken."""
+        if self.find(bot.platform, bot.account) is not None:
+            raise Conflict(f"there is a connector {bot.place} already; change that one, or choose another account")
+        return self.put(bot, actor, "connector.add")
+
+    def put(self, bot: BotInstance, actor: str, action: str) -> BotInstance:
+        """Write a bot as it is now."""
+        bot.changed_at = self._now
+        self._session.add(bot)
+        self._session.flush()
+        Audit(self._link, self._now).add(actor, action, bot.place)
+        return bot
+
+    def remove(self, bot: BotInstance, actor: str) -> None:
+        """Remove a bot, with its secrets; raises ``Conflict`` for one of the configuration."""
+        if bot.configured:
+            raise Conflict(f"{bot.place} stands in the configuration; take it out there, or disable it")
+        self._session.delete(bot)
+        self._session.flush()
+        Audit(self._link, self._now).add(actor, "connector.remove", bot.place)
+
+    def keep_configured(self, named: Mapping[tuple[str, str], int | None]) -> None:
+        """Have a row for each bot of the configuration, with its agent, and none for one that it no longer names.
+
+        A row of the same name that was added otherwise becomes the configuration's, and forgets its secrets.
+        """
+        for bot in self.all():
+            if bot.configured and (bot.platform, bot.account) not in named:
+                self._session.delete(bot)
+        for (platform, account), agent_id in named.items():
+            bot = self.find(platform, account) or BotInstance(platform=platform, account=account)
+            if not bot.configured or bot.agent_id != agent_id:
+                bot.secrets, bot.endings, bot.options = "{}", "{}", "{}"
+                bot.agent_id, bot.configured, bot.changed_at = agent_id, True, self._now
+                self._session.add(bot)
+        self._session.flush()
+
+
+def set_secrets(bot: BotInstance, kept: Mapping[str, KeptKey]) -> None:
+    """Write what is kept of some secrets into a bot; those that are empty are taken away, others stay."""
+    secrets, endings = dict(bot.kept_secrets), dict(bot.last_characters)
+    for name, key in kept.items():
+        secrets.pop(name, None)
+        endings.pop(name, None)
+        if key.secret:
+            secrets[name] = key.secret
+        if key.last4:
+            endings[name] = key.last4
+    bot.secrets, bot.endings = json.dumps(secrets, sort_keys=True), json.dumps(endings, sort_keys=True)
+
+
+class ChannelMoves(Repository):
+    """All channels that were moved."""
+
+    def add(self, place: Address, to: str) -> bool:
+        """Let bindings, conversations, schedules and webhooks go along; false when that was done before.
+
+        What the new channel has already stays as it is there. Open jobs keep the old address, by which a connector may
+        find the new one; not where the old one may become somebody else's.
+        """
+        known = self._session.get(MovedChannel, (place.platform, place.account, place.channel))
+        if to == place.channel or (known is not None and known.moved_to == to):
+            return False
+        at = {"platform": place.platform, "account": place.account}
+        self._run(
+            update(MovedChannel)
+            .where(*self._in(MovedChannel, place), col(MovedChannel.moved_to) == place.channel)
+            .values(moved_to=to)
+        )
+        self._session.merge(MovedChannel(**at, channel=place.channel, moved_to=to, moved_at=self._now))
+        self._session.flush()
+        self._run(delete(DisabledChannel).where(*self._of(DisabledChannel, place)))
+        self._bindings(place, to)
+        self._conversations(place, to)
+        for table in POSTING:
+            self._run(update(table).where(*self._of(table, place)).values(channel=to))
+        Audit(self._link, self._now).add(place.platform, "channel.moved", place.outbound_lane, to)
+        return True
+
+    def _bindings(self, place: Address, to: str) -> None:
+        taken = select(AgentChannel.id).where(*self._of(AgentChannel, place.model_copy(update={"channel": to})))
+        if self._session.exec(taken).first() is None:
+            self._run(update(AgentChannel).where(*self._of(AgentChannel, place)).values(channel=to))
+
+    def _conversations(self, place: Address, to: str) -> None:
+        """Let them go along with what was learned in them; where one goes on there already, ours is closed."""
+        for row in self._session.exec(select(Conversation).where(*self._of(Conversation, place))).all():
+            key = row.key_in(to)
+            if row.status is ConversationStatus.ACTIVE and self._goes_on(key):
+                row.status = ConversationStatus.CLOSED
+            for table in (MemoryFact, MemoryState):
+                self._run(update(table).where(col(table.place) == row.key).values(place=key))
+            row.channel, row.key = to, key
+            self._session.add(row)
+            self._session.flush()
+
+    def _goes_on(self, key: str) -> bool:
+        active = (Conversation.key == key, Conversation.status == ConversationStatus.ACTIVE)
+        return self._session.exec(select(Conversation.id).where(*active)).first() is not None
+
+    def _in(self, table: Any, place: Address) -> tuple[Any, ...]:
+        return (col(table.platform) == place.platform, col(table.account) == place.account)
+
+    def _of(self, table: Any, place: Address) -> tuple[Any, ...]:
+        return (*self._in(table, place), col(table.channel) == place.channel)

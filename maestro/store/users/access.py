@@ -1,0 +1,203 @@
+"""Users with access: owners, known users, pairing codes and invitations.
+
+See docs/decisions.md: access.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import bindparam, delete, func, tuple_
+from sqlmodel import col, select
+
+from maestro.domain.errors import NotFound
+from maestro.domain.messages import Address
+from maestro.domain.people.owners import PersonId
+from maestro.domain.people.pairing import KEPT_AFTER_EXPIRY, Invitation, KnownPerson, Pairing, PairingStatus, code_of
+from maestro.domain.people.people import AuditEntry, Owner
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement
+
+WRONG_CODE = "pairing.wrong_code"
+
+
+class Owners(Repository):
+    """Persons whose word always counts."""
+
+    _HAS = PreparedStatement(
+        select(Owner.user_id).where(
+            col(Owner.platform) == bindparam("platform"), col(Owner.user_id) == bindparam("user_id")
+        )
+    )
+
+    def all(self) -> Sequence[Owner]:
+        """Return every owner by platform and user id."""
+        return self._session.exec(select(Owner).order_by(col(Owner.platform), col(Owner.user_id))).all()
+
+    def has(self, person: PersonId) -> bool:
+        """Say whether this person is one of them."""
+        return self._row(self._HAS, **person._asdict()) is not None
+
+    def add(self, person: PersonId, by: str) -> bool:
+        """Make this person an owner; false when they are one already."""
+        if self.has(person):
+            return False
+        self._session.add(Owner(platform=person.platform, user_id=person.user_id, added_at=self._now, added_by=by))
+        self._session.flush()
+        return True
+
+    def remove(self, person: PersonId) -> bool:
+        """Take this back; false when they are none."""
+        found = self._session.get(Owner, (person.platform, person.user_id))
+        if found is None:
+            return False
+        self._session.delete(found)
+        self._session.flush()
+        return True
+
+
+class Pairings(Repository):
+    """People whom operators let in, and codes."""
+
+    _KNOWN = PreparedStatement(
+        select(KnownPerson.user_id).where(
+            col(KnownPerson.platform) == bindparam("platform"), col(KnownPerson.user_id) == bindparam("user_id")
+        )
+    )
+    _WAITING = PreparedStatement(
+        select(func.count())
+        .select_from(Pairing)
+        .where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > bindparam("now"))
+    )
+
+    # People
+
+    def knows(self, person: PersonId) -> bool:
+        """Say whether an operator let this person in."""
+        return self._row(self._KNOWN, **person._asdict()) is not None
+
+    def let_in(self, person: PersonId, user_name: str, by: str) -> bool:
+        """Let a person in; false when they are already."""
+        if self.knows(person):
+            return False
+        self._session.add(
+            KnownPerson(
+                platform=person.platform,
+                user_id=person.user_id,
+                user_name=user_name,
+                added_at=self._now,
+                added_by=by,
+            )
+        )
+        self._session.flush()
+        return True
+
+    def forget(self, person: PersonId) -> bool:
+        """Take this back; false when they were not let in."""
+        gone = delete(KnownPerson).where(
+            col(KnownPerson.platform) == person.platform, col(KnownPerson.user_id) == person.user_id
+        )
+        return self._run(gone).rowcount > 0
+
+    def people(self, after: PersonId | None, limit: int) -> Sequence[KnownPerson]:
+        """Return people by platform and user id, those after the given one."""
+        page = select(KnownPerson).order_by(col(KnownPerson.platform), col(KnownPerson.user_id)).limit(limit)
+        if after is not None:
+            page = page.where(tuple_(KnownPerson.platform, KnownPerson.user_id) > tuple(after))
+        return self._session.exec(page).all()
+
+    # Wishes to be let in
+
+    def newest_of(self, person: PersonId) -> Pairing | None:
+        """Return the last wish of this person, whatever became of it."""
+        theirs = select(Pairing).where(Pairing.platform == person.platform, Pairing.user_id == person.user_id)
+        return self._session.exec(theirs.order_by(col(Pairing.id).desc()).limit(1)).first()
+
+    def waiting(self) -> int:
+        """Count the people who wait for an operator's word."""
+        return int(self._value(self._WAITING, now=self._now))
+
+    def wishes(self) -> Sequence[Pairing]:
+        """Return the wishes that wait for an operator's word, the oldest first; there are ``MOST_PENDING`` at most."""
+        pending = select(Pairing).where(Pairing.status == PairingStatus.PENDING, col(Pairing.expires_at) > self._now)
+        return self._session.exec(pending.order_by(col(Pairing.id))).all()
+
+    def add(self, pairing: Pairing) -> Pairing:
+        """Keep a wish, in the place of an older one of the same person that ran out.
+
+        What ran out long ago is forgotten; only then, so that no number ever means another person.
+        """
+        older = self.newest_of(PersonId(pairing.platform, pairing.user_id))
+        if older is not None and older.status is PairingStatus.PENDING:
+            pairing.id = older.id
+        kept = self._session.merge(pairing)
+        self._session.flush()
+        long_ago = col(Pairing.expires_at) <= self._now - KEPT_AFTER_EXPIRY
+        self._run(delete(Pairing).where(col(Pairing.status) == PairingStatus.PENDING, long_ago))
+        return kept
+
+    def told(self, pairing: Pairing, address: Address) -> None:
+        """Note that the person was told the code once more, and where."""
+        pairing.told_at, pairing.account, pairing.channel = self._now, address.account, address.channel
+        self._session.add(pairing)
+
+    def named(self, text: str) -> Pairing:
+        """Return a wish by its number or its code; raises ``NotFound``."""
+        wanted = Pairing.code == code_of(text)
+        if text.isascii() and text.isdecimal() and len(text) < len("99999999"):
+            wanted = Pairing.id == int(text)
+        found = self._session.exec(select(Pairing).where(wanted)).first()
+        if found is None:
+            raise NotFound(f"there is no pairing {text!r}; list them with `maestro pairings list`")
+        return found
+
+    def settle(self, pairing: Pairing, status: PairingStatus, by: str) -> None:
+        """Note what became of a wish."""
+        pairing.status, pairing.settled_at, pairing.settled_by = status, self._now, by
+        self._session.add(pairing)
+        self._session.flush()
+
+    def page(self, before: int | None, limit: int) -> Sequence[Pairing]:
+        """Return wishes, newest first, those before the given id."""
+        page = select(Pairing).order_by(col(Pairing.id).desc()).limit(limit)
+        return self._session.exec(page.where(col(Pairing.id) < before) if before is not None else page).all()
+
+    # Invitations
+
+    def invite(self, code: str, lifetime: timedelta, *, as_owner: bool, by: str) -> datetime:
+        """Keep the digest of a code for somebody and return when it runs out; codes that ran out are forgotten."""
+        self._run(delete(Invitation).where(col(Invitation.expires_at) <= self._now))
+        expires_at = self._now + lifetime
+        self._session.add(
+            Invitation(
+                digest=_code_digest(code), as_owner=as_owner, created_at=self._now, created_by=by, expires_at=expires_at
+            )
+        )
+        return expires_at
+
+    def redeem(self, code: str) -> Invitation | None:
+        """Use a code up; None when it is unknown, used or ran out."""
+        found = self._session.get(Invitation, _code_digest(code))
+        if found is None:
+            return None
+        self._session.delete(found)
+        return found if found.expires_at > self._now else None
+
+    def guesses(self, person: PersonId, since: timedelta) -> tuple[int, int]:
+        """Count the wrong codes in this time until now: of this person, and of everybody."""
+        recent = (
+            select(AuditEntry.subject, func.count())
+            .where(
+                col(AuditEntry.at) > self._now - since,
+                # A later time is one of a clock that was set back since.
+                col(AuditEntry.at) <= self._now,
+                AuditEntry.action == WRONG_CODE,
+            )
+            .group_by(AuditEntry.subject)
+        )
+        by_person = {str(subject): int(count) for subject, count in self._run(recent)}
+        return by_person.get(str(person), 0), sum(by_person.values())
+
+
+def _code_digest(code: str) -> str:
+    return hashlib.sha256(code_of(code).encode()).hexdigest()

@@ -1,0 +1,76 @@
+"""Who did what to what, and from where."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from sqlalchemy import ColumnElement, or_, tuple_
+from sqlmodel import col, select
+
+from maestro.domain.people.audit import AuditFilter, Mark
+from maestro.domain.people.people import AuditEntry
+from maestro.store.engine.repository import Repository
+
+_ORIGIN: ContextVar[str] = ContextVar("origin", default="")
+
+
+@contextlib.contextmanager
+def coming_from(address: str) -> Iterator[None]:
+    """Have every entry that is written within the block tell this address.
+
+    Entries are written deep inside, by whoever changes something, which knows nothing of networks. Threads that are
+    given work within the block (``asyncio.to_thread``, and those of the routes) know the address as well; whatever runs
+    beside it, such as a dispatcher, does not.
+    """
+    token = _ORIGIN.set(address)
+    try:
+        yield
+    finally:
+        _ORIGIN.reset(token)
+
+
+def present_origin() -> str:
+    """Return where what is being done comes from, empty for what nobody asked for over a network."""
+    return _ORIGIN.get()
+
+
+class Audit(Repository):
+    """The audit log; entries are only ever added."""
+
+    def add(self, actor: str, action: str, subject: str = "", detail: str = "") -> None:
+        """Note an action, and where it came from."""
+        self._session.add(
+            AuditEntry(
+                at=self._now, actor=actor, action=action, subject=subject, detail=detail, origin=present_origin()
+            )
+        )
+
+    def latest(self, limit: int) -> Sequence[AuditEntry]:
+        """Return the newest entries first."""
+        return self._session.exec(select(AuditEntry).order_by(col(AuditEntry.id).desc()).limit(limit)).all()
+
+    def page(self, wanted: AuditFilter, after: Mark | None, limit: int) -> Sequence[AuditEntry]:
+        """Return up to ``limit`` entries that follow the mark, newest first."""
+        # By time and not by number: each index ends with the time, so that a page is read off one of them.
+        newest_first = (col(AuditEntry.at).desc(), col(AuditEntry.id).desc())
+        page = select(AuditEntry).where(*_conditions(wanted)).order_by(*newest_first).limit(limit)
+        if after is not None:
+            page = page.where(tuple_(AuditEntry.at, AuditEntry.id) < after)
+        return self._session.exec(page).all()
+
+
+def _conditions(wanted: AuditFilter) -> Iterator[ColumnElement[bool]]:
+    whole: tuple[tuple[Any, str | None], ...] = (
+        (AuditEntry.actor, wanted.actor),
+        (AuditEntry.action, wanted.action),
+        (AuditEntry.subject, wanted.subject),
+    )
+    yield from (col(column) == value for column, value in whole if value is not None)
+    if wanted.since is not None:
+        yield col(AuditEntry.at) >= wanted.since
+    if wanted.until is not None:
+        yield col(AuditEntry.at) < wanted.until
+    if wanted.q:
+        texts = (AuditEntry.actor, AuditEntry.action, AuditEntry.subject, AuditEntry.detail, AuditEntry.origin)
+        yield or_(*(col(text).icontains(wanted.q, autoescape=True) for text in texts))

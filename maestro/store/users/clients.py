@@ -1,0 +1,128 @@
+"""Clients, for whom agents work and who pay."""
+
+from collections.abc import Container
+
+from sqlmodel import col, select
+
+from maestro.domain.agents.agent import Agent, AgentChannel
+from maestro.domain.clients.edits import ClientChange, NewClient
+from maestro.domain.errors import Conflict, InvalidEdit, NotFound, WaitReason
+from maestro.domain.jobs.job import Job
+from maestro.domain.llm.budgets import Client
+from maestro.domain.llm.usage import UsageRow
+from maestro.store.engine.repository import Repository
+from maestro.store.jobs.jobs import Jobs
+from maestro.store.users.audit import Audit
+
+
+class PayingClients(Repository):
+    """All clients; ``actor`` is who the audit log says it was."""
+
+    def get(self, name: str) -> Client:
+        """Return the client of this name or slug; raises ``NotFound``."""
+        found = self._of_name(name) or self._of_slug(name)
+        if found is None:
+            raise NotFound(f"there is no client {name!r}")
+        return found
+
+    def id_of(self, name: str) -> int | None:
+        """Return the id of the client that a field names, None for an empty one; raises ``InvalidEdit``."""
+        found = self._of_name(name) or self._of_slug(name) if name else None
+        if name and found is None:
+            raise InvalidEdit(f"client: there is no client {name!r}; add it first, or name another")
+        return found.id if found is not None else None
+
+    def name_of(self, client_id: int | None) -> str:
+        """Return the name of a client, empty for nobody."""
+        client = self._session.get(Client, client_id) if client_id is not None else None
+        return client.name if client is not None else ""
+
+    def create(self, new: NewClient, actor: str) -> Client:
+        """Make a client; raises ``Conflict`` when its name or slug is taken."""
+        if self._of_name(new.name) is not None:
+            raise Conflict(f"there is a client {new.name!r} already; change it, or choose another name")
+        if new.name != new.slug and (other := self._of_slug(new.name)) is not None:
+            raise Conflict(f"{new.name} is the slug of the client {other.name!r}; choose another name")
+        self._require_free(new.slug, new.name)
+        client = Client(**new.model_dump(by_alias=False))
+        self._put(client)
+        Audit(self._link, self._now).add(actor, "client.create", client.name)
+        return client
+
+    def change(self, client: Client, change: ClientChange, actor: str) -> Client:
+        """Change a client; raises ``Conflict`` for one of the configuration, or when the slug is taken."""
+        _require_ours(client)
+        if "slug" in change.given and change.slug != client.slug:
+            self._require_free(change.slug, client.name)
+        different = sorted(name for name in change.given if getattr(client, name) != getattr(change, name))
+        for name in different:
+            setattr(client, name, getattr(change, name))
+        if different:
+            self._put(client)
+            Audit(self._link, self._now).add(actor, "client.change", client.name, ", ".join(different))
+        if "daily_budget_usd" in different:
+            Jobs(self._link, self._now).wake_for_models(WaitReason.BUDGET)
+        return client
+
+    def remove(self, client: Client, actor: str) -> None:
+        """Remove a client of whom nothing speaks; raises ``Conflict`` for any other, and says why."""
+        _require_ours(client)
+        used = self._uses(client)
+        if used:
+            raise Conflict(f"client {client.name!r} stays: {used}")
+        self._session.delete(client)
+        self._session.flush()
+        Audit(self._link, self._now).add(actor, "client.remove", client.name)
+
+    def enter(self, new: NewClient) -> Client:
+        """Make or change a client as the configuration says; raises ``Conflict`` when its slug is another's."""
+        client = self._of_name(new.name) or Client(name=new.name)
+        if new.slug != client.slug:
+            self._require_free(new.slug, new.name)
+        for name, value in new.model_dump(by_alias=False).items():
+            setattr(client, name, value)
+        client.configured = True
+        self._put(client)
+        return client
+
+    def leave_out(self, named: Container[str]) -> None:
+        """Take from the clients that the configuration no longer names what it said of them."""
+        for gone in self._session.exec(select(Client).where(Client.configured)).all():
+            if gone.name not in named:
+                gone.configured, gone.daily_budget_usd, gone.weight = False, None, 1.0
+                self._put(gone)
+
+    def _uses(self, client: Client) -> str:
+        agent = self._session.exec(select(Agent.slug).where(Agent.client_id == client.id)).first()
+        if agent is not None:
+            return f"the agent {agent} names it; give it another client first"
+        channel = self._session.exec(select(AgentChannel.channel).where(AgentChannel.client_id == client.id)).first()
+        if channel is not None:
+            return f"the binding of the channel {channel} names it; give it another client first"
+        for column in (col(UsageRow.client_id), col(Job.client_id)):
+            if self._session.exec(select(column).where(column == client.id).limit(1)).first() is not None:
+                return "there was work for it, and its usage is kept; take its budget away instead"
+        return ""
+
+    def _put(self, client: Client) -> None:
+        self._session.add(client)
+        self._session.flush()
+
+    def _of_name(self, name: str) -> Client | None:
+        return self._session.exec(select(Client).where(Client.name == name)).first()
+
+    def _of_slug(self, slug: str) -> Client | None:
+        return self._session.exec(select(Client).where(Client.slug == slug, Client.slug != "")).first()
+
+    def _require_free(self, slug: str, name: str) -> None:
+        """Refuse a slug that finds somebody else than the client of this name."""
+        taken = self._of_slug(slug) or self._of_name(slug)
+        if taken is not None and taken.name != name:
+            raise Conflict(f"the slug {slug} is that of the client {taken.name!r}; choose another")
+
+
+def _require_ours(client: Client) -> None:
+    if client.configured:
+        raise Conflict(
+            f"client {client.name!r} is of the configuration; change it under clients there, and restart Maestro"
+        )

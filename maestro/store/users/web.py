@@ -1,0 +1,123 @@
+"""Users of the web connector: tickets, channels, uploads; ended logins, and the states of connectors.
+
+See docs/decisions.md: web identity.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete
+from sqlmodel import col, select
+
+from maestro.domain.messages import Address
+from maestro.domain.people.people import ChannelOwner, ConnectorStatus, EndedLogin, UploadedFile, WebTicket
+from maestro.store.engine.repository import Repository
+from maestro.store.engine.statements import PreparedStatement, insert
+
+
+class WebUsers(Repository):
+    """Small tables about persons and connectors."""
+
+    _STATUS = insert(ConnectorStatus)
+    _EVENT = PreparedStatement(
+        _STATUS.on_conflict_do_update(
+            index_elements=["platform", "account"],
+            set_={"last_event_at": _STATUS.excluded.last_event_at, "lag_seconds": _STATUS.excluded.lag_seconds},
+        )
+    )
+
+    def add_ticket(self, ticket: str, user: tuple[str, str, str], lifetime: timedelta) -> None:
+        """Keep the digest of a ticket for a user (id, name, role)."""
+        user_id, user_name, role = user
+        self._session.exec(delete(WebTicket).where(col(WebTicket.expires_at) < self._now))
+        self._session.add(
+            WebTicket(
+                digest=_digest(ticket),
+                user_id=user_id,
+                user_name=user_name,
+                role=role,
+                expires_at=self._now + lifetime,
+            )
+        )
+
+    def take_ticket(self, ticket: str) -> WebTicket | None:
+        """Use a ticket up; None when it is unknown, used or expired."""
+        found = self._session.get(WebTicket, _digest(ticket))
+        if found is None:
+            return None
+        self._session.delete(found)
+        return found if found.expires_at > self._now else None
+
+    def own_channel(self, address: Address, user_id: str) -> bool:
+        """Give a channel to a user if nobody has it; true when it is theirs."""
+        self._session.exec(
+            insert(ChannelOwner)
+            .values(
+                platform=address.platform,
+                account=address.account,
+                channel=address.channel,
+                user_id=user_id,
+                opened_at=self._now,
+            )
+            .on_conflict_do_nothing()
+        )
+        owner = self._session.get(ChannelOwner, (address.platform, address.account, address.channel))
+        return owner is not None and owner.user_id == user_id
+
+    def add_upload(self, upload: UploadedFile) -> None:
+        """Keep the record of an uploaded file."""
+        self._session.add(upload)
+
+    def uploads(self, ids: Sequence[str]) -> dict[str, UploadedFile]:
+        """Return uploads by id."""
+        rows = self._session.exec(select(UploadedFile).where(col(UploadedFile.id).in_(ids))).all()
+        return {row.id: row for row in rows}
+
+    def connector_state(self, platform: str, account: str, state: str, detail: str, *, trouble: bool = False) -> None:
+        """Keep what a connector says of itself; ``trouble`` makes the detail its last error."""
+        status = self._status(platform, account)
+        status.state, status.detail, status.changed_at = state, detail, self._now
+        if trouble:
+            status.last_error, status.last_error_at = detail, self._now
+        self._session.flush()
+
+    def connector_event(self, platform: str, account: str, lag: timedelta) -> None:
+        """Keep that a connector brought something now, and how old that was."""
+        status = _starting(platform, account, self._now)
+        status.last_event_at, status.lag_seconds = self._now, lag.total_seconds()
+        self._change(self._EVENT, **vars(status))
+
+    def _status(self, platform: str, account: str) -> ConnectorStatus:
+        found = self._session.get(ConnectorStatus, (platform, account))
+        if found is None:
+            found = _starting(platform, account, self._now)
+            self._session.add(found)
+        return found
+
+    def connectors(self) -> Sequence[ConnectorStatus]:
+        """Return the state of every connector."""
+        return self._session.exec(
+            select(ConnectorStatus).order_by(ConnectorStatus.platform, ConnectorStatus.account)
+        ).all()
+
+
+def _starting(platform: str, account: str, now: datetime) -> ConnectorStatus:
+    return ConnectorStatus(platform=platform, account=account, state="starting", changed_at=now)
+
+
+def _digest(ticket: str) -> str:
+    return hashlib.sha256(ticket.encode()).hexdigest()
+
+
+class EndedLogins(Repository):
+    """Only what was ended is written down: a login that goes on needs no row."""
+
+    def end(self, login: str, expires_at: datetime) -> None:
+        """Let a login count no more, which two requests may ask for at once; forget those that are over anyway."""
+        self._session.exec(delete(EndedLogin).where(col(EndedLogin.expires_at) <= self._now))
+        self._session.exec(insert(EndedLogin).values(id=login, expires_at=expires_at).on_conflict_do_nothing())
+
+    def ended(self, login: str) -> bool:
+        """Say whether a login was ended."""
+        return self._session.exec(select(EndedLogin.id).where(EndedLogin.id == login)).first() is not None
